@@ -1,0 +1,1 @@
+"""The `assay` command: submits runs, hosts client-side agents, shows what happens, writes reports."""

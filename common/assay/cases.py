@@ -1,0 +1,135 @@
+"""What a dataset holds: cases, their turns, and the answers recorded with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.answers import AgentResponse, Message, response_from_json, response_to_json
+
+__all__ = ["Case", "Turn", "case_from_json", "case_to_json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of a conversation.
+
+    Args:
+        input: What the user says.
+        history: Messages before the input, oldest first.
+        references: Reference answers, any of which is right; empty where there is none.
+        expected_sources: Titles or addresses of the sources that a good answer rests on.
+    """
+
+    input: str
+    history: tuple[Message, ...] = ()
+    references: tuple[str, ...] = ()
+    expected_sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case of a dataset.
+
+    Args:
+        case_id: Unique in the dataset, 1 to 200 characters.
+        turns: At least one; a plain question is one turn.
+        variables: Template variables.
+        parameters: Call parameters such as filters.
+        contexts: Passages given with the case.
+        category: The category, or empty.
+        tags: Free tags.
+        expected: What metrics compare with, other than references.
+        metadata: Fields that Assay does not read.
+        recorded: An answer recorded in the dataset, for the replay adapter.
+    """
+
+    case_id: str
+    turns: tuple[Turn, ...]
+    variables: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    contexts: tuple[str, ...] = ()
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    expected: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    recorded: AgentResponse | None = None
+
+    @property
+    def input(self) -> str:
+        """The last turn's input: the question of a single-turn case."""
+        return self.turns[-1].input
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The last turn's references."""
+        return self.turns[-1].references
+
+
+def case_to_json(case: Case) -> dict[str, Any]:
+    """Return the case as a JSON object that leaves out what is empty."""
+    turns = [
+        _without_empty(
+            {
+                "input": turn.input,
+                "history": [_without_empty(_message_to_json(message)) for message in turn.history],
+                "references": list(turn.references),
+                "expected_sources": list(turn.expected_sources),
+            }
+        )
+        for turn in case.turns
+    ]
+    return {
+        "case_id": case.case_id,
+        "turns": turns,
+        **_without_empty(
+            {
+                "variables": case.variables,
+                "parameters": case.parameters,
+                "contexts": list(case.contexts),
+                "category": case.category,
+                "tags": list(case.tags),
+                "expected": case.expected,
+                "metadata": case.metadata,
+                "recorded": response_to_json(case.recorded) if case.recorded is not None else None,
+            }
+        ),
+    }
+
+
+def case_from_json(data: dict[str, Any]) -> Case:
+    """Return the case that `case_to_json` wrote."""
+    recorded = data.get("recorded")
+    return Case(
+        case_id=data["case_id"],
+        turns=tuple(
+            Turn(
+                input=turn.get("input", ""),
+                history=tuple(Message(**message) for message in turn.get("history", ())),
+                references=tuple(turn.get("references", ())),
+                expected_sources=tuple(turn.get("expected_sources", ())),
+            )
+            for turn in data["turns"]
+        ),
+        variables=data.get("variables", {}),
+        parameters=data.get("parameters", {}),
+        contexts=tuple(data.get("contexts", ())),
+        category=data.get("category", ""),
+        tags=tuple(data.get("tags", ())),
+        expected=data.get("expected", {}),
+        metadata=data.get("metadata", {}),
+        recorded=response_from_json(recorded) if recorded is not None else None,
+    )
+
+
+def _message_to_json(message: Message) -> dict[str, Any]:
+    return {
+        "role": message.role,
+        "content": message.content,
+        "name": message.name,
+        "tool_call_id": message.tool_call_id,
+    }
+
+
+def _without_empty(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if value not in (None, "", [], {})}

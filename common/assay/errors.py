@@ -1,0 +1,158 @@
+"""The errors of Assay, one tree, and what each becomes on the wire.
+
+    AssayError
+    ├── InvalidInputError        the caller's input is wrong; carries every problem
+    │   ├── SpecError            a spec
+    │   └── DatasetError         a dataset
+    ├── NotFoundError            what was named does not exist
+    ├── ConflictError            the same id with other content
+    ├── WrongStateError          not possible in the present state
+    ├── OverloadedError          refused at the door; try again later
+    ├── UnavailableError         starting, stopping, or something it rests on is gone
+    │   └── StorageError         the store cannot be read or written
+    ├── ResumeExpiredError       a page or resume token that no longer fits
+    ├── SetupError               this machine or installation lacks something
+    └── InternalError            a defect; only its id leaves the process
+
+Domain code raises these; `assay.rpc.status` maps them to status codes and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "AssayError",
+    "ConflictError",
+    "DatasetError",
+    "InternalError",
+    "InvalidInputError",
+    "NotFoundError",
+    "OverloadedError",
+    "Problem",
+    "ResumeExpiredError",
+    "SetupError",
+    "SpecError",
+    "StorageError",
+    "UnavailableError",
+    "WrongStateError",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with an input, and where.
+
+    Args:
+        message: What is wrong and what to do, one sentence.
+        field: Path of the field, e.g. "metrics[1].threshold"; empty for the whole input.
+        file: The file, as the user named it; empty where there is none.
+        line: 1-based line in the file; None where unknown.
+    """
+
+    message: str
+    field: str = ""
+    file: str = ""
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = self.file + (f":{self.line}" if self.line is not None else "")
+        return ": ".join(part for part in (place, self.field, self.message) if part)
+
+
+class AssayError(Exception):
+    """Something went wrong; the message says what and what to do.
+
+    Args:
+        message: A sentence for people.
+        reason: A stable word for programs, e.g. "RUN_NOT_FOUND".
+    """
+
+    reason = "ERROR"
+
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        if reason is not None:
+            self.reason = reason
+
+
+class InvalidInputError(AssayError):
+    """The input is wrong; `problems` holds everything that was found."""
+
+    reason = "INVALID_INPUT"
+
+    def __init__(self, problems: Sequence[Problem] | str, *, reason: str | None = None) -> None:
+        self.problems = [Problem(problems)] if isinstance(problems, str) else list(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems), reason=reason)
+
+
+class SpecError(InvalidInputError):
+    """The spec is wrong."""
+
+    reason = "INVALID_SPEC"
+
+
+class DatasetError(InvalidInputError):
+    """The dataset is wrong."""
+
+    reason = "INVALID_DATASET"
+
+
+class NotFoundError(AssayError):
+    """What was named does not exist."""
+
+    reason = "NOT_FOUND"
+
+
+class ConflictError(AssayError):
+    """The same id was used with other content."""
+
+    reason = "REQUEST_ID_REUSED"
+
+
+class WrongStateError(AssayError):
+    """Not possible in the present state."""
+
+    reason = "WRONG_STATE"
+
+
+class OverloadedError(AssayError):
+    """Too much work is waiting; try again after `retry_after_s` seconds."""
+
+    reason = "OVERLOADED"
+
+    def __init__(self, message: str, *, retry_after_s: float = 1.0, reason: str | None = None) -> None:
+        super().__init__(message, reason=reason)
+        self.retry_after_s = retry_after_s
+
+
+class UnavailableError(AssayError):
+    """The service cannot answer now; asking again may help."""
+
+    reason = "UNAVAILABLE"
+
+
+class StorageError(UnavailableError):
+    """The store cannot be read or written."""
+
+    reason = "STORAGE_UNAVAILABLE"
+
+
+class ResumeExpiredError(AssayError):
+    """A page or resume token no longer fits; start again from the beginning."""
+
+    reason = "RESUME_TOKEN_EXPIRED"
+
+
+class SetupError(AssayError):
+    """This machine or installation lacks something that the command needs."""
+
+    reason = "SETUP"
+
+
+class InternalError(AssayError):
+    """A defect in Assay; the message holds only an id to look for in the server's log."""
+
+    reason = "INTERNAL"

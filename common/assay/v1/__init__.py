@@ -1,0 +1,1 @@
+"""Generated stubs of the contracts in `protos/assay/v1`; see `make protos`."""

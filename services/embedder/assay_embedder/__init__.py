@@ -1,0 +1,1 @@
+"""The embedder service: texts to vectors, pairs to cosines, batched across callers."""

@@ -1,0 +1,1 @@
+"""The orchestrator service: accepts runs, streams cases through agents and metrics, stores results."""
