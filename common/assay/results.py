@@ -1,0 +1,286 @@
+"""What a run yields: its state, its rows and its summary, as plain objects.
+
+The names are those of `protos/assay/v1/orchestrator.proto`. Absent is None, never 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentResponse, AgentStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "FINISHED_STATES",
+    "AgentSettings",
+    "CaseResult",
+    "DatasetRef",
+    "GateOutcome",
+    "GateResult",
+    "LatencySummary",
+    "MetricSettings",
+    "MetricSummary",
+    "Run",
+    "RunCounts",
+    "RunSettings",
+    "RunState",
+    "RunSummary",
+    "Score",
+    "ScoreStatus",
+    "StateChange",
+]
+
+
+class RunState(StrEnum):
+    """Where a run stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    PAUSED = "paused"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+FINISHED_STATES = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
+
+
+class ScoreStatus(StrEnum):
+    """Whether a score has a value."""
+
+    SCORED = "scored"
+    SKIPPED = "skipped"
+    ERROR = "error"
+
+
+class GateOutcome(StrEnum):
+    """Whether a gate holds."""
+
+    PASS = "pass"  # noqa: S105 - an outcome, not a password
+    FAIL = "fail"
+    INCOMPLETE = "incomplete"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One metric's result on one row.
+
+    Args:
+        metric: The metric.
+        status: Whether there is a value.
+        value: Finite; set exactly when status is SCORED.
+        passed: Whether the row passes by this metric; None where the metric does not decide.
+        reason: A stable word such as "no_reference", or empty.
+        detail: What produced the score and what else it found.
+    """
+
+    metric: str
+    status: ScoreStatus
+    value: float | None = None
+    passed: bool | None = None
+    reason: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """The row of one repeat of one case.
+
+    Args:
+        case_id: The case.
+        case_index: Its position in the dataset, from 0.
+        repeat_index: Which repeat, from 0.
+        category: The case's category, or empty.
+        status: How the agent fared.
+        passed: The row's verdict; None when no metric decided.
+        scores: One per metric, in the spec's order.
+        latency_ms: Wall time of the agent, where measured.
+        reason: Why the row failed or the agent erred, for people.
+        sequence: The event's number within the run.
+        response: The answer; None where it was not asked for.
+        input: The user's text; empty where it was not asked for.
+        references: The references; empty where they were not asked for.
+    """
+
+    case_id: str
+    case_index: int
+    repeat_index: int
+    category: str
+    status: AgentStatus
+    passed: bool | None
+    scores: Sequence[Score]
+    latency_ms: float | None
+    reason: str
+    sequence: int = 0
+    response: AgentResponse | None = None
+    input: str = ""
+    references: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSummary:
+    """One metric over the whole run; counts are rows.
+
+    Args:
+        metric: The metric.
+        value: Its aggregate; None when no row was scored.
+        n_scored: Rows with a value.
+        n_skipped: Rows that do not have what the metric needs.
+        n_error: Rows on which it could not be computed.
+        n_own_error: Those of n_error that failed on Assay's side.
+        passed: Rows that passed by this metric.
+        failed: Rows that failed by this metric.
+        threshold: The threshold, where there is one.
+        meets_threshold: None without a value or a threshold.
+        detail: Further aggregates.
+    """
+
+    metric: str
+    value: float | None
+    n_scored: int
+    n_skipped: int
+    n_error: int
+    n_own_error: int = 0
+    passed: int = 0
+    failed: int = 0
+    threshold: float | None = None
+    meets_threshold: bool | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LatencySummary:
+    """Latency in seconds over every row with a measured duration."""
+
+    count: int = 0
+    mean_s: float | None = None
+    p50_s: float | None = None
+    p95_s: float | None = None
+    max_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """The outcome of one gate; `reason` says why it is incomplete."""
+
+    expression: str
+    outcome: GateOutcome
+    actual: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A pure fold over a run's stored rows.
+
+    Args:
+        overall_status: "PASS", "FAIL" or "NO_DATA".
+        failed_criteria: Metrics that miss their threshold.
+        skipped_criteria: Metrics that could not be computed.
+        pass_rate: Passed rows by decided rows; None when none was decided.
+        passed: Rows that passed.
+        decided: Rows that passed or failed.
+        metrics: One per metric, in the spec's order.
+        latency: In seconds.
+        gates: One per gate, in the spec's order.
+    """
+
+    overall_status: str
+    failed_criteria: Sequence[str]
+    skipped_criteria: Sequence[str]
+    pass_rate: float | None
+    passed: int
+    decided: int
+    metrics: Sequence[MetricSummary]
+    latency: LatencySummary
+    gates: Sequence[GateResult] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """How a run reaches its agent; times in seconds."""
+
+    adapter: str
+    target: str = ""
+    timeout_s: float = 30.0
+    concurrency: int = 16
+    retries: int = 2
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSettings:
+    """One metric that a run computes, with its parameters."""
+
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What a run does: the part of a spec that travels to the orchestrator."""
+
+    name: str
+    agent: AgentSettings
+    metrics: Sequence[MetricSettings]
+    gates: Sequence[str] = ()
+    repeats: int = 1
+    preset: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRef:
+    """A stored dataset."""
+
+    dataset_id: str
+    name: str
+    format: str
+    case_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunCounts:
+    """Rows of a run, where a row is one repeat of one case."""
+
+    total: int = 0
+    finished: int = 0
+    passed: int = 0
+    failed: int = 0
+    agent_errors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One evaluation of one agent over one dataset; times are ISO 8601 texts in UTC."""
+
+    run_id: str
+    settings: RunSettings
+    dataset: DatasetRef
+    state: RunState
+    state_reason: str
+    counts: RunCounts
+    created_at: str
+    started_at: str = ""
+    ended_at: str = ""
+    last_sequence: int = 0
+    summary: RunSummary | None = None
+    assay_version: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended for good."""
+        return self.state in FINISHED_STATES
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """The run came into a state."""
+
+    sequence: int
+    state: RunState
+    reason: str
+    at: str

@@ -1,0 +1,384 @@
+"""Runs, rows and summaries: plain objects to protobuf messages and back.
+
+Answers and cases are converted in `assay.wire`.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from assay.answers import AgentStatus
+from assay.results import (
+    AgentSettings,
+    CaseResult,
+    DatasetRef,
+    GateOutcome,
+    GateResult,
+    LatencySummary,
+    MetricSettings,
+    MetricSummary,
+    Run,
+    RunCounts,
+    RunSettings,
+    RunState,
+    RunSummary,
+    Score,
+    ScoreStatus,
+    StateChange,
+)
+from assay.v1 import agent_pb2
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire import response_from_wire, response_to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "dataset_from_wire",
+    "dataset_to_wire",
+    "event_from_wire",
+    "event_to_wire",
+    "result_from_wire",
+    "result_to_wire",
+    "run_from_wire",
+    "run_to_wire",
+    "settings_from_wire",
+    "settings_to_wire",
+]
+
+_RUN_STATES = {
+    RunState.PENDING: pb.RUN_STATE_PENDING,
+    RunState.RUNNING: pb.RUN_STATE_RUNNING,
+    RunState.PAUSED: pb.RUN_STATE_PAUSED,
+    RunState.SUCCEEDED: pb.RUN_STATE_SUCCEEDED,
+    RunState.FAILED: pb.RUN_STATE_FAILED,
+    RunState.CANCELLED: pb.RUN_STATE_CANCELLED,
+}
+_RUN_STATES_BACK = {number: state for state, number in _RUN_STATES.items()}
+_SCORE_STATUSES = {
+    ScoreStatus.SCORED: pb.SCORE_STATUS_SCORED,
+    ScoreStatus.SKIPPED: pb.SCORE_STATUS_SKIPPED,
+    ScoreStatus.ERROR: pb.SCORE_STATUS_ERROR,
+}
+_SCORE_STATUSES_BACK = {number: status for status, number in _SCORE_STATUSES.items()}
+_AGENT_STATUSES = {
+    AgentStatus.SUCCESS: agent_pb2.AGENT_STATUS_SUCCESS,
+    AgentStatus.OUT_OF_SCOPE: agent_pb2.AGENT_STATUS_OUT_OF_SCOPE,
+    AgentStatus.ERROR: agent_pb2.AGENT_STATUS_ERROR,
+}
+_AGENT_STATUSES_BACK = {number: status for status, number in _AGENT_STATUSES.items()}
+_OUTCOMES = {
+    GateOutcome.PASS: pb.GATE_OUTCOME_PASS,
+    GateOutcome.FAIL: pb.GATE_OUTCOME_FAIL,
+    GateOutcome.INCOMPLETE: pb.GATE_OUTCOME_INCOMPLETE,
+}
+_OUTCOMES_BACK = {number: outcome for outcome, number in _OUTCOMES.items()}
+
+
+def settings_to_wire(settings: RunSettings) -> pb.RunSpec:
+    """Return the message of what a run does."""
+    agent = settings.agent
+    return pb.RunSpec(
+        name=settings.name,
+        agent=pb.AgentSpec(
+            adapter=agent.adapter,
+            target=agent.target,
+            timeout_ms=round(agent.timeout_s * 1000),
+            concurrency=agent.concurrency,
+            retries=agent.retries,
+            options_json=_to_text(agent.options),
+        ),
+        metrics=[
+            pb.MetricSpec(name=metric.name, parameters_json=_to_text(metric.parameters))
+            for metric in settings.metrics
+        ],
+        gates=settings.gates,
+        repeats=settings.repeats,
+        preset=settings.preset,
+    )
+
+
+def settings_from_wire(spec: pb.RunSpec) -> RunSettings:
+    """Return what a run does, with the defaults that the contract gives; JSON texts must be objects.
+
+    Raises:
+        ValueError: A JSON text is not a JSON object.
+    """
+    agent = spec.agent
+    return RunSettings(
+        name=spec.name,
+        agent=AgentSettings(
+            adapter=agent.adapter,
+            target=agent.target,
+            timeout_s=(agent.timeout_ms or 30_000) / 1000,
+            concurrency=agent.concurrency or 16,
+            retries=agent.retries if agent.HasField("retries") else 2,
+            options=_to_mapping(agent.options_json),
+        ),
+        metrics=tuple(
+            MetricSettings(metric.name, _to_mapping(metric.parameters_json)) for metric in spec.metrics
+        ),
+        gates=tuple(spec.gates),
+        repeats=spec.repeats or 1,
+        preset=spec.preset,
+    )
+
+
+def dataset_to_wire(dataset: DatasetRef) -> pb.Dataset:
+    """Return the message of a stored dataset."""
+    return pb.Dataset(
+        dataset_id=dataset.dataset_id,
+        name=dataset.name,
+        format=dataset.format,
+        case_count=dataset.case_count,
+    )
+
+
+def dataset_from_wire(dataset: pb.Dataset) -> DatasetRef:
+    """Return a stored dataset."""
+    return DatasetRef(dataset.dataset_id, dataset.name, dataset.format, dataset.case_count)
+
+
+def run_to_wire(run: Run) -> pb.Run:
+    """Return the message of a run."""
+    counts = run.counts
+    return pb.Run(
+        run_id=run.run_id,
+        spec=settings_to_wire(run.settings),
+        dataset=dataset_to_wire(run.dataset),
+        state=_RUN_STATES[run.state],
+        state_reason=run.state_reason,
+        counts=pb.RunCounts(
+            total=counts.total,
+            finished=counts.finished,
+            passed=counts.passed,
+            failed=counts.failed,
+            agent_errors=counts.agent_errors,
+        ),
+        create_time=_to_timestamp(run.created_at),
+        start_time=_to_timestamp(run.started_at),
+        end_time=_to_timestamp(run.ended_at),
+        last_sequence=run.last_sequence,
+        summary=_summary_to_wire(run.summary) if run.summary is not None else None,
+        assay_version=run.assay_version,
+    )
+
+
+def run_from_wire(run: pb.Run) -> Run:
+    """Return a run."""
+    counts = run.counts
+    return Run(
+        run_id=run.run_id,
+        settings=settings_from_wire(run.spec),
+        dataset=dataset_from_wire(run.dataset),
+        state=_RUN_STATES_BACK.get(run.state, RunState.PENDING),
+        state_reason=run.state_reason,
+        counts=RunCounts(counts.total, counts.finished, counts.passed, counts.failed, counts.agent_errors),
+        created_at=_from_timestamp(run.create_time) if run.HasField("create_time") else "",
+        started_at=_from_timestamp(run.start_time) if run.HasField("start_time") else "",
+        ended_at=_from_timestamp(run.end_time) if run.HasField("end_time") else "",
+        last_sequence=run.last_sequence,
+        summary=_summary_from_wire(run.summary) if run.HasField("summary") else None,
+        assay_version=run.assay_version,
+    )
+
+
+def result_to_wire(result: CaseResult) -> pb.CaseResult:
+    """Return the message of a row."""
+    return pb.CaseResult(
+        case_id=result.case_id,
+        case_index=result.case_index,
+        repeat_index=result.repeat_index,
+        category=result.category,
+        status=_AGENT_STATUSES[result.status],
+        passed=result.passed,
+        scores=[
+            pb.Score(
+                metric=score.metric,
+                value=score.value,
+                status=_SCORE_STATUSES[score.status],
+                passed=score.passed,
+                reason=score.reason,
+                detail_json=_to_text(score.detail),
+            )
+            for score in result.scores
+        ],
+        latency_ms=result.latency_ms,
+        reason=result.reason,
+        response=response_to_wire(result.response) if result.response is not None else None,
+        input=result.input,
+        references=result.references,
+    )
+
+
+def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
+    """Return a row."""
+    return CaseResult(
+        case_id=result.case_id,
+        case_index=result.case_index,
+        repeat_index=result.repeat_index,
+        category=result.category,
+        status=_AGENT_STATUSES_BACK.get(result.status, AgentStatus.SUCCESS),
+        passed=result.passed if result.HasField("passed") else None,
+        scores=tuple(_score_from_wire(score) for score in result.scores),
+        latency_ms=result.latency_ms if result.HasField("latency_ms") else None,
+        reason=result.reason,
+        sequence=sequence,
+        response=response_from_wire(result.response) if result.HasField("response") else None,
+        input=result.input,
+        references=tuple(result.references),
+    )
+
+
+def event_to_wire(event: StateChange | CaseResult) -> pb.RunEvent:
+    """Return the message of an event."""
+    if isinstance(event, CaseResult):
+        return pb.RunEvent(sequence=event.sequence, case_finished=result_to_wire(event))
+    return pb.RunEvent(
+        sequence=event.sequence,
+        state_changed=pb.StateChanged(
+            state=_RUN_STATES[event.state], reason=event.reason, time=_to_timestamp(event.at)
+        ),
+    )
+
+
+def event_from_wire(event: pb.RunEvent) -> StateChange | CaseResult:
+    """Return an event."""
+    if event.HasField("case_finished"):
+        return result_from_wire(event.case_finished, event.sequence)
+    change = event.state_changed
+    return StateChange(
+        sequence=event.sequence,
+        state=_RUN_STATES_BACK.get(change.state, RunState.PENDING),
+        reason=change.reason,
+        at=_from_timestamp(change.time),
+    )
+
+
+def _score_from_wire(score: pb.Score) -> Score:
+    return Score(
+        metric=score.metric,
+        status=_SCORE_STATUSES_BACK.get(score.status, ScoreStatus.ERROR),
+        value=score.value if score.HasField("value") else None,
+        passed=score.passed if score.HasField("passed") else None,
+        reason=score.reason,
+        detail=_to_mapping(score.detail_json),
+    )
+
+
+def _summary_to_wire(summary: RunSummary) -> pb.RunSummary:
+    latency = summary.latency
+    return pb.RunSummary(
+        overall_status=summary.overall_status,
+        failed_criteria=summary.failed_criteria,
+        skipped_criteria=summary.skipped_criteria,
+        pass_rate=summary.pass_rate,
+        passed=summary.passed,
+        decided=summary.decided,
+        metrics=[_metric_to_wire(metric) for metric in summary.metrics],
+        gates=[
+            pb.GateResult(
+                expression=gate.expression,
+                outcome=_OUTCOMES[gate.outcome],
+                actual=gate.actual,
+                reason=gate.reason,
+            )
+            for gate in summary.gates
+        ],
+        latency=pb.LatencySummary(
+            count=latency.count,
+            mean_s=latency.mean_s,
+            p50_s=latency.p50_s,
+            p95_s=latency.p95_s,
+            max_s=latency.max_s,
+        ),
+    )
+
+
+def _metric_to_wire(metric: MetricSummary) -> pb.MetricSummary:
+    return pb.MetricSummary(
+        metric=metric.metric,
+        value=metric.value,
+        scored_count=metric.n_scored,
+        skipped_count=metric.n_skipped,
+        error_count=metric.n_error,
+        own_error_count=metric.n_own_error,
+        passed_count=metric.passed,
+        failed_count=metric.failed,
+        threshold=metric.threshold,
+        meets_threshold=metric.meets_threshold,
+        detail_json=_to_text(metric.detail),
+    )
+
+
+def _summary_from_wire(summary: pb.RunSummary) -> RunSummary:
+    return RunSummary(
+        overall_status=summary.overall_status,
+        failed_criteria=tuple(summary.failed_criteria),
+        skipped_criteria=tuple(summary.skipped_criteria),
+        pass_rate=_optional(summary, "pass_rate"),
+        passed=summary.passed,
+        decided=summary.decided,
+        metrics=tuple(_metric_from_wire(metric) for metric in summary.metrics),
+        latency=LatencySummary(
+            count=summary.latency.count,
+            **{name: _optional(summary.latency, name) for name in ("mean_s", "p50_s", "p95_s", "max_s")},
+        ),
+        gates=tuple(
+            GateResult(
+                expression=gate.expression,
+                outcome=_OUTCOMES_BACK.get(gate.outcome, GateOutcome.INCOMPLETE),
+                actual=_optional(gate, "actual"),
+                reason=gate.reason,
+            )
+            for gate in summary.gates
+        ),
+    )
+
+
+def _metric_from_wire(metric: pb.MetricSummary) -> MetricSummary:
+    return MetricSummary(
+        metric=metric.metric,
+        value=_optional(metric, "value"),
+        n_scored=metric.scored_count,
+        n_skipped=metric.skipped_count,
+        n_error=metric.error_count,
+        n_own_error=metric.own_error_count,
+        passed=metric.passed_count,
+        failed=metric.failed_count,
+        threshold=_optional(metric, "threshold"),
+        meets_threshold=_optional(metric, "meets_threshold"),
+        detail=_to_mapping(metric.detail_json),
+    )
+
+
+def _optional(message: Any, name: str) -> Any:
+    return getattr(message, name) if message.HasField(name) else None
+
+
+def _to_text(data: Mapping[str, Any]) -> str:
+    return json.dumps(dict(data), ensure_ascii=False, allow_nan=False) if data else ""
+
+
+def _to_mapping(text: str) -> dict[str, Any]:
+    data = json.loads(text) if text else {}
+    if not isinstance(data, dict):
+        raise ValueError(f"a JSON object is due, not {text[:60]}")
+    return data
+
+
+def _to_timestamp(text: str) -> Timestamp | None:
+    if not text:
+        return None
+    stamp = Timestamp()
+    stamp.FromDatetime(datetime.fromisoformat(text))
+    return stamp
+
+
+def _from_timestamp(stamp: Timestamp) -> str:
+    moment = stamp.ToDatetime(tzinfo=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,184 @@
+"""The orchestrator's client of the embedder: texts of many cases travel together."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import grpc
+import numpy as np
+
+from assay.errors import AssayError, OverloadedError, UnavailableError
+from assay.rpc.status import from_rpc_error
+from assay.v1 import embedder_pb2, embedder_pb2_grpc
+from assay_orchestrator.metrics.score import EmbeddingEvidence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from assay.answers import AgentResponse
+    from assay.cases import Case
+
+__all__ = ["EmbeddingClient"]
+
+_MAX_TEXTS = 64
+_MAX_CALL_BYTES = 1024 * 1024
+_MAX_TEXT_CHARS = 100_000
+_CALLS_IN_FLIGHT = 3
+_CALL_DEADLINE_S = 120.0
+_CACHE_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Embedded:
+    vector: NDArray[np.float32]
+    truncated: bool
+    model: embedder_pb2.ModelInfo
+
+
+@dataclass(slots=True)
+class _Waiting:
+    text: str
+    future: asyncio.Future[_Embedded]
+
+
+class EmbeddingClient:
+    """Gathers the vectors of one run's texts from the embedder, for one model.
+
+    While calls are under way, further texts gather and leave together in the next one. References are
+    kept for a while, so that the repeats of a case embed its reference once.
+
+    Args:
+        stub: The embedder.
+        model: The model's name.
+        patience_s: How long an embedder that cannot be reached is asked again before a row's evidence
+            becomes an error.
+    """
+
+    def __init__(
+        self, stub: embedder_pb2_grpc.EmbedderServiceAsyncStub, model: str, *, patience_s: float
+    ) -> None:
+        self._stub = stub
+        self._model = model
+        self._patience_s = patience_s
+        self._waiting: list[_Waiting] = []
+        self._senders: set[asyncio.Task[None]] = set()
+        self._references: OrderedDict[str, asyncio.Future[_Embedded]] = OrderedDict()
+        self._reference_bytes = 0
+
+    async def gather(self, case: Case, response: AgentResponse) -> EmbeddingEvidence:
+        """Return the vectors of the answer and of its references, or why they could not be had."""
+        try:
+            embedded = await asyncio.gather(
+                self._embed(response.text), *(self._reference(text) for text in case.references)
+            )
+        except AssayError as problem:
+            return EmbeddingEvidence(
+                answer=None,
+                references=(),
+                answer_truncated=False,
+                reference_truncated=False,
+                model=self._model,
+                revision="",
+                english_only=False,
+                error=problem.message,
+            )
+        answer, *references = embedded
+        return EmbeddingEvidence(
+            answer=answer.vector,
+            references=tuple(reference.vector for reference in references),
+            answer_truncated=answer.truncated,
+            reference_truncated=any(reference.truncated for reference in references),
+            model=self._model,
+            revision=answer.model.revision,
+            english_only=answer.model.english_only,
+        )
+
+    async def aclose(self) -> None:
+        """Stop asking; whoever still waits is cancelled."""
+        for task in self._senders:
+            task.cancel()
+        await asyncio.gather(*self._senders, return_exceptions=True)
+
+    async def _reference(self, text: str) -> _Embedded:
+        cached = self._references.get(text)
+        if cached is None or (cached.done() and (cached.cancelled() or cached.exception() is not None)):
+            cached = asyncio.ensure_future(self._embed(text))
+            self._references[text] = cached
+            self._reference_bytes += len(text) + 4096
+            while self._reference_bytes > _CACHE_BYTES and len(self._references) > 1:
+                old_text, _ = self._references.popitem(last=False)
+                self._reference_bytes -= len(old_text) + 4096
+        else:
+            self._references.move_to_end(text)
+        return await asyncio.shield(cached)
+
+    async def _embed(self, text: str) -> _Embedded:
+        waiting = _Waiting(text[:_MAX_TEXT_CHARS], asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        if len(self._senders) < _CALLS_IN_FLIGHT:
+            task = asyncio.create_task(self._send_all())
+            self._senders.add(task)
+            task.add_done_callback(self._senders.discard)
+        return await waiting.future
+
+    async def _send_all(self) -> None:
+        await asyncio.sleep(0)  # lets cases that are ready in the same moment join the first call
+        while batch := self._take():
+            try:
+                response = await self._call([waiting.text for waiting in batch])
+            except AssayError as problem:
+                for waiting in batch:
+                    if not waiting.future.done():
+                        waiting.future.set_exception(problem)
+            except asyncio.CancelledError:
+                for waiting in batch:
+                    waiting.future.cancel()
+                raise
+            else:
+                _deliver(batch, response)
+
+    def _take(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        size = 0
+        while self._waiting and len(batch) < _MAX_TEXTS and size < _MAX_CALL_BYTES:
+            waiting = self._waiting.pop(0)
+            if not waiting.future.done():
+                batch.append(waiting)
+                size += 4 * len(waiting.text)
+        return batch
+
+    async def _call(self, texts: Sequence[str]) -> embedder_pb2.EmbedResponse:
+        request = embedder_pb2.EmbedRequest(texts=texts, model=self._model)
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._patience_s
+        delay_s = 0.1
+        while True:
+            try:
+                return await self._stub.Embed(request, timeout=_CALL_DEADLINE_S)
+            except grpc.aio.AioRpcError as error:
+                problem = from_rpc_error(error)
+                if not isinstance(problem, UnavailableError | OverloadedError):
+                    raise problem from error
+                if loop.time() >= give_up_at:
+                    raise UnavailableError("embedder_unavailable", reason="EMBEDDER_UNAVAILABLE") from error
+                await asyncio.sleep(_wait_s(problem, delay_s))
+                delay_s = min(delay_s * 2, 2.0)
+
+
+def _wait_s(problem: AssayError, delay_s: float) -> float:
+    asked = problem.retry_after_s if isinstance(problem, OverloadedError) else 0.0
+    return max(asked, delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads callers, no secret
+
+
+def _deliver(batch: Sequence[_Waiting], response: embedder_pb2.EmbedResponse) -> None:
+    vectors = np.frombuffer(response.vectors, dtype="<f4").reshape(len(batch), response.dimension)
+    truncated = set(response.truncated)
+    for index, waiting in enumerate(batch):
+        if not waiting.future.done():
+            waiting.future.set_result(_Embedded(vectors[index], index in truncated, response.model))

@@ -1,0 +1,87 @@
+"""Group commit: what many cases want stored in the same moment goes into one durable transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from assay_orchestrator.store import results
+from assay_orchestrator.store.results import AnswerRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import sqlalchemy as sa
+
+    from assay.results import CaseResult
+    from assay_orchestrator.store.database import Database
+
+__all__ = ["Flusher"]
+
+_MAX_BATCH = 500
+
+
+class Flusher:
+    """Stores the answers and results of one run.
+
+    One transaction is under way at a time; whatever arrives meanwhile goes into the next. It runs in a
+    task of its own that no case's cancellation reaches, so a batch is stored whole or not at all.
+
+    Args:
+        database: Where to store.
+        run_id: The run.
+        on_results: Called after a transaction with results has become durable.
+    """
+
+    def __init__(self, database: Database, run_id: str, on_results: Callable[[], None]) -> None:
+        self._database = database
+        self._run_id = run_id
+        self._on_results = on_results
+        self._waiting: list[tuple[AnswerRecord | None, CaseResult | None, asyncio.Future[None]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def put(self, answer: AnswerRecord | None, result: CaseResult | None) -> None:
+        """Store an answer, a result, or both together; when this returns they are durable.
+
+        Raises:
+            StorageError: They could not be stored.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((answer, result, done))
+        if self._task is None:
+            self._task = asyncio.create_task(self._flush_all())
+        await done
+
+    async def aclose(self) -> None:
+        """Wait until everything handed over is stored."""
+        while self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def _flush_all(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
+                answers = [answer for answer, _, _ in batch if answer is not None]
+                rows = [result for _, result, _ in batch if result is not None]
+
+                def change(
+                    connection: sa.Connection,
+                    answers: list[AnswerRecord] = answers,
+                    rows: list[CaseResult] = rows,
+                ) -> None:
+                    results.put(connection, self._run_id, answers, rows)
+
+                try:
+                    await self._database.write(change)
+                except Exception as problem:  # noqa: BLE001 - handed to every case that waits for it
+                    for _, _, done in batch:
+                        if not done.done():
+                            done.set_exception(problem)
+                else:
+                    for _, _, done in batch:
+                        if not done.done():
+                            done.set_result(None)
+                    if rows:
+                        self._on_results()
+        finally:
+            self._task = None

@@ -1,0 +1,48 @@
+"""The orchestrator's settings: flags of the command line and ASSAY_ORCHESTRATOR_* variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one orchestrator process works.
+
+    Args:
+        listen: Where to serve: "unix:/path" or "host:port".
+        database: The SQLite file that holds everything.
+        embedder: Address of the embedder; empty where there is none.
+        embedder_patience_s: How long an unreachable embedder is asked again, in seconds.
+        recover: Whether runs that a stop interrupted go on by themselves at the start ("auto") or wait
+            for ResumeRun ("on-request").
+        http_hosts: Patterns of hosts that http agents may have, e.g. "*.example.org"; "*" allows all.
+        agent_env: Patterns of environment variables that a spec may name as ${NAME}; "*" allows all.
+        active_run_limit: Most unfinished runs; further ones are refused.
+        grace_s: How long calls may go on after SIGTERM, in seconds.
+        exit_with_lock: Stop when nobody holds this file's shared lock any more; None to stay.
+        reflection: Whether to serve gRPC reflection.
+    """
+
+    listen: str
+    database: Path
+    embedder: str = ""
+    embedder_patience_s: float = 60.0
+    recover: str = "auto"
+    http_hosts: tuple[str, ...] = ()
+    agent_env: tuple[str, ...] = ()
+    active_run_limit: int = 200
+    grace_s: float = 10.0
+    exit_with_lock: Path | None = None
+    reflection: bool = True
+
+    def __post_init__(self) -> None:
+        if self.recover not in ("auto", "on-request"):
+            raise ValueError(f"recover must be 'auto' or 'on-request', not {self.recover!r}")
+        if self.embedder_patience_s < 0 or self.grace_s < 0:
+            raise ValueError("embedder_patience_s and grace_s must not be negative")
+        if self.active_run_limit < 1:
+            raise ValueError("active_run_limit must be at least 1")

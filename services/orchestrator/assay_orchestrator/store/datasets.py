@@ -1,0 +1,107 @@
+"""Queries about datasets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from assay.cases import Case, case_from_json, case_to_json
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.times import now
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["DatasetRecord", "add_cases", "case_text", "discard", "finish", "get", "read_cases"]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRecord:
+    """A stored dataset."""
+
+    dataset_id: str
+    name: str
+    format: str
+    case_count: int
+
+
+def case_text(case: Case) -> str:
+    """Return the case as the JSON text that is stored and hashed."""
+    return json.dumps(case_to_json(case), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def add_cases(
+    connection: sa.Connection, upload_id: str, first_index: int, rows: Sequence[tuple[str, str]]
+) -> None:
+    """Store (case id, case text) pairs of an upload that is not finished yet."""
+    connection.execute(
+        schema.dataset_cases.insert(),
+        [
+            {
+                "upload_id": upload_id,
+                "case_index": first_index + offset,
+                "case_id": case_id,
+                "case_json": text,
+            }
+            for offset, (case_id, text) in enumerate(rows)
+        ],
+    )
+
+
+def finish(connection: sa.Connection, upload_id: str, record: DatasetRecord) -> DatasetRecord:
+    """Make a complete upload a dataset; an equal dataset that is already stored is kept in its place."""
+    stored = get(connection, record.dataset_id)
+    if stored is not None:
+        discard(connection, upload_id)
+        return stored
+    connection.execute(
+        schema.datasets.insert().values(
+            dataset_id=record.dataset_id,
+            upload_id=upload_id,
+            name=record.name,
+            format=record.format,
+            case_count=record.case_count,
+            created_at=now(),
+        )
+    )
+    return record
+
+
+def discard(connection: sa.Connection, upload_id: str) -> None:
+    """Remove the cases of an upload that broke off."""
+    cases = schema.dataset_cases
+    connection.execute(cases.delete().where(cases.c.upload_id == upload_id))
+
+
+def discard_unfinished(connection: sa.Connection) -> None:
+    """Remove the cases of every upload that broke off, as a killed process leaves them."""
+    cases = schema.dataset_cases
+    finished = sa.select(schema.datasets.c.upload_id)
+    connection.execute(cases.delete().where(cases.c.upload_id.not_in(finished)))
+
+
+def get(connection: sa.Connection, dataset_id: str) -> DatasetRecord | None:
+    """Return the dataset, or None."""
+    row = connection.execute(
+        sa.select(schema.datasets).where(schema.datasets.c.dataset_id == dataset_id)
+    ).one_or_none()
+    return DatasetRecord(row.dataset_id, row.name, row.format, row.case_count) if row is not None else None
+
+
+def read_cases(connection: sa.Connection, dataset_id: str, first_index: int, count: int) -> list[Case]:
+    """Return up to `count` cases from position `first_index` on."""
+    cases, datasets = schema.dataset_cases, schema.datasets
+    rows = connection.execute(
+        sa.select(cases.c.case_json)
+        .join(datasets, datasets.c.upload_id == cases.c.upload_id)
+        .where(
+            datasets.c.dataset_id == dataset_id,
+            cases.c.case_index >= first_index,
+            cases.c.case_index < first_index + count,
+        )
+        .order_by(cases.c.case_index)
+    )
+    return [case_from_json(json.loads(row.case_json)) for row in rows]

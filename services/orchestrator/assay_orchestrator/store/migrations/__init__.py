@@ -1,0 +1,1 @@
+"""Numbered migrations, run by alembic without a configuration file."""

@@ -1,0 +1,184 @@
+"""Queries about answers and results: the rows of a run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from assay.answers import AgentResponse, AgentStatus, response_from_json, response_to_json
+from assay.results import CaseResult
+from assay_orchestrator.metrics.score import score_from_json, score_to_json
+from assay_orchestrator.store import runs, schema
+from assay_orchestrator.store.times import now
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["AnswerRecord", "RowKey"]
+
+RowKey = tuple[int, int]
+"""Position of the case in the dataset, and which repeat of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRecord:
+    """An agent's answer to one repeat of one case."""
+
+    case_index: int
+    repeat_index: int
+    response: AgentResponse
+
+
+def put(
+    connection: sa.Connection,
+    run_id: str,
+    new_answers: Sequence[AnswerRecord],
+    new_results: Sequence[CaseResult],
+) -> None:
+    """Store answers and results; results get the run's next sequence numbers, in the order given."""
+    moment = now()
+    if new_answers:
+        connection.execute(
+            schema.answers.insert(),
+            [
+                {
+                    "run_id": run_id,
+                    "case_index": answer.case_index,
+                    "repeat_index": answer.repeat_index,
+                    "response_json": _dumps(response_to_json(answer.response)),
+                    "created_at": moment,
+                }
+                for answer in new_answers
+            ],
+        )
+    if new_results:
+        first = runs.take_sequence(connection, run_id, len(new_results))
+        connection.execute(
+            schema.results.insert(),
+            [_values(run_id, first + offset, moment, row) for offset, row in enumerate(new_results)],
+        )
+        _count(connection, run_id, new_results)
+
+
+def finished_keys(connection: sa.Connection, run_id: str, first_index: int, count: int) -> set[RowKey]:
+    """Return the rows among `count` cases from `first_index` on that have a result."""
+    table = schema.results
+    rows = connection.execute(
+        sa.select(table.c.case_index, table.c.repeat_index).where(*_span(table, run_id, first_index, count))
+    )
+    return {(row.case_index, row.repeat_index) for row in rows}
+
+
+def stored_answers(
+    connection: sa.Connection, run_id: str, first_index: int, count: int
+) -> dict[RowKey, AgentResponse]:
+    """Return the answers that are stored for rows among `count` cases from `first_index` on."""
+    table = schema.answers
+    rows = connection.execute(sa.select(table).where(*_span(table, run_id, first_index, count)))
+    return {
+        (row.case_index, row.repeat_index): response_from_json(json.loads(row.response_json)) for row in rows
+    }
+
+
+def count_finished(connection: sa.Connection, run_id: str) -> int:
+    """Count the stored results of a run."""
+    table = schema.results
+    query = sa.select(sa.func.count()).select_from(table).where(table.c.run_id == run_id)
+    return connection.execute(query).scalar_one()
+
+
+def read_sequence(connection: sa.Connection, run_id: str, after: int, through: int) -> list[CaseResult]:
+    """Return the results with a sequence number in (after, through], in that order."""
+    table = schema.results
+    rows = connection.execute(
+        sa.select(table)
+        .where(table.c.run_id == run_id, table.c.sequence > after, table.c.sequence <= through)
+        .order_by(table.c.sequence)
+    )
+    return [_record(row) for row in rows]
+
+
+def read_in_order(
+    connection: sa.Connection, run_id: str, after: RowKey, count: int, *, failed_only: bool = False
+) -> list[CaseResult]:
+    """Return up to `count` results after the row `after`, in dataset order."""
+    table = schema.results
+    query = (
+        sa.select(table)
+        .where(
+            table.c.run_id == run_id,
+            sa.tuple_(table.c.case_index, table.c.repeat_index) > sa.tuple_(*after),
+        )
+        .order_by(table.c.case_index, table.c.repeat_index)
+        .limit(count)
+    )
+    if failed_only:
+        query = query.where(sa.or_(table.c.passed.is_(False), table.c.reason != ""))
+    return [_record(row) for row in connection.execute(query)]
+
+
+def read_all(connection: sa.Connection, run_id: str, page_size: int = 1000) -> Iterator[CaseResult]:
+    """Yield every result of a run in dataset order, page by page."""
+    after: RowKey = (-1, -1)
+    while page := read_in_order(connection, run_id, after, page_size):
+        yield from page
+        after = (page[-1].case_index, page[-1].repeat_index)
+
+
+def _span(table: sa.Table, run_id: str, first_index: int, count: int) -> tuple[sa.ColumnElement[bool], ...]:
+    index = table.c.case_index
+    return (table.c.run_id == run_id, index >= first_index, index < first_index + count)
+
+
+def _values(run_id: str, sequence: int, moment: str, row: CaseResult) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "case_index": row.case_index,
+        "repeat_index": row.repeat_index,
+        "sequence": sequence,
+        "case_id": row.case_id,
+        "category": row.category,
+        "status": row.status.value,
+        "passed": row.passed,
+        "latency_ms": row.latency_ms,
+        "reason": row.reason,
+        "scores_json": _dumps([score_to_json(score) for score in row.scores]),
+        "created_at": moment,
+    }
+
+
+def _count(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
+    table = schema.runs
+    connection.execute(
+        table.update()
+        .where(table.c.run_id == run_id)
+        .values(
+            finished_count=table.c.finished_count + len(rows),
+            passed_count=table.c.passed_count + sum(row.passed is True for row in rows),
+            failed_count=table.c.failed_count + sum(row.passed is False for row in rows),
+            agent_error_count=table.c.agent_error_count
+            + sum(row.status is AgentStatus.ERROR for row in rows),
+        )
+    )
+
+
+def _record(row: sa.Row[Any]) -> CaseResult:
+    return CaseResult(
+        case_index=row.case_index,
+        repeat_index=row.repeat_index,
+        case_id=row.case_id,
+        category=row.category,
+        status=AgentStatus(row.status),
+        passed=row.passed,
+        scores=tuple(score_from_json(data) for data in json.loads(row.scores_json)),
+        latency_ms=row.latency_ms,
+        reason=row.reason,
+        sequence=row.sequence,
+    )
+
+
+def _dumps(data: object) -> str:
+    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

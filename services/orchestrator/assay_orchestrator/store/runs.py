@@ -1,0 +1,167 @@
+"""Queries about runs and their states."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from assay.results import FINISHED_STATES, RunState, StateChange
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.times import now
+
+__all__ = ["RunRecord"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A stored run; times are ISO 8601 texts."""
+
+    run_id: str
+    request_id: str
+    request_hash: str
+    spec: dict[str, Any]
+    dataset_id: str
+    total_count: int
+    assay_version: str
+    created_at: str
+    state: RunState = RunState.PENDING
+    state_reason: str = ""
+    finished_count: int = 0
+    passed_count: int = 0
+    failed_count: int = 0
+    agent_error_count: int = 0
+    last_sequence: int = 0
+    summary: dict[str, Any] | None = None
+    started_at: str | None = None
+    ended_at: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended for good."""
+        return self.state in FINISHED_STATES
+
+
+def create(connection: sa.Connection, run: RunRecord) -> None:
+    """Store a new run."""
+    connection.execute(
+        schema.runs.insert().values(
+            run_id=run.run_id,
+            request_id=run.request_id,
+            request_hash=run.request_hash,
+            spec_json=json.dumps(run.spec, ensure_ascii=False),
+            dataset_id=run.dataset_id,
+            state=run.state.value,
+            total_count=run.total_count,
+            assay_version=run.assay_version,
+            created_at=run.created_at,
+        )
+    )
+
+
+def get(connection: sa.Connection, run_id: str) -> RunRecord | None:
+    """Return the run, or None."""
+    row = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one_or_none()
+    return _record(row) if row is not None else None
+
+
+def get_by_request(connection: sa.Connection, request_id: str) -> RunRecord | None:
+    """Return the run that a request id created, or None."""
+    row = connection.execute(
+        sa.select(schema.runs).where(schema.runs.c.request_id == request_id)
+    ).one_or_none()
+    return _record(row) if row is not None else None
+
+
+def list_newest(connection: sa.Connection, count: int, before: tuple[str, str] | None) -> list[RunRecord]:
+    """Return up to `count` runs, newest first, older than the (created_at, run_id) `before`."""
+    table = schema.runs
+    query = sa.select(table).order_by(table.c.created_at.desc(), table.c.run_id.desc()).limit(count)
+    if before is not None:
+        query = query.where(sa.tuple_(table.c.created_at, table.c.run_id) < sa.tuple_(*before))
+    return [_record(row) for row in connection.execute(query)]
+
+
+def list_unfinished(connection: sa.Connection) -> list[RunRecord]:
+    """Return the runs that were pending or running, oldest first."""
+    table = schema.runs
+    states = (RunState.PENDING.value, RunState.RUNNING.value)
+    query = sa.select(table).where(table.c.state.in_(states)).order_by(table.c.created_at)
+    return [_record(row) for row in connection.execute(query)]
+
+
+def change_state(
+    connection: sa.Connection,
+    run_id: str,
+    state: RunState,
+    *,
+    reason: str = "",
+    summary: dict[str, Any] | None = None,
+) -> None:
+    """Bring a run into a state and store the event of it under the next sequence number."""
+    moment = now()
+    values: dict[str, Any] = {"state": state.value, "state_reason": reason}
+    if state is RunState.RUNNING:
+        values["started_at"] = sa.func.coalesce(schema.runs.c.started_at, moment)
+    if state in FINISHED_STATES:
+        values["ended_at"] = moment
+    if summary is not None:
+        values["summary_json"] = json.dumps(summary, ensure_ascii=False, allow_nan=False)
+    sequence = take_sequence(connection, run_id, 1)
+    connection.execute(schema.runs.update().where(schema.runs.c.run_id == run_id).values(**values))
+    connection.execute(
+        schema.run_events.insert().values(
+            run_id=run_id, sequence=sequence, state=state.value, reason=reason, created_at=moment
+        )
+    )
+
+
+def take_sequence(connection: sa.Connection, run_id: str, count: int) -> int:
+    """Take the next `count` sequence numbers of a run and return the first.
+
+    The row stays locked until the transaction ends, so numbers are in commit order and without gaps.
+    """
+    table = schema.runs
+    last: int = connection.execute(
+        table.update()
+        .where(table.c.run_id == run_id)
+        .values(last_sequence=table.c.last_sequence + count)
+        .returning(table.c.last_sequence)
+    ).scalar_one()
+    return last - count + 1
+
+
+def read_state_changes(connection: sa.Connection, run_id: str, after: int, through: int) -> list[StateChange]:
+    """Return the state changes with a sequence number in (after, through]."""
+    table = schema.run_events
+    rows = connection.execute(
+        sa.select(table)
+        .where(table.c.run_id == run_id, table.c.sequence > after, table.c.sequence <= through)
+        .order_by(table.c.sequence)
+    )
+    return [StateChange(row.sequence, RunState(row.state), row.reason, row.created_at) for row in rows]
+
+
+def _record(row: sa.Row[Any]) -> RunRecord:
+    return RunRecord(
+        run_id=row.run_id,
+        request_id=row.request_id,
+        request_hash=row.request_hash,
+        spec=json.loads(row.spec_json),
+        dataset_id=row.dataset_id,
+        total_count=row.total_count,
+        assay_version=row.assay_version,
+        created_at=row.created_at,
+        state=RunState(row.state),
+        state_reason=row.state_reason,
+        finished_count=row.finished_count,
+        passed_count=row.passed_count,
+        failed_count=row.failed_count,
+        agent_error_count=row.agent_error_count,
+        last_sequence=row.last_sequence,
+        summary=json.loads(row.summary_json) if row.summary_json else None,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+    )

@@ -1,0 +1,94 @@
+"""The tables. A change here comes with a numbered migration; a test compares the two."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+__all__ = ["answers", "dataset_cases", "datasets", "metadata", "results", "run_events", "runs"]
+
+metadata = sa.MetaData()
+
+datasets = sa.Table(
+    "datasets",
+    metadata,
+    sa.Column("dataset_id", sa.String(64), primary_key=True),
+    sa.Column("upload_id", sa.String(64), nullable=False, unique=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("format", sa.Text, nullable=False),
+    sa.Column("case_count", sa.BigInteger, nullable=False),
+    sa.Column("created_at", sa.String(32), nullable=False),
+)
+
+dataset_cases = sa.Table(
+    "dataset_cases",
+    metadata,
+    sa.Column("upload_id", sa.String(64), primary_key=True),
+    sa.Column("case_index", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("case_id", sa.Text, nullable=False),
+    sa.Column("case_json", sa.Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+runs = sa.Table(
+    "runs",
+    metadata,
+    sa.Column("run_id", sa.String(120), primary_key=True),
+    sa.Column("request_id", sa.String(100), nullable=False, unique=True),
+    sa.Column("request_hash", sa.String(64), nullable=False),
+    sa.Column("spec_json", sa.Text, nullable=False),
+    sa.Column("dataset_id", sa.String(64), sa.ForeignKey("datasets.dataset_id"), nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("state_reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("total_count", sa.BigInteger, nullable=False),
+    sa.Column("finished_count", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("passed_count", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("failed_count", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("agent_error_count", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("last_sequence", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("summary_json", sa.Text),
+    sa.Column("assay_version", sa.Text, nullable=False),
+    sa.Column("created_at", sa.String(32), nullable=False, index=True),
+    sa.Column("started_at", sa.String(32)),
+    sa.Column("ended_at", sa.String(32)),
+)
+
+answers = sa.Table(
+    "answers",
+    metadata,
+    sa.Column("run_id", sa.String(120), primary_key=True),
+    sa.Column("case_index", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("repeat_index", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("response_json", sa.Text, nullable=False),
+    sa.Column("created_at", sa.String(32), nullable=False),
+    sqlite_with_rowid=False,
+)
+
+results = sa.Table(
+    "results",
+    metadata,
+    sa.Column("run_id", sa.String(120), primary_key=True),
+    sa.Column("case_index", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("repeat_index", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("sequence", sa.BigInteger, nullable=False),
+    sa.Column("case_id", sa.Text, nullable=False),
+    sa.Column("category", sa.Text, nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("passed", sa.Boolean),
+    sa.Column("latency_ms", sa.Float),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("scores_json", sa.Text, nullable=False),
+    sa.Column("created_at", sa.String(32), nullable=False),
+    sa.UniqueConstraint("run_id", "sequence", name="uq_results_sequence"),
+    sqlite_with_rowid=False,
+)
+
+run_events = sa.Table(
+    "run_events",
+    metadata,
+    sa.Column("run_id", sa.String(120), primary_key=True),
+    sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("created_at", sa.String(32), nullable=False),
+    sqlite_with_rowid=False,
+)

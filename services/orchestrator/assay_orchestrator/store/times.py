@@ -1,0 +1,12 @@
+"""Times as the store keeps them: UTC, ISO 8601, milliseconds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+__all__ = ["now"]
+
+
+def now() -> str:
+    """Return the present moment, e.g. 2026-05-01T09:30:00.125Z."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
