@@ -1,0 +1,15 @@
+"""gRPC as Assay uses it: the only place that makes servers and channels.
+
+options     settings of servers and channels, and the channel arguments made of them
+server      a server with health, reflection, guard and admission, and its life from start to stop
+channel     a channel with deadlines, retries and keepalive
+methods     which methods may be retried
+status      domain errors to status codes and back
+"""
+
+from __future__ import annotations
+
+import os
+
+# gRPC reads this when it is first used; its own log lines (GOAWAY and the like) mean nothing to a user.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

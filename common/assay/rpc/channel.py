@@ -1,0 +1,150 @@
+"""A gRPC channel with deadlines, retries and keepalive, and the right way to read a stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2
+
+from assay.errors import SetupError, UnavailableError
+from assay.rpc.methods import service_config
+from assay.rpc.options import ChannelOptions, channel_arguments
+
+__all__ = ["StreamReading", "open_channel", "read_stream", "wait_for_ready"]
+
+T = TypeVar("T")
+Status = health_pb2.HealthCheckResponse
+
+_PAUSE_BETWEEN_WATCHES_S = 0.1
+
+
+def open_channel(address: str, options: ChannelOptions = ChannelOptions()) -> grpc.aio.Channel:  # noqa: B008
+    """Return a channel; it connects with the first call and is closed by `async with` or `close`.
+
+    Args:
+        address: "unix:/path", "host:port", or "dns:///host:port" for all servers behind a name:
+            calls then go in turn to those that are healthy.
+        options: How the client behaves.
+    """
+    config = service_config(options, pool=address.startswith("dns:///"))
+    return grpc.aio.insecure_channel(
+        address,
+        options=channel_arguments(options, config),
+        interceptors=[_DefaultDeadline(options.default_timeout_s)],
+    )
+
+
+async def wait_for_ready(channel: grpc.aio.Channel, service_name: str, timeout_s: float) -> None:
+    """Wait until the server says through health that a service is ready.
+
+    Args:
+        channel: The channel to the server, which may not have started yet.
+        service_name: Full name, e.g. "assay.v1.RunService"; "" for the process as a whole.
+        timeout_s: Give up after this time.
+
+    Raises:
+        UnavailableError: It was not ready in time (reason NOT_READY).
+        SetupError: A server answers that does not serve this (reason SERVICE_UNKNOWN).
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            while True:
+                if await _becomes_ready(channel, service_name):
+                    return
+                await asyncio.sleep(_PAUSE_BETWEEN_WATCHES_S)  # the server is being replaced
+    except TimeoutError:
+        what = service_name or "The server"
+        raise UnavailableError(f"{what} was not ready after {timeout_s:g} s.", reason="NOT_READY") from None
+
+
+class StreamReading(Generic[T]):
+    """Messages of a call whose stream is cancelled when reading ends, however it ends.
+
+    Args:
+        call: A call with a stream of answers.
+    """
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    async def __aenter__(self) -> StreamReading[T]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._call.cancel()
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        try:
+            async for message in self._call:
+                yield message
+        finally:
+            self._call.cancel()
+
+
+def read_stream(
+    call: grpc.aio.UnaryStreamCall[Any, T] | grpc.aio.StreamStreamCall[Any, T],
+) -> StreamReading[T]:
+    """Read a stream so that it is never left open: gRPC itself does not cancel one that is dropped.
+
+    `async with read_stream(stub.WatchRun(request)) as messages: async for message in messages: ...`
+    ends the call with the block. A plain `async for message in read_stream(call)` ends it with the loop,
+    or, after a `break`, as soon as the event loop runs again.
+
+    Args:
+        call: A call with a stream of answers.
+    """
+    return StreamReading(call)
+
+
+class _DefaultDeadline(grpc.aio.UnaryUnaryClientInterceptor):
+    """Gives calls without a deadline one."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+
+    async def intercept_unary_unary(
+        self,
+        continuation: Callable[[grpc.aio.ClientCallDetails, Any], Awaitable[Any]],
+        client_call_details: grpc.aio.ClientCallDetails,
+        request: Any,
+    ) -> Any:
+        details = client_call_details
+        if details.timeout is None:
+            details = grpc.aio.ClientCallDetails(
+                method=details.method,
+                timeout=self._timeout_s,
+                metadata=details.metadata,
+                credentials=details.credentials,
+                wait_for_ready=details.wait_for_ready,
+            )
+        return await continuation(details, request)
+
+
+async def _becomes_ready(channel: grpc.aio.Channel, service_name: str) -> bool:
+    """Return True once the service is ready, False when the server went away before."""
+    watch = channel.unary_stream(
+        "/grpc.health.v1.Health/Watch",
+        request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+        response_deserializer=Status.FromString,
+    )
+    request = health_pb2.HealthCheckRequest(service=service_name)
+    try:
+        async with read_stream(watch(request, wait_for_ready=True)) as changes:
+            async for change in changes:
+                if change.status == Status.SERVING:
+                    return True
+                if change.status == Status.SERVICE_UNKNOWN:
+                    message = f"The server answers but does not serve {service_name}; check its address."
+                    raise SetupError(message, reason="SERVICE_UNKNOWN")
+    except grpc.aio.AioRpcError as error:
+        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            message = "The server answers but has no health service; check its address."
+            raise SetupError(message, reason="SERVICE_UNKNOWN") from error
+    return False

@@ -1,0 +1,138 @@
+"""Settings of servers and channels, and the gRPC channel arguments made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+__all__ = ["ChannelOptions", "ServerOptions", "channel_arguments", "server_arguments"]
+
+Arguments = list[tuple[str, int | str]]
+
+MIB = 1024 * 1024
+MAX_ATTEMPTS = 5  # gRPC silently clamps a larger number
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """How a server behaves towards its clients.
+
+    Args:
+        keepalive_time_ms: A quiet connection is probed this often.
+        keepalive_timeout_ms: A peer that does not answer a probe for this long is gone.
+        min_ping_interval_ms: Clients that probe a quiet connection more often are cut off.
+        max_message_bytes: Largest message, both ways.
+        connection_age_ms: Connections are renewed after this time, so that new servers get work.
+        connection_age_grace_ms: Calls on an aged connection may go on this long.
+        connection_idle_ms: A connection without calls is closed after this time.
+        streams_per_connection: Calls at once on one connection; more wait in the client.
+        max_concurrent_calls: Calls with one answer that run at once; more are refused.
+        max_open_streams: Calls with a stream of answers that run at once; more are refused.
+        deadline_cap_s: A call with one answer runs no longer than this, whatever the client asked for.
+        reflection: Whether tools may ask the server for its contracts.
+    """
+
+    keepalive_time_ms: int = 30_000
+    keepalive_timeout_ms: int = 10_000
+    min_ping_interval_ms: int = 10_000
+    max_message_bytes: int = 4 * MIB
+    connection_age_ms: int = 1_800_000
+    connection_age_grace_ms: int = 300_000
+    connection_idle_ms: int = 900_000
+    streams_per_connection: int = 256
+    max_concurrent_calls: int = 1_000
+    max_open_streams: int = 1_000
+    deadline_cap_s: float = 600.0
+    reflection: bool = True
+
+    def __post_init__(self) -> None:
+        _require_positive(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelOptions:
+    """How a client behaves towards its server.
+
+    Args:
+        keepalive_time_ms: A connection with open calls is probed this often; at least the server's
+            `min_ping_interval_ms`.
+        keepalive_timeout_ms: A server that does not answer a probe for this long is gone.
+        max_message_bytes: Largest message, both ways.
+        default_timeout_s: Deadline of a call with one request and one answer that names none.
+        reconnect_min_ms: First pause before connecting again.
+        reconnect_max_ms: Longest pause before connecting again.
+        attempts: Attempts in all of an idempotent call that finds its server unavailable, 1 to 5.
+        retry_min_ms: First pause before another attempt.
+        retry_max_ms: Longest pause before another attempt.
+    """
+
+    keepalive_time_ms: int = 30_000
+    keepalive_timeout_ms: int = 10_000
+    max_message_bytes: int = 4 * MIB
+    default_timeout_s: float = 10.0
+    reconnect_min_ms: int = 100
+    reconnect_max_ms: int = 5_000
+    attempts: int = 4
+    retry_min_ms: int = 100
+    retry_max_ms: int = 2_000
+
+    def __post_init__(self) -> None:
+        _require_positive(self)
+        if self.attempts > MAX_ATTEMPTS:
+            raise ValueError(f"attempts is {self.attempts}; gRPC makes at most {MAX_ATTEMPTS}")
+        if self.reconnect_max_ms < self.reconnect_min_ms or self.retry_max_ms < self.retry_min_ms:
+            raise ValueError("a longest pause is shorter than its first pause; raise the _max_ms value")
+
+
+def server_arguments(options: ServerOptions) -> Arguments:
+    """Return the channel arguments of a server."""
+    return [
+        *_shared_arguments(options),
+        ("grpc.so_reuseport", 0),  # two servers would otherwise share a port and split its calls
+        ("grpc.max_concurrent_streams", options.streams_per_connection),
+        ("grpc.max_connection_age_ms", options.connection_age_ms),
+        ("grpc.max_connection_age_grace_ms", options.connection_age_grace_ms),
+        ("grpc.max_connection_idle_ms", options.connection_idle_ms),
+        ("grpc.http2.min_ping_interval_without_data_ms", options.min_ping_interval_ms),
+    ]
+
+
+def channel_arguments(options: ChannelOptions, service_config: str) -> Arguments:
+    """Return the channel arguments of a client.
+
+    Args:
+        options: The client's settings.
+        service_config: gRPC service config as JSON.
+    """
+    return [
+        *_shared_arguments(options),
+        ("grpc.http2.max_pings_without_data", 0),  # 0: probing may go on while nothing is sent
+        ("grpc.keepalive_permit_without_calls", 0),
+        ("grpc.initial_reconnect_backoff_ms", options.reconnect_min_ms),
+        ("grpc.min_reconnect_backoff_ms", options.reconnect_min_ms),
+        ("grpc.max_reconnect_backoff_ms", options.reconnect_max_ms),
+        ("grpc.enable_http_proxy", 0),  # a proxy in the environment breaks even loopback calls
+        ("grpc.service_config_disable_resolution", 1),
+        ("grpc.service_config", service_config),
+        # A request larger than this buffer (256 KiB unless set) would silently never be retried.
+        ("grpc.per_rpc_retry_buffer_size", options.max_message_bytes),
+    ]
+
+
+def _shared_arguments(options: ServerOptions | ChannelOptions) -> Arguments:
+    return [
+        ("grpc.keepalive_time_ms", options.keepalive_time_ms),
+        ("grpc.keepalive_timeout_ms", options.keepalive_timeout_ms),
+        # The keepalive timeout alone has no effect: a dead peer is then noticed after 60 s.
+        ("grpc.http2.ping_timeout_ms", options.keepalive_timeout_ms),
+        # Growing windows let a reader that stalls buffer megabytes per stream.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.max_receive_message_length", options.max_message_bytes),
+        ("grpc.max_send_message_length", options.max_message_bytes),
+    ]
+
+
+def _require_positive(options: ServerOptions | ChannelOptions) -> None:
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if not isinstance(value, bool) and value <= 0:
+            raise ValueError(f"{field.name} is {value}; it must be greater than 0")

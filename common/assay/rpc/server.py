@@ -1,0 +1,239 @@
+"""A gRPC server with health, reflection, guard and admission, and its life from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import stat
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+from grpc_health.v1 import health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from assay.errors import SetupError
+from assay.rpc.health import Health
+from assay.rpc.interceptors import Admission, Guard
+from assay.rpc.options import ServerOptions, server_arguments
+
+__all__ = ["RpcServer", "serve_until_signal"]
+
+_HEALTH_SERVICE = "grpc.health.v1.Health"
+_MAX_SOCKET_PATH_BYTES = 107  # what the kernel takes
+
+
+class RpcServer:
+    """One gRPC server of a process.
+
+    Args:
+        options: How it behaves towards clients.
+
+    Attributes:
+        stopping: Set when stopping starts; handlers of long streams then end them.
+    """
+
+    def __init__(self, options: ServerOptions = ServerOptions()) -> None:  # noqa: B008  # frozen
+        self.stopping = asyncio.Event()
+        self._options = options
+        self._services: dict[str, Callable[[grpc.aio.Server], None]] = {}
+        self._server: grpc.aio.Server | None = None
+        self._health = Health(frozenset())
+        self._serving = False
+
+    def add(self, service_name: str, register: Callable[[grpc.aio.Server], None]) -> None:
+        """Add a service before the start.
+
+        Args:
+            service_name: Full name, e.g. "assay.v1.RunService"; health and reflection use it.
+            register: Registers the servicer with the gRPC server.
+        """
+        if self._server is not None:
+            raise RuntimeError(f"{service_name} was added after the server had started")
+        self._services[service_name] = register
+
+    async def start(self, address: str) -> str:
+        """Listen at an address; health says NOT_SERVING until `set_serving`.
+
+        Args:
+            address: "unix:/path", or "host:port" where port 0 takes a free one.
+
+        Returns:
+            The address that clients can use, with the port that was taken.
+
+        Raises:
+            SetupError: The address is taken or is no address.
+        """
+        _check_address(address)
+        server = grpc.aio.server(
+            interceptors=[Guard(self._options.deadline_cap_s), Admission(self._options)],
+            options=server_arguments(self._options),
+        )
+        self._health = Health(frozenset(self._services))
+        self._health.set_serving(self._serving)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        for register in self._services.values():
+            register(server)
+        if self._options.reflection:
+            names = [*self._services, _HEALTH_SERVICE, reflection.SERVICE_NAME]
+            reflection.enable_server_reflection(names, server)
+        bound = _bind(server, address)
+        await server.start()
+        self._server = server
+        return bound
+
+    def set_serving(self, serving: bool) -> None:
+        """Say through health whether the server takes work."""
+        self._serving = serving
+        self._health.set_serving(serving)
+
+    def begin_stopping(self) -> None:
+        """Turn health to NOT_SERVING and set `stopping`; calls still go on."""
+        self.set_serving(False)
+        self.stopping.set()
+
+    async def stop(self, grace_s: float) -> None:
+        """Refuse new calls, let running ones finish, then cancel the rest.
+
+        Args:
+            grace_s: Running calls may go on this long; 0 cancels them at once.
+        """
+        self.begin_stopping()
+        self._health.close()
+        if self._server is not None:
+            await self._server.stop(grace_s or None)
+
+
+async def serve_until_signal(
+    server: RpcServer,
+    address: str,
+    *,
+    on_ready: Callable[[str], Awaitable[None]] | None = None,
+    on_drain: Callable[[], Awaitable[None]] | None = None,
+    grace_s: float = 10.0,
+    also_stop_on: asyncio.Event | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then drain and stop; a second signal stops at once.
+
+    Args:
+        server: A server that has not started.
+        address: Where to listen, as in `RpcServer.start`.
+        on_ready: Awaited with the bound address before health says SERVING, e.g. to warm up.
+        on_drain: Awaited after health says NOT_SERVING and `stopping` is set.
+        grace_s: Running calls may go on this long after the drain.
+        also_stop_on: Stops the server like a first signal; a first signal sets it.
+
+    Raises:
+        SetupError: The address is taken or is no address.
+    """
+    first, second = also_stop_on or asyncio.Event(), asyncio.Event()
+    with _signals_set(first, second):
+        bound = await server.start(address)
+        try:
+            if on_ready is None or await _finished_before(first, _awaited(on_ready(bound))):
+                server.set_serving(True)
+                await first.wait()
+            await _finished_before(second, _drained(server, on_drain, grace_s))
+        finally:
+            await server.stop(0)
+
+
+async def _drained(server: RpcServer, on_drain: Callable[[], Awaitable[None]] | None, grace_s: float) -> None:
+    server.begin_stopping()
+    if on_drain is not None:
+        await on_drain()
+    await server.stop(grace_s)
+
+
+async def _awaited(awaitable: Awaitable[None]) -> None:
+    await awaitable
+
+
+async def _finished_before(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Run `work`, cancelling it when the event is set; return whether it finished."""
+    working, waiting = asyncio.ensure_future(work), asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            await working
+            return True
+        return False
+    finally:
+        working.cancel()
+        waiting.cancel()
+        await asyncio.gather(working, waiting, return_exceptions=True)
+
+
+@contextmanager
+def _signals_set(first: asyncio.Event, second: asyncio.Event) -> Iterator[None]:
+    """Let the first signal set one event and any later signal the other."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals reach the main thread only; the caller stops the server by event
+        return
+
+    def arrived() -> None:
+        (second if first.is_set() else first).set()
+
+    loop = asyncio.get_running_loop()
+    caught = (signal.SIGTERM, signal.SIGINT)
+    for number in caught:
+        loop.add_signal_handler(number, arrived)
+    try:
+        yield
+    finally:
+        for number in caught:
+            loop.remove_signal_handler(number)
+
+
+def _check_address(address: str) -> None:
+    if address.startswith("unix:"):
+        _free_socket_path(Path(address.removeprefix("unix:")))
+        return
+    _, separator, port = address.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65_535:
+        raise SetupError(
+            f'"{address}" is no address to listen at; use unix:/path or host:port, e.g. 127.0.0.1:7070.',
+            reason="BAD_ADDRESS",
+        )
+
+
+def _free_socket_path(path: Path) -> None:
+    """Remove a socket file that nobody listens at; gRPC would also take one that is in use."""
+    if len(bytes(path)) > _MAX_SOCKET_PATH_BYTES:
+        message = f"The socket path {path} is longer than {_MAX_SOCKET_PATH_BYTES} bytes; use a shorter one."
+        raise SetupError(message, reason="BAD_ADDRESS")
+    if not path.parent.is_dir():
+        raise SetupError(f"The folder of the socket {path} does not exist; create it.", reason="BAD_ADDRESS")
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise SetupError(f"{path} exists and is not a socket; use another path.", reason="ADDRESS_TAKEN")
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            path.unlink(missing_ok=True)
+            return
+    raise SetupError(
+        f"Another server listens at {path}; stop it or use another path.", reason="ADDRESS_TAKEN"
+    )
+
+
+def _bind(server: grpc.aio.Server, address: str) -> str:
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise SetupError(
+            f"Cannot listen at {address}: another server may use it; stop it or choose another port.",
+            reason="ADDRESS_TAKEN",
+        ) from error
+    if address.startswith("unix:"):
+        return address
+    host, _, _ = address.rpartition(":")
+    return f"{host}:{port}"

@@ -1,0 +1,237 @@
+"""Domain errors to gRPC status codes and back: one table, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+from assay import errors
+from assay.errors import AssayError, InvalidInputError, OverloadedError, Problem
+
+__all__ = ["CODES", "DETAILS_KEY", "code_of", "error_of", "from_rpc_error", "to_status", "translated"]
+
+CODES: Mapping[type[AssayError], grpc.StatusCode] = {
+    errors.InvalidInputError: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.SpecError: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.DatasetError: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.NotFoundError: grpc.StatusCode.NOT_FOUND,
+    errors.ConflictError: grpc.StatusCode.ALREADY_EXISTS,
+    errors.WrongStateError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.SetupError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.UnavailableError: grpc.StatusCode.UNAVAILABLE,
+    errors.StorageError: grpc.StatusCode.UNAVAILABLE,
+    errors.ResumeExpiredError: grpc.StatusCode.OUT_OF_RANGE,
+    errors.InternalError: grpc.StatusCode.INTERNAL,
+    errors.AssayError: grpc.StatusCode.UNKNOWN,
+}
+"""The code of each error. Of several errors with one code, the first stands for the code alone."""
+
+_FOREIGN: Mapping[grpc.StatusCode, type[AssayError]] = {
+    grpc.StatusCode.CANCELLED: errors.UnavailableError,
+    grpc.StatusCode.DEADLINE_EXCEEDED: errors.UnavailableError,
+    grpc.StatusCode.ABORTED: errors.UnavailableError,
+    grpc.StatusCode.UNIMPLEMENTED: errors.SetupError,
+    grpc.StatusCode.UNAUTHENTICATED: errors.SetupError,
+    grpc.StatusCode.PERMISSION_DENIED: errors.SetupError,
+    grpc.StatusCode.UNKNOWN: errors.InternalError,
+    grpc.StatusCode.DATA_LOSS: errors.InternalError,
+}
+"""Errors for codes that Assay's services do not send but gRPC, proxies and older servers do."""
+
+_SENTENCES: Mapping[grpc.StatusCode, str] = {
+    grpc.StatusCode.UNAVAILABLE: "The service cannot be reached",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "No answer came before the deadline",
+    grpc.StatusCode.CANCELLED: "The call was cancelled",
+    grpc.StatusCode.UNIMPLEMENTED: "The server does not know this call; it may be of another version",
+    grpc.StatusCode.UNAUTHENTICATED: "The server did not accept the credentials",
+    grpc.StatusCode.PERMISSION_DENIED: "The server does not permit this call",
+}
+
+DETAILS_KEY = "grpc-status-details-bin"
+DOMAIN = "assay"
+MAX_VIOLATIONS = 20
+MAX_WIRE_BYTES = 7 * 1024  # larger trailers get lost: peers refuse headers over 8 KiB
+_MAX_MESSAGE_BYTES = 1024
+_MAX_TEXT_CHARS = 400
+_KIND = "kind"
+_OMITTED = "omitted"
+
+
+def code_of(error: AssayError) -> grpc.StatusCode:
+    """Return the status code of an error."""
+    return CODES[_listed(type(error))]
+
+
+def to_status(error: AssayError) -> Any:
+    """Return the `google.rpc.Status` of an error, small enough for response trailers.
+
+    It holds ErrorInfo, for wrong input the first violations of fields, for overload RetryInfo.
+    """
+    problems = error.problems if isinstance(error, InvalidInputError) else []
+    kept = list(problems[:MAX_VIOLATIONS])
+    while True:
+        status = _status(error, kept, omitted=len(problems) - len(kept))
+        if not kept or _wire_bytes(status) < MAX_WIRE_BYTES:
+            return status
+        kept.pop()
+
+
+def from_rpc_error(error: grpc.aio.AioRpcError) -> AssayError:
+    """Return the domain error that a failed call stands for."""
+    details = _details(error.trailing_metadata())
+    info = details.get(error_details_pb2.ErrorInfo)
+    if info is None or info.domain != DOMAIN:
+        return _foreign(error.code(), error.details() or "")
+    violations = details.get(error_details_pb2.BadRequest)
+    retry = details.get(error_details_pb2.RetryInfo)
+    rebuilt = error_of(
+        error.code(),
+        info.reason,
+        error.details() or "",
+        kind=info.metadata.get(_KIND, ""),
+        problems=_problems(violations, info.metadata) if violations is not None else (),
+    )
+    if isinstance(rebuilt, OverloadedError) and retry is not None:
+        rebuilt.retry_after_s = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
+    return rebuilt
+
+
+def error_of(
+    code: grpc.StatusCode | int,
+    reason: str,
+    message: str,
+    *,
+    kind: str = "",
+    problems: Sequence[Problem] = (),
+) -> AssayError:
+    """Return the domain error for the parts of one that travelled, e.g. inside a stream.
+
+    Args:
+        code: The status code, or its number.
+        reason: The machine-readable reason; empty for the code's own.
+        message: The sentence for people.
+        kind: Name of the error's class; empty or unknown for the class that stands for the code.
+        problems: The problems of a wrong input.
+    """
+    code = _STATUS_CODES.get(code, grpc.StatusCode.UNKNOWN) if isinstance(code, int) else code
+    found = _KINDS.get(kind) or _BY_CODE.get(code, errors.InternalError)
+    content: Any = (problems or [Problem(message)]) if issubclass(found, InvalidInputError) else message
+    return found(content, reason=reason or None)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise the domain error for any failed gRPC call inside the block."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        raise from_rpc_error(error) from error
+
+
+def _listed(kind: type[AssayError]) -> type[AssayError]:
+    return next(parent for parent in kind.__mro__ if parent in CODES)
+
+
+def _status(error: AssayError, kept: Sequence[Problem], *, omitted: int) -> Any:
+    metadata = {_KIND: _listed(type(error)).__name__}
+    for index, problem in enumerate(kept):
+        if problem.file:
+            metadata[f"file_{index}"] = _clean(problem.file)
+        if problem.line is not None:
+            metadata[f"line_{index}"] = str(problem.line)
+    if omitted:
+        metadata[_OMITTED] = str(omitted)
+    status = status_pb2.Status(code=code_of(error).value[0], message=_cut_bytes(_clean(error.message)))
+    info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata)
+    status.details.add().Pack(info)
+    if kept:
+        status.details.add().Pack(error_details_pb2.BadRequest(field_violations=map(_violation, kept)))
+    if isinstance(error, OverloadedError):
+        retry = error_details_pb2.RetryInfo()
+        retry.retry_delay.FromNanoseconds(int(error.retry_after_s * 1e9))
+        status.details.add().Pack(retry)
+    return status
+
+
+def _violation(problem: Problem) -> Any:
+    return error_details_pb2.BadRequest.FieldViolation(
+        field=_clean(problem.field)[:_MAX_TEXT_CHARS],
+        description=_place(problem.file, problem.line) + _clean(problem.message)[:_MAX_TEXT_CHARS],
+    )
+
+
+def _problems(violations: Any, metadata: Mapping[str, str]) -> list[Problem]:
+    problems = []
+    for index, violation in enumerate(violations.field_violations):
+        file = metadata.get(f"file_{index}", "")
+        number = metadata.get(f"line_{index}", "")
+        line = int(number) if number.isdecimal() else None
+        message = violation.description.removeprefix(_place(file, line))
+        problems.append(Problem(message, field=violation.field, file=file, line=line))
+    if metadata.get(_OMITTED):
+        problems.append(Problem(f"{metadata[_OMITTED]} more problems are not shown"))
+    return problems
+
+
+def _place(file: str, line: int | None) -> str:
+    parts = [part for part in (_clean(file), "" if line is None else str(line)) if part]
+    return ":".join(parts) + ": " if parts else ""
+
+
+def _foreign(code: grpc.StatusCode, details: str) -> AssayError:
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:
+        return InvalidInputError(f"A message is too large: {details}", reason="MESSAGE_TOO_LARGE")
+    sentence = _SENTENCES.get(code, "")
+    message = ": ".join(part for part in (sentence, details) if part) or code.name
+    return error_of(code, code.name, message)
+
+
+def _details(trailers: Any) -> dict[type[Any], Any]:
+    """Return the details that came with a failed call, by their type."""
+    raw = next((value for key, value in trailers or () if key == DETAILS_KEY), b"")
+    found: dict[type[Any], Any] = {}
+    try:
+        status = status_pb2.Status.FromString(raw)
+        for packed in status.details:
+            for kind in (
+                error_details_pb2.ErrorInfo,
+                error_details_pb2.BadRequest,
+                error_details_pb2.RetryInfo,
+            ):
+                message = kind()
+                if packed.Unpack(message):
+                    found[kind] = message
+    except DecodeError:  # whatever stands there, it did not come from Assay
+        return {}
+    return found
+
+
+def _clean(text: str) -> str:
+    """Replace lone surrogates, which protobuf refuses."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _cut_bytes(text: str) -> str:
+    raw = text.encode("utf-8")
+    if len(raw) <= _MAX_MESSAGE_BYTES:
+        return text
+    return raw[: _MAX_MESSAGE_BYTES - 3].decode("utf-8", "ignore") + "…"
+
+
+def _wire_bytes(status: Any) -> int:
+    """Return the size in trailers: the message travels percent-encoded, the details in base64."""
+    details: int = status.ByteSize()
+    return len(quote(status.message)) + (details * 4 + 2) // 3
+
+
+_KINDS = {kind.__name__: kind for kind in CODES}
+_BY_CODE = {**{code: kind for kind, code in reversed(list(CODES.items()))}, **_FOREIGN}
+_STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}

@@ -1,0 +1,140 @@
+"""A server with handlers made on the spot, channels to it, and a proxy that can fall silent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from assay.rpc.channel import open_channel
+from assay.rpc.options import ChannelOptions, ServerOptions
+from assay.rpc.server import RpcServer
+
+SERVICE = "assay.test.Service"
+MAKERS: dict[str, Callable[..., Any]] = {
+    "unary_unary": grpc.unary_unary_rpc_method_handler,
+    "unary_stream": grpc.unary_stream_rpc_method_handler,
+    "stream_unary": grpc.stream_unary_rpc_method_handler,
+    "stream_stream": grpc.stream_stream_rpc_method_handler,
+}
+
+
+class Wire:
+    """Starts servers and channels and closes them after the test. Messages are plain bytes."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+
+    def server(
+        self,
+        handlers: dict[str, tuple[str, Callable[..., Any]]],
+        *,
+        service: str = SERVICE,
+        options: ServerOptions | None = None,
+    ) -> RpcServer:
+        """Return a server that has not started; `handlers` maps method names to (kind, handler)."""
+        methods = {name: MAKERS[kind](handler) for name, (kind, handler) in handlers.items()}
+
+        def register(server: grpc.aio.Server) -> None:
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+
+        server = RpcServer(options or ServerOptions())
+        server.add(service, register)
+        self._stack.push_async_callback(server.stop, 0)
+        return server
+
+    async def serve(
+        self,
+        handlers: dict[str, tuple[str, Callable[..., Any]]],
+        *,
+        service: str = SERVICE,
+        options: ServerOptions | None = None,
+    ) -> str:
+        """Start a server and return its address."""
+        server = self.server(handlers, service=service, options=options)
+        address = await server.start("127.0.0.1:0")
+        server.set_serving(True)
+        return address
+
+    async def channel(self, address: str, options: ChannelOptions | None = None) -> grpc.aio.Channel:
+        """Return a channel from the product's factory."""
+        return await self._stack.enter_async_context(open_channel(address, options or ChannelOptions()))
+
+    async def proxy(self, address: str) -> SilentProxy:
+        """Put a proxy in front of a server."""
+        return await self._stack.enter_async_context(_running_proxy(address))
+
+
+@dataclass
+class SilentProxy:
+    """A TCP proxy; once silent it swallows everything and closes nothing, like a lost network."""
+
+    address: str = ""
+    silent: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass bytes on one way until the connection ends."""
+        while data := await reader.read(65_536):
+            if not self.silent.is_set():
+                writer.write(data)
+                await writer.drain()
+
+
+@asynccontextmanager
+async def _running_proxy(upstream: str) -> AsyncIterator[SilentProxy]:
+    proxy, tasks = SilentProxy(), set[asyncio.Task[Any]]()
+    host, _, port = upstream.rpartition(":")
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.current_task())  # type: ignore[arg-type]  # there is one: this runs in it
+        up_reader, up_writer = await asyncio.open_connection(host, int(port))
+        try:
+            await asyncio.gather(
+                proxy.pump(reader, up_writer), proxy.pump(up_reader, writer), return_exceptions=True
+            )
+        except asyncio.CancelledError:
+            return  # only the fixture cancels this; asyncio would log the cancellation
+        finally:
+            writer.close()
+            up_writer.close()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    proxy.address = "127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+    try:
+        yield proxy
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture
+async def wire() -> AsyncIterator[Wire]:
+    async with AsyncExitStack() as stack:
+        yield Wire(stack)
+
+
+Answers = Callable[[grpc.aio.Channel, str], Awaitable[list[bytes]]]
+
+
+@pytest.fixture
+def call() -> Answers:
+    """Call method "<kind>" of the test service whatever its kind, and return all answers."""
+
+    async def caller(channel: grpc.aio.Channel, kind: str) -> list[bytes]:
+        method: Any = getattr(channel, kind)(f"/{SERVICE}/{kind}")
+        request: Any = iter([b"question"]) if kind.startswith("stream") else b"question"
+        # Without a deadline, so that a call that never ends shows as a hanging test.
+        running = method(request, timeout=3600)
+        if kind.endswith("stream"):
+            return [answer async for answer in running]
+        return [await running]
+
+    return caller

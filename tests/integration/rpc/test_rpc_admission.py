@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from assay.errors import OverloadedError
+from assay.rpc.channel import read_stream
+from assay.rpc.options import ServerOptions
+from assay.rpc.status import translated
+
+SERVICE = "assay.test.Service"
+
+
+class Busy:
+    """Handlers that wait until they are let go."""
+
+    def __init__(self) -> None:
+        self.let_go = asyncio.Event()
+        self.started = asyncio.Event()
+        self.handlers = {"One": ("unary_unary", self.one), "Many": ("unary_stream", self.many)}
+
+    async def one(self, request: Any, context: Any) -> bytes:
+        self.started.set()
+        await self.let_go.wait()
+        return b"done"
+
+    async def many(self, request: Any, context: Any) -> AsyncIterator[bytes]:
+        yield b"first"
+        await self.let_go.wait()
+
+
+async def busy_channel(wire: Any, busy: Busy) -> grpc.aio.Channel:
+    options = ServerOptions(max_concurrent_calls=1, max_open_streams=1)
+    channel: grpc.aio.Channel = await wire.channel(await wire.serve(busy.handlers, options=options))
+    return channel
+
+
+async def test_call_over_the_limit_is_refused_and_a_later_one_served(wire: Any) -> None:
+    """Overload is refused at the door, with the time after which to come again."""
+    busy = Busy()
+    one = (await busy_channel(wire, busy)).unary_unary(f"/{SERVICE}/One")
+    running = asyncio.ensure_future(one(b""))
+    await busy.started.wait()
+    with pytest.raises(OverloadedError) as caught, translated():
+        await one(b"")
+    assert (caught.value.reason, caught.value.retry_after_s) == ("OVERLOADED", 1.0)
+    busy.let_go.set()
+    assert await running == b"done"
+    assert await one(b"") == b"done"
+
+
+async def test_streams_and_calls_have_separate_limits(wire: Any) -> None:
+    """Open streams, which may last for hours, take no place from short calls."""
+    busy = Busy()
+    channel = await busy_channel(wire, busy)
+    many = channel.unary_stream(f"/{SERVICE}/Many")
+    async with read_stream(many(b"")) as messages:
+        assert await anext(aiter(messages)) == b"first"
+        with pytest.raises(OverloadedError), translated():
+            await many(b"").read()
+        busy.let_go.set()
+        assert await channel.unary_unary(f"/{SERVICE}/One")(b"") == b"done"
+
+
+async def test_busy_server_still_answers_health(wire: Any) -> None:
+    """A merely busy process is not restarted by its supervisor."""
+    busy = Busy()
+    channel = await busy_channel(wire, busy)
+    running = asyncio.ensure_future(channel.unary_unary(f"/{SERVICE}/One")(b""))
+    await busy.started.wait()
+    health = health_pb2_grpc.HealthStub(channel)
+    for _ in range(3):
+        answer = await health.Check(health_pb2.HealthCheckRequest(service=SERVICE))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    busy.let_go.set()
+    await running
+
+
+@pytest.mark.parametrize("reflection", [True, False])
+async def test_reflection_is_configurable(wire: Any, reflection: bool) -> None:
+    """Tools may ask for the contracts only where the operator wants it."""
+    address = await wire.serve(Busy().handlers, options=ServerOptions(reflection=reflection))
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub(await wire.channel(address))
+    requests = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
+    try:
+        async with read_stream(stub.ServerReflectionInfo(requests)) as answers:
+            listed = await anext(aiter(answers))
+        names = {service.name for service in listed.list_services_response.service}
+    except grpc.aio.AioRpcError as error:
+        assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+        names = set()
+    assert (SERVICE in names) is reflection
