@@ -1,0 +1,80 @@
+"""Whether a run may start: every problem of a request at once, before anything is stored or called."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from assay.catalogue import METRICS, complete_parameters
+from assay.errors import InvalidInputError, Problem, SpecError
+from assay.gates import parse_gate
+from assay.results import MetricSettings
+from assay.spec.agents import check_agent
+from assay_orchestrator.agents import check_http_target
+
+if TYPE_CHECKING:
+    from assay.cases import Case
+    from assay.results import RunSettings
+    from assay_orchestrator.settings import Settings
+
+__all__ = ["check_case", "check_settings"]
+
+_MAX_NAME_CHARS = 200
+_MAX_CASE_ID_CHARS = 200
+_MAX_REPEATS = 100
+
+
+def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
+    """Return the settings with every metric parameter filled in.
+
+    Raises:
+        SpecError: Something is wrong; holds every problem.
+    """
+    problems: list[Problem] = []
+    if not 1 <= len(settings.name) <= _MAX_NAME_CHARS:
+        problems.append(Problem(f"give the run a name of 1 to {_MAX_NAME_CHARS} characters", "name"))
+    if not 1 <= settings.repeats <= _MAX_REPEATS:
+        problems.append(Problem(f"must be 1 to {_MAX_REPEATS}", "repeats"))
+    problems += check_agent(settings.agent)
+    if settings.agent.adapter == "http":
+        problems += check_http_target(settings.agent.target, limits.http_hosts)
+    metrics = _complete_metrics(settings, problems)
+    for index, gate in enumerate(settings.gates):
+        try:
+            parse_gate(gate, metrics=[metric.name for metric in settings.metrics])
+        except InvalidInputError as problem:
+            problems += [dataclasses.replace(one, field=f"gates[{index}]") for one in problem.problems]
+    if problems:
+        raise SpecError(problems)
+    return dataclasses.replace(settings, metrics=tuple(metrics))
+
+
+def check_case(case: Case, index: int) -> list[Problem]:
+    """Return what is wrong with an uploaded case; `index` is its position from 0."""
+    where = f"cases[{index}]"
+    problems = []
+    if not 1 <= len(case.case_id) <= _MAX_CASE_ID_CHARS:
+        problems.append(Problem(f"must have 1 to {_MAX_CASE_ID_CHARS} characters", f"{where}.case_id"))
+    if len(case.turns) != 1:
+        problems.append(
+            Problem(f"this version runs cases of exactly one turn, not {len(case.turns)}", f"{where}.turns")
+        )
+    return problems
+
+
+def _complete_metrics(settings: RunSettings, problems: list[Problem]) -> list[MetricSettings]:
+    if not settings.metrics:
+        problems.append(Problem(f"name at least one metric of {', '.join(METRICS)}", "metrics"))
+    names = [metric.name for metric in settings.metrics]
+    completed = []
+    for index, metric in enumerate(settings.metrics):
+        where = f"metrics[{index}]"
+        if names.index(metric.name) != index:
+            problems.append(Problem(f"{metric.name} is listed twice", where))
+        try:
+            parameters = complete_parameters(metric.name, metric.parameters, where=where)
+        except InvalidInputError as problem:
+            problems += problem.problems
+        else:
+            completed.append(MetricSettings(metric.name, parameters))
+    return completed

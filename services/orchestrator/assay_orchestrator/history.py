@@ -1,0 +1,77 @@
+"""What a run has stored, as its watchers and readers see it."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from typing import TYPE_CHECKING
+
+from assay.answers import response_to_json
+from assay_orchestrator.store import datasets, results, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import sqlalchemy as sa
+
+    from assay.results import CaseResult, StateChange
+    from assay_orchestrator.store.results import RowKey
+
+__all__ = ["read_events", "read_page"]
+
+_MAX_PAGE_CHARS = 2_500_000
+
+
+def read_events(
+    connection: sa.Connection, run_id: str, after: int, count: int, *, with_answers: bool
+) -> list[StateChange | CaseResult]:
+    """Return up to `count` events after a sequence number, in order and without gaps."""
+    through = after + count
+    rows: Sequence[CaseResult] = results.read_sequence(connection, run_id, after, through)
+    if with_answers:
+        rows = _complete(connection, run_id, rows)
+    changes = runs.read_state_changes(connection, run_id, after, through)
+    return list(heapq.merge(rows, changes, key=lambda event: event.sequence))
+
+
+def read_page(
+    connection: sa.Connection, run_id: str, after: RowKey, count: int, *, failed_only: bool
+) -> tuple[list[CaseResult], bool]:
+    """Return up to `count` results with their answers, and whether more follow.
+
+    A page also ends early, so that it fits in one message.
+    """
+    found = results.read_in_order(connection, run_id, after, count + 1, failed_only=failed_only)
+    page: list[CaseResult] = []
+    size = 0
+    for row in _complete(connection, run_id, found[:count]):
+        size += _size(row)
+        if page and size > _MAX_PAGE_CHARS:
+            return page, True
+        page.append(row)
+    return page, len(found) > len(page)
+
+
+def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> list[CaseResult]:
+    """Return the rows with their answers, inputs and references."""
+    if not rows:
+        return []
+    record = runs.get(connection, run_id)
+    assert record is not None, "its rows were just read"
+    indexes = sorted({row.case_index for row in rows})
+    cases = datasets.read_some(connection, record.dataset_id, indexes)
+    answers = results.read_answers(connection, run_id, indexes)
+    return [
+        dataclasses.replace(
+            row,
+            response=answers.get((row.case_index, row.repeat_index)),
+            input=cases[row.case_index].input,
+            references=cases[row.case_index].references,
+        )
+        for row in rows
+    ]
+
+
+def _size(row: CaseResult) -> int:
+    answer = len(str(response_to_json(row.response))) if row.response is not None else 0
+    return answer + len(row.input) + sum(map(len, row.references)) + 500

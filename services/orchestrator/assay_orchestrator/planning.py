@@ -1,0 +1,82 @@
+"""What a stored run needs, decided from its settings: its agent, its metrics, their evidence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.errors import WrongStateError
+from assay_orchestrator.agents import build_agent
+from assay_orchestrator.agents.hosted import HostedAgent
+from assay_orchestrator.embedding import EmbeddingClient
+from assay_orchestrator.metrics import build_metric
+from assay_orchestrator.runner import Plan
+
+if TYPE_CHECKING:
+    from assay.results import Run
+    from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
+    from assay_orchestrator.settings import Settings
+
+__all__ = ["HOSTED_ADAPTERS", "Planner"]
+
+HOSTED_ADAPTERS = frozenset({"python"})
+"""Adapters whose agent is the user's own code: it runs on the client's side, behind ServeAgent."""
+
+
+class Planner:
+    """Builds what runs need and keeps the brokers of the agents that clients host.
+
+    Args:
+        settings: What agents may reach, and how patient to be with the embedder.
+        embedder: The embedder; None where there is none.
+    """
+
+    def __init__(self, settings: Settings, embedder: EmbedderServiceAsyncStub | None) -> None:
+        self._settings = settings
+        self._embedder = embedder
+        self._hosted: dict[str, HostedAgent] = {}
+
+    def plan(self, run: Run) -> Plan:
+        """Return what the runner needs for a run.
+
+        Raises:
+            WrongStateError: The run needs an embedder and this orchestrator has none.
+        """
+        wanted = run.settings
+        metrics = [build_metric(metric.name, dict(metric.parameters)) for metric in wanted.metrics]
+        models = sorted({metric.embedding_model for metric in metrics if metric.embedding_model is not None})
+        if models and self._embedder is None:
+            raise WrongStateError(
+                "the run's metrics need an embedder and this orchestrator has none: start it with --embedder ADDRESS",
+                reason="NO_EMBEDDER",
+            )
+        patience_s = self._settings.embedder_patience_s
+        return Plan(
+            run_id=run.run_id,
+            dataset_id=run.dataset.dataset_id,
+            case_count=run.dataset.case_count,
+            repeats=wanted.repeats,
+            concurrency=wanted.agent.concurrency,
+            timeout_s=wanted.agent.timeout_s,
+            agent=build_agent(
+                wanted.agent,
+                hosted=self.hosted_agent(run.run_id) if wanted.agent.adapter in HOSTED_ADAPTERS else None,
+                allowed_hosts=self._settings.http_hosts,
+                allowed_env=self._settings.agent_env,
+            ),
+            metrics=metrics,
+            embedders={
+                model: EmbeddingClient(self._embedder, model, patience_s=patience_s)
+                for model in models
+                if self._embedder is not None
+            },
+        )
+
+    def hosted_agent(self, run_id: str) -> HostedAgent:
+        """Return the broker between a run and the clients that answer its questions."""
+        return self._hosted.setdefault(run_id, HostedAgent())
+
+    def forget(self, run_id: str, reason: str) -> None:
+        """Let go of the clients that answer a run's questions: it asks no more."""
+        hosted = self._hosted.pop(run_id, None)
+        if hosted is not None:
+            hosted.detach_all(reason)

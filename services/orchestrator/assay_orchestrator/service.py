@@ -1,0 +1,305 @@
+"""RunService on the wire: messages in, the domain's work, messages out."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import uuid
+from typing import TYPE_CHECKING
+
+from assay.errors import DatasetError, InvalidInputError, NotFoundError, Problem, SpecError, UnavailableError
+from assay.results import FINISHED_STATES, CaseResult, DatasetRef, StateChange
+from assay.run_wire import (
+    dataset_to_wire,
+    event_to_wire,
+    result_to_wire,
+    run_to_wire,
+    settings_from_wire,
+)
+from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import orchestrator_pb2_grpc
+from assay.wire import case_from_wire, request_to_wire, response_from_wire
+from assay_orchestrator import history
+from assay_orchestrator.admission import check_case, check_settings
+from assay_orchestrator.paging import make_token, read_token
+from assay_orchestrator.planning import HOSTED_ADAPTERS
+from assay_orchestrator.store import datasets
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    import grpc
+
+    from assay.cases import Case
+    from assay_orchestrator.agents.hosted import Attachment
+    from assay_orchestrator.manager import RunManager
+    from assay_orchestrator.settings import Settings
+    from assay_orchestrator.store.database import Database
+
+__all__ = ["RunService"]
+
+_UPLOAD_BATCH = 500
+_EVENT_PAGE = 500
+_MAX_PROBLEMS = 50
+_MAX_REQUEST_ID_CHARS = 100
+_MAX_CONCURRENCY = 1000
+
+
+class RunService(orchestrator_pb2_grpc.RunServiceServicer):
+    """The only place of the orchestrator that touches protobuf messages.
+
+    Args:
+        database: The store.
+        manager: The runs.
+        settings: Limits.
+        stopping: Set when the process begins to stop; long streams end then, to be resumed elsewhere.
+    """
+
+    def __init__(
+        self, database: Database, manager: RunManager, settings: Settings, stopping: asyncio.Event
+    ) -> None:
+        self._database = database
+        self._manager = manager
+        self._settings = settings
+        self._stopping = stopping
+
+    async def UploadDataset(  # noqa: N802 - the contract's name
+        self,
+        request_iterator: AsyncIterator[pb.UploadDatasetRequest],
+        context: grpc.aio.ServicerContext[pb.UploadDatasetRequest, pb.UploadDatasetResponse],
+    ) -> pb.UploadDatasetResponse:
+        """Store a dataset."""
+        upload = _Upload(self._database)
+        try:
+            async for part in request_iterator:
+                if part.HasField("header"):
+                    upload.begin(part.header)
+                else:
+                    await upload.add([_case(message) for message in part.cases.cases])
+            return pb.UploadDatasetResponse(dataset=dataset_to_wire(await upload.finish()))
+        finally:
+            await upload.aclose()
+
+    async def CreateRun(  # noqa: N802
+        self,
+        request: pb.CreateRunRequest,
+        context: grpc.aio.ServicerContext[pb.CreateRunRequest, pb.CreateRunResponse],
+    ) -> pb.CreateRunResponse:
+        """Accept a run."""
+        try:
+            settings = settings_from_wire(request.spec)
+        except ValueError as problem:
+            raise SpecError([Problem(str(problem), "spec")]) from None
+        settings = check_settings(settings, self._settings)
+        if request.validate_only:
+            return pb.CreateRunResponse()
+        if not 1 <= len(request.request_id) <= _MAX_REQUEST_ID_CHARS:
+            raise SpecError([Problem(f"must have 1 to {_MAX_REQUEST_ID_CHARS} characters", "request_id")])
+        dataset = await self._database.read(lambda c: datasets.get(c, request.dataset_id))
+        if dataset is None:
+            raise NotFoundError(
+                f"there is no dataset {request.dataset_id!r}: upload it first", reason="DATASET_NOT_FOUND"
+            )
+        run = await self._manager.create(request.request_id, settings, dataset)
+        return pb.CreateRunResponse(run=run_to_wire(run))
+
+    async def GetRun(  # noqa: N802
+        self,
+        request: pb.GetRunRequest,
+        context: grpc.aio.ServicerContext[pb.GetRunRequest, pb.GetRunResponse],
+    ) -> pb.GetRunResponse:
+        """Return one run."""
+        return pb.GetRunResponse(run=run_to_wire(await self._manager.get(request.run_id)))
+
+    async def ListRuns(  # noqa: N802
+        self,
+        request: pb.ListRunsRequest,
+        context: grpc.aio.ServicerContext[pb.ListRunsRequest, pb.ListRunsResponse],
+    ) -> pb.ListRunsResponse:
+        """Return a page of runs."""
+        size = min(request.page_size or 50, 500)
+        position = read_token("runs", request.page_token, (str, str))
+        before = (str(position[0]), str(position[1])) if position is not None else None
+        runs = await self._manager.list_newest(size + 1, before)
+        token = ""
+        if len(runs) > size:
+            runs = runs[:size]
+            token = make_token("runs", (runs[-1].created_at, runs[-1].run_id))
+        response = pb.ListRunsResponse(runs=[run_to_wire(run) for run in runs], next_page_token=token)
+        for run in response.runs:
+            run.ClearField("summary")
+        return response
+
+    async def CancelRun(  # noqa: N802
+        self,
+        request: pb.CancelRunRequest,
+        context: grpc.aio.ServicerContext[pb.CancelRunRequest, pb.CancelRunResponse],
+    ) -> pb.CancelRunResponse:
+        """Stop a run."""
+        return pb.CancelRunResponse(run=run_to_wire(await self._manager.cancel(request.run_id)))
+
+    async def ResumeRun(  # noqa: N802
+        self,
+        request: pb.ResumeRunRequest,
+        context: grpc.aio.ServicerContext[pb.ResumeRunRequest, pb.ResumeRunResponse],
+    ) -> pb.ResumeRunResponse:
+        """Continue a paused run."""
+        return pb.ResumeRunResponse(run=run_to_wire(await self._manager.resume(request.run_id)))
+
+    async def WatchRun(  # noqa: N802
+        self,
+        request: pb.WatchRunRequest,
+        context: grpc.aio.ServicerContext[pb.WatchRunRequest, pb.WatchRunResponse],
+    ) -> AsyncIterator[pb.WatchRunResponse]:
+        """Send a snapshot, then events in order and without gaps."""
+        run_id, cursor = request.run_id, request.after_sequence
+        moved = self._manager.notifier.subscribe(run_id)
+        try:
+            run = await self._manager.get(run_id)
+            yield pb.WatchRunResponse(snapshot=run_to_wire(run))
+            while True:
+                moved.clear()
+                events = await self._database.read(
+                    lambda c, cursor=cursor: history.read_events(  # type: ignore[misc]  # a default in a lambda
+                        c, run_id, cursor, _EVENT_PAGE, with_answers=request.include_answers
+                    )
+                )
+                if events:
+                    cursor = events[-1].sequence
+                    yield pb.WatchRunResponse(events=[event_to_wire(event) for event in events])
+                if _ends(events) or (not events and run.finished and cursor >= run.last_sequence):
+                    return
+                if not events:
+                    await self._wait(run_id, moved)
+        finally:
+            self._manager.notifier.unsubscribe(run_id, moved)
+
+    async def ListResults(  # noqa: N802
+        self,
+        request: pb.ListResultsRequest,
+        context: grpc.aio.ServicerContext[pb.ListResultsRequest, pb.ListResultsResponse],
+    ) -> pb.ListResultsResponse:
+        """Return a page of results in dataset order."""
+        run = await self._manager.get(request.run_id)
+        size = min(request.page_size or 200, 1000)
+        query = f"results/{run.run_id}/{request.failed_only}"
+        position = read_token(query, request.page_token, (int, int))
+        after = (int(position[0]), int(position[1])) if position is not None else (-1, -1)
+        page, more = await self._database.read(
+            lambda c: history.read_page(c, run.run_id, after, size, failed_only=request.failed_only)
+        )
+        token = make_token(query, (page[-1].case_index, page[-1].repeat_index)) if more else ""
+        return pb.ListResultsResponse(
+            results=[result_to_wire(result) for result in page], next_page_token=token
+        )
+
+    async def ServeAgent(  # noqa: N802
+        self,
+        request_iterator: AsyncIterator[pb.ServeAgentRequest],
+        context: grpc.aio.ServicerContext[pb.ServeAgentRequest, pb.ServeAgentResponse],
+    ) -> AsyncIterator[pb.ServeAgentResponse]:
+        """Ask the questions of a run through the client that hosts its agent."""
+        attach = await self._attach_request(request_iterator)
+        attachment = self._manager.hosted_agent(attach.run_id).attach(attach.concurrency)
+        reading = asyncio.create_task(_deliver(request_iterator, attachment))
+        try:
+            yield pb.ServeAgentResponse(attached=pb.AgentAttached())
+            async for message in attachment.outgoing(reading, self._stopping):
+                yield _outgoing_to_wire(message)
+            if self._stopping.is_set():
+                raise UnavailableError("the orchestrator is stopping: attach again", reason="STOPPING")
+        finally:
+            attachment.close()
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def _attach_request(self, incoming: AsyncIterator[pb.ServeAgentRequest]) -> pb.AttachAgent:
+        first = await anext(aiter(incoming), None)
+        if first is None or not first.HasField("attach"):
+            raise InvalidInputError("the first message must be `attach`")
+        attach = first.attach
+        if not 1 <= attach.concurrency <= _MAX_CONCURRENCY:
+            raise InvalidInputError([Problem(f"must be 1 to {_MAX_CONCURRENCY}", "attach.concurrency")])
+        run = await self._manager.get(attach.run_id)
+        if run.settings.agent.adapter not in HOSTED_ADAPTERS:
+            raise InvalidInputError(
+                [Problem(f"run {run.run_id} uses the {run.settings.agent.adapter} adapter, which no client hosts")]
+            )
+        self._manager.raise_if_finished(run)
+        return attach
+
+    async def _wait(self, run_id: str, moved: asyncio.Event) -> None:
+        self._manager.raise_if_broken(run_id)
+        if self._stopping.is_set():
+            raise UnavailableError("the orchestrator is stopping: resume the watch", reason="STOPPING")
+        await moved.wait()
+
+
+class _Upload:
+    """One dataset on its way in: checked, hashed and stored as it comes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._upload_id = f"upload-{uuid.uuid4().hex}"
+        self._header: pb.DatasetHeader | None = None
+        self._hash = hashlib.sha256()
+        self._count = 0
+        self._finished = False
+
+    def begin(self, header: pb.DatasetHeader) -> None:
+        if self._header is not None or self._count:
+            raise DatasetError("the header must come exactly once, first")
+        self._header = header
+
+    async def add(self, cases: Sequence[Case]) -> None:
+        if self._header is None:
+            raise DatasetError("the header must come before the cases")
+        problems = [
+            problem
+            for offset, case in enumerate(cases)
+            for problem in check_case(case, self._count + offset)
+        ]
+        if problems:
+            raise DatasetError(problems[:_MAX_PROBLEMS])
+        for start in range(0, len(cases), _UPLOAD_BATCH):
+            rows = [(case.case_id, datasets.case_text(case)) for case in cases[start : start + _UPLOAD_BATCH]]
+            for _, text in rows:
+                self._hash.update(text.encode() + b"\n")
+            first = self._count
+            await self._database.write(
+                lambda c, rows=rows, first=first: datasets.add_cases(  # type: ignore[misc]  # as above
+                    c, self._upload_id, first, rows
+                )
+            )
+            self._count += len(rows)
+
+    async def finish(self) -> DatasetRef:
+        if self._header is None or not self._count:
+            raise DatasetError("a dataset has a header and at least one case")
+        record = DatasetRef(
+            self._hash.hexdigest()[:32], self._header.name, self._header.format, self._count
+        )
+        stored = await self._database.write(lambda c: datasets.finish(c, self._upload_id, record))
+        self._finished = True
+        return stored
+
+    async def aclose(self) -> None:
+        """Remove what an upload that broke off has stored."""
+        if not self._finished and self._count:
+            await asyncio.shield(self._database.write(lambda c: datasets.discard(c, self._upload_id)))
+
+
+def _case(message: pb.Case) -> Case:
+    try:
+        return case_from_wire(message)
+    except ValueError as problem:
+        raise DatasetError(f"case {message.case_id!r}: {problem}") from None
+
+
+def _ends(events: Sequence[StateChange | CaseResult]) -> bool:
+    return any(isinstance(event, StateChange) and event.state in FINISHED_STATES for event in events)
+
+
+async def _deliver(incoming: AsyncIterator[pb.ServeAgentRequest], attachment: Attachment) -> None:
+    async for message in incoming:
+        attachment.deliver([response_from_wire(response) for response in message.responses.responses])

@@ -1,0 +1,56 @@
+"""What a run does and what it came to, as the JSON that the store keeps."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from assay.results import (
+    AgentSettings,
+    GateOutcome,
+    GateResult,
+    LatencySummary,
+    MetricSettings,
+    MetricSummary,
+    RunSettings,
+    RunSummary,
+)
+
+__all__ = ["settings_from_json", "settings_to_json", "summary_from_json", "summary_to_json"]
+
+
+def settings_to_json(settings: RunSettings) -> dict[str, Any]:
+    """Return the settings as a JSON object."""
+    return dataclasses.asdict(settings)
+
+
+def settings_from_json(data: dict[str, Any]) -> RunSettings:
+    """Return the settings that `settings_to_json` wrote."""
+    return RunSettings(
+        name=data["name"],
+        agent=AgentSettings(**data["agent"]),
+        metrics=tuple(MetricSettings(**metric) for metric in data["metrics"]),
+        gates=tuple(data["gates"]),
+        repeats=data["repeats"],
+        preset=data["preset"],
+    )
+
+
+def summary_to_json(summary: RunSummary) -> dict[str, Any]:
+    """Return the summary as a JSON object."""
+    return dataclasses.asdict(summary)
+
+
+def summary_from_json(data: dict[str, Any]) -> RunSummary:
+    """Return the summary that `summary_to_json` wrote."""
+    gates = tuple(
+        GateResult(**{**gate, "outcome": GateOutcome(gate["outcome"])}) for gate in data["gates"]
+    )
+    return RunSummary(
+        **{
+            **data,
+            "metrics": tuple(MetricSummary(**metric) for metric in data["metrics"]),
+            "latency": LatencySummary(**data["latency"]),
+            "gates": gates,
+        }
+    )
