@@ -7,14 +7,15 @@ import heapq
 from typing import TYPE_CHECKING
 
 from assay.answers import response_to_json
+
 from assay_orchestrator.store import datasets, results, runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import sqlalchemy as sa
-
     from assay.results import CaseResult, StateChange
+
     from assay_orchestrator.store.results import RowKey
 
 __all__ = ["read_events", "read_page"]

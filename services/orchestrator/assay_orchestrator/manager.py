@@ -6,8 +6,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import re
-import secrets
 import uuid
 from typing import TYPE_CHECKING
 
@@ -19,24 +17,25 @@ from assay.errors import (
     StorageError,
     WrongStateError,
 )
-from assay.gates import parse_gate
 from assay.results import Run, RunCounts, RunSettings, RunState
 from assay.version import __version__
-from assay_orchestrator import planning
-from assay_orchestrator.metrics import build_metric
+
 from assay_orchestrator.notifier import Notifier
 from assay_orchestrator.runner import Runner
-from assay_orchestrator.settings_json import settings_from_json, settings_to_json, summary_from_json, summary_to_json
+from assay_orchestrator.settings_json import (
+    settings_from_json,
+    settings_to_json,
+    summary_from_json,
+    summary_to_json,
+)
 from assay_orchestrator.store import datasets, results, runs
 from assay_orchestrator.store.times import now
-from assay_orchestrator.summary import summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     import sqlalchemy as sa
-
     from assay.results import DatasetRef, RunSummary
+
     from assay_orchestrator.agents.hosted import HostedAgent
     from assay_orchestrator.planning import Planner
     from assay_orchestrator.settings import Settings
@@ -117,7 +116,8 @@ class RunManager:
         loaded = await self._database.read(load)
         if loaded is None:
             raise NotFoundError(
-                f"there is no run {run_id!r}: `assay runs list` shows the runs there are", reason="RUN_NOT_FOUND"
+                f"there is no run {run_id!r}: `assay runs list` shows the runs there are",
+                reason="RUN_NOT_FOUND",
             )
         return self._run(*loaded)
 
@@ -128,9 +128,7 @@ class RunManager:
             found = runs.list_newest(connection, count, before)
             known = {record.dataset_id: datasets.get(connection, record.dataset_id) for record in found}
             return [
-                (record, dataset)
-                for record in found
-                if (dataset := known[record.dataset_id]) is not None
+                (record, dataset) for record in found if (dataset := known[record.dataset_id]) is not None
             ]
 
         return [self._run(record, dataset) for record, dataset in await self._database.read(load)]
@@ -280,9 +278,7 @@ class RunManager:
         self, run_id: str, state: RunState, *, reason: str = "", summary: RunSummary | None = None
     ) -> None:
         data = summary_to_json(summary) if summary is not None else None
-        await self._database.write(
-            lambda c: runs.change_state(c, run_id, state, reason=reason, summary=data)
-        )
+        await self._database.write(lambda c: runs.change_state(c, run_id, state, reason=reason, summary=data))
         self.notifier.notify(run_id)
 
     def _run(self, record: RunRecord, dataset: DatasetRef) -> Run:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from assay.answers import AgentRequest, AgentResponse
 from assay.errors import AssayError
 from assay.results import CaseResult
+
 from assay_orchestrator.flusher import Flusher
 from assay_orchestrator.metrics.row_verdict import row_reason, row_verdict
 from assay_orchestrator.metrics.score import Metric, Row, Score, ScoreStatus, wants_embedding
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from assay.cases import Case
+
     from assay_orchestrator.agents import Agent
     from assay_orchestrator.embedding import EmbeddingClient
     from assay_orchestrator.metrics.score import EmbeddingEvidence

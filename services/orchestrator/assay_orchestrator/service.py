@@ -18,7 +18,8 @@ from assay.run_wire import (
 )
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
-from assay.wire import case_from_wire, request_to_wire, response_from_wire
+from assay.wire import case_from_wire, response_from_wire
+
 from assay_orchestrator import history
 from assay_orchestrator.admission import check_case, check_settings
 from assay_orchestrator.paging import make_token, read_token
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     import grpc
-
     from assay.cases import Case
+
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.manager import RunManager
     from assay_orchestrator.settings import Settings
@@ -223,7 +224,11 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         run = await self._manager.get(attach.run_id)
         if run.settings.agent.adapter not in HOSTED_ADAPTERS:
             raise InvalidInputError(
-                [Problem(f"run {run.run_id} uses the {run.settings.agent.adapter} adapter, which no client hosts")]
+                [
+                    Problem(
+                        f"run {run.run_id} uses the {run.settings.agent.adapter} adapter, which no client hosts"
+                    )
+                ]
             )
         self._manager.raise_if_finished(run)
         return attach
@@ -255,9 +260,7 @@ class _Upload:
         if self._header is None:
             raise DatasetError("the header must come before the cases")
         problems = [
-            problem
-            for offset, case in enumerate(cases)
-            for problem in check_case(case, self._count + offset)
+            problem for offset, case in enumerate(cases) for problem in check_case(case, self._count + offset)
         ]
         if problems:
             raise DatasetError(problems[:_MAX_PROBLEMS])
@@ -276,9 +279,7 @@ class _Upload:
     async def finish(self) -> DatasetRef:
         if self._header is None or not self._count:
             raise DatasetError("a dataset has a header and at least one case")
-        record = DatasetRef(
-            self._hash.hexdigest()[:32], self._header.name, self._header.format, self._count
-        )
+        record = DatasetRef(self._hash.hexdigest()[:32], self._header.name, self._header.format, self._count)
         stored = await self._database.write(lambda c: datasets.finish(c, self._upload_id, record))
         self._finished = True
         return stored

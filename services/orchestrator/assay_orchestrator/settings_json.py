@@ -43,9 +43,7 @@ def summary_to_json(summary: RunSummary) -> dict[str, Any]:
 
 def summary_from_json(data: dict[str, Any]) -> RunSummary:
     """Return the summary that `summary_to_json` wrote."""
-    gates = tuple(
-        GateResult(**{**gate, "outcome": GateOutcome(gate["outcome"])}) for gate in data["gates"]
-    )
+    gates = tuple(GateResult(**{**gate, "outcome": GateOutcome(gate["outcome"])}) for gate in data["gates"])
     return RunSummary(
         **{
             **data,

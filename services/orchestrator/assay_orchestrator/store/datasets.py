@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-
 from assay.cases import Case, case_from_json, case_to_json
+
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.times import now
 

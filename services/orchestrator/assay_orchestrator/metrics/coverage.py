@@ -1,0 +1,72 @@
+"""Coverage rate: the share of questions for which the agent found something and said so.
+
+A row is covered when (a) the agent retrieved at least one item, (b) its folded answer is not empty, and
+(c) the folded answer holds none of the fallback phrases. Folding matters: models write a curly apostrophe.
+Agent errors are in the total, not covered. A threshold applies to the rate; rows get no verdict.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentStatus
+
+from assay_orchestrator.metrics.fold import MeanFold
+from assay_orchestrator.metrics.intervals import wilson
+from assay_orchestrator.metrics.score import scored
+from assay_orchestrator.metrics.text_folding import fold
+
+if TYPE_CHECKING:
+    from assay.results import CaseResult, Score
+
+    from assay_orchestrator.metrics.score import Row
+
+__all__ = ["Coverage"]
+
+
+class Coverage:
+    """Parameters: `fallback_phrases`, `threshold` (on the rate)."""
+
+    name = "coverage"
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self._phrases = [folded for phrase in parameters["fallback_phrases"] if (folded := fold(phrase))]
+        self._threshold: float | None = parameters["threshold"]
+
+    def score(self, row: Row) -> Score:
+        """Return 1 for a covered row, else 0."""
+        reason = self._why_not(row)
+        return scored(self.name, 0.0 if reason else 1.0, reason=reason, detail={"version": self.version})
+
+    def aggregate(self) -> _Fold:
+        """Return an empty fold."""
+        return _Fold(self.name, self._threshold)
+
+    def _why_not(self, row: Row) -> str:
+        if row.response.status is AgentStatus.ERROR:
+            return "agent_error"
+        if not row.response.retrieved:
+            return "nothing_retrieved"
+        answer = fold(row.response.text)
+        if not answer:
+            return "empty_output"
+        return "fallback_phrase" if any(phrase in answer for phrase in self._phrases) else ""
+
+
+class _Fold(MeanFold):
+    def __init__(self, metric: str, threshold: float | None) -> None:
+        super().__init__(metric, threshold)
+        self._covered = 0
+
+    def add(self, row: CaseResult, score: Score) -> None:
+        super().add(row, score)
+        self._covered += score.value == 1.0
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        return {
+            "covered": self._covered,
+            "total": self.values.count,
+            "interval": wilson(self._covered, self.values.count),
+        }

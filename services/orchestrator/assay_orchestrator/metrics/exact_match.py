@@ -1,0 +1,80 @@
+"""Exact match: the answer equals the reference, apart from case and surrounding space.
+
+    correct = norm(answer) == norm(reference), norm(s) = casefold(strip(NFC(s)))
+
+A row counts in the total when its case has a reference that is not blank; with several, any may match.
+An agent error is incorrect. Inner whitespace, punctuation and diacritics count unless an option says
+otherwise. accuracy = correct / total, which must reach the threshold.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentStatus
+from assay.results import Score, ScoreStatus
+
+from assay_orchestrator.metrics.fold import MeanFold
+from assay_orchestrator.metrics.intervals import wilson
+from assay_orchestrator.metrics.score import scored, usable_references
+from assay_orchestrator.metrics.text_folding import fold
+
+if TYPE_CHECKING:
+    from assay_orchestrator.metrics.score import Row
+
+__all__ = ["ExactMatch"]
+
+
+class ExactMatch:
+    """Parameters: `threshold` (on the accuracy), `collapse_whitespace`, `strip_punctuation`, `arabic_fold`."""
+
+    name = "exact_match"
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self._threshold: float | None = parameters["threshold"]
+        self._collapse_whitespace: bool = parameters["collapse_whitespace"]
+        self._strip_punctuation: bool = parameters["strip_punctuation"]
+        self._arabic_fold: bool = parameters["arabic_fold"]
+
+    def normalise(self, text: str) -> str:
+        """Return the form in which two texts are compared."""
+        text = unicodedata.normalize("NFC", text).strip().casefold()
+        if self._arabic_fold:
+            text = fold(text)
+        if self._strip_punctuation:
+            text = "".join(char for char in text if not unicodedata.category(char).startswith("P")).strip()
+        if self._collapse_whitespace:
+            text = " ".join(text.split())
+        return text
+
+    def score(self, row: Row) -> Score:
+        """Return 1 or 0."""
+        references = usable_references(row.case)
+        if not references:
+            return Score(self.name, ScoreStatus.SKIPPED, reason="no_reference")
+        detail = {"version": self.version}
+        if row.response.status is AgentStatus.ERROR:
+            return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
+        answer = self.normalise(row.response.text)
+        correct = any(answer == self.normalise(reference) for reference in references)
+        return scored(self.name, float(correct), passed=correct, detail=detail)
+
+    def aggregate(self) -> _Fold:
+        """Return an empty fold."""
+        return _Fold(self.name, self._threshold)
+
+
+class _Fold(MeanFold):
+    def detail(self, value: float | None) -> dict[str, Any]:
+        return {
+            "accuracy": value,
+            "accuracy_interval": wilson(self.passed, self.values.count),
+            "correct": self.passed,
+            "total": self.values.count,
+            "meets_threshold": self.meets(value)
+            if value is not None and self.threshold is not None
+            else None,
+        }

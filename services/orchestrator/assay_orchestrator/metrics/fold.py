@@ -1,0 +1,72 @@
+"""The counts that every metric's summary carries, and the mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.results import MetricSummary, Score, ScoreStatus
+
+from assay_orchestrator.metrics.exact_sum import ExactSum
+from assay_orchestrator.metrics.thresholds import meets
+
+if TYPE_CHECKING:
+    from assay.results import CaseResult
+
+__all__ = ["MeanFold"]
+
+_AGENT_ERROR = "agent_error"
+
+
+class MeanFold:
+    """Counts rows by status and verdict and averages the values.
+
+    Args:
+        metric: The metric's name.
+        threshold: What the aggregate must reach; None where there is none.
+    """
+
+    def __init__(self, metric: str, threshold: float | None) -> None:
+        self.metric = metric
+        self.threshold = threshold
+        self.values = ExactSum()
+        self.n_skipped = self.n_error = self.n_own_error = 0
+        self.passed = self.failed = 0
+
+    def add(self, row: CaseResult, score: Score) -> None:
+        """Take one more row."""
+        if score.status is ScoreStatus.SCORED and score.value is not None:
+            self.values.add(score.value)
+        elif score.status is ScoreStatus.SKIPPED:
+            self.n_skipped += 1
+        else:
+            self.n_error += 1
+            self.n_own_error += score.reason != _AGENT_ERROR
+        self.passed += score.passed is True
+        self.failed += score.passed is False
+
+    def meets(self, value: float) -> bool:
+        """Return whether the aggregate reaches the threshold, which is a minimum unless overridden."""
+        assert self.threshold is not None
+        return meets(value, self.threshold)
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        """Return further aggregates; none unless overridden."""
+        return {}
+
+    def result(self) -> MetricSummary:
+        """Return the summary of the rows so far."""
+        value = self.values.mean
+        reached = self.meets(value) if value is not None and self.threshold is not None else None
+        return MetricSummary(
+            metric=self.metric,
+            value=value,
+            n_scored=self.values.count,
+            n_skipped=self.n_skipped,
+            n_error=self.n_error,
+            n_own_error=self.n_own_error,
+            passed=self.passed,
+            failed=self.failed,
+            threshold=self.threshold,
+            meets_threshold=reached,
+            detail=self.detail(value),
+        )

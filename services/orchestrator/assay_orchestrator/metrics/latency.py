@@ -1,0 +1,128 @@
+"""Latency: how long the agent took, in seconds, and its tier.
+
+    below 2 Excellent 1.0 · 2 to 5 Good 0.8 · above 5 to 10 Acceptable 0.5 · above 10 Poor 0.2
+
+The value is the wall time of the successful attempt from a monotonic clock. Failed rows are included
+where a duration was measured: leaving time-outs out would flatter the agent. Negative, NaN or infinite:
+error; missing: skipped. A threshold is the longest time a row may take and the mean may have.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from assay.results import LatencySummary, Score, ScoreStatus
+
+from assay_orchestrator.metrics.exact_sum import ExactSum
+from assay_orchestrator.metrics.fold import MeanFold
+from assay_orchestrator.metrics.score import scored
+from assay_orchestrator.metrics.thresholds import exceeds
+
+if TYPE_CHECKING:
+    from assay.results import CaseResult
+
+    from assay_orchestrator.metrics.score import Row
+
+__all__ = ["RATINGS", "Latency", "LatencyFold", "rating"]
+
+RATINGS = {"Excellent": 1.0, "Good": 0.8, "Acceptable": 0.5, "Poor": 0.2}
+
+
+def rating(latency_s: float) -> str:
+    """Return the tier of a latency in seconds, at least 0."""
+    if latency_s < 2:
+        return "Excellent"
+    if latency_s <= 5:
+        return "Good"
+    return "Acceptable" if latency_s <= 10 else "Poor"
+
+
+class LatencyFold:
+    """Mean, median, 95th percentile and maximum of latencies in seconds.
+
+    It keeps 8 bytes per row: percentiles by linear interpolation need every value.
+    """
+
+    def __init__(self) -> None:
+        self._values = array("d")
+        self._sum = ExactSum()
+
+    def add(self, latency_s: float) -> None:
+        """Take one more latency."""
+        self._values.append(latency_s)
+        self._sum.add(latency_s)
+
+    def result(self) -> LatencySummary:
+        """Return the summary so far."""
+        if not self._values:
+            return LatencySummary()
+        values = np.frombuffer(self._values, dtype=np.float64)
+        p50, p95 = np.percentile(values, [50, 95])
+        return LatencySummary(
+            count=len(self._values),
+            mean_s=self._sum.mean,
+            p50_s=float(p50),
+            p95_s=float(p95),
+            max_s=float(values.max()),
+        )
+
+
+class Latency:
+    """Parameters: `threshold` in seconds (None: no verdict)."""
+
+    name = "latency"
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self._threshold: float | None = parameters["threshold"]
+
+    def score(self, row: Row) -> Score:
+        """Return the row's latency in seconds."""
+        latency_ms = row.response.latency_ms
+        if latency_ms is None:
+            return Score(self.name, ScoreStatus.SKIPPED, reason="no_latency")
+        latency_s = latency_ms / 1000
+        if not math.isfinite(latency_s) or latency_s < 0:
+            return Score(self.name, ScoreStatus.ERROR, reason="invalid_latency")
+        tier = rating(latency_s)
+        passed = not exceeds(latency_s, self._threshold) if self._threshold is not None else None
+        detail = {"version": self.version, "rating": tier, "score": RATINGS[tier]}
+        return scored(self.name, latency_s, passed=passed, detail=detail)
+
+    def aggregate(self) -> _Fold:
+        """Return an empty fold."""
+        return _Fold(self.name, self._threshold)
+
+
+class _Fold(MeanFold):
+    def __init__(self, metric: str, threshold: float | None) -> None:
+        super().__init__(metric, threshold)
+        self._latencies = LatencyFold()
+        self._ratings: Counter[str] = Counter()
+
+    def add(self, row: CaseResult, score: Score) -> None:
+        super().add(row, score)
+        if score.value is not None:
+            self._latencies.add(score.value)
+            self._ratings[rating(score.value)] += 1
+
+    def meets(self, value: float) -> bool:
+        assert self.threshold is not None
+        return not exceeds(value, self.threshold)
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        summary = self._latencies.result()
+        scores = math.fsum(RATINGS[tier] * count for tier, count in sorted(self._ratings.items()))
+        return {
+            "mean_s": summary.mean_s,
+            "p50_s": summary.p50_s,
+            "p95_s": summary.p95_s,
+            "max_s": summary.max_s,
+            "mean_score": scores / self.values.count if self.values.count else None,
+            "ratings": {tier: self._ratings[tier] for tier in RATINGS},
+        }

@@ -1,0 +1,73 @@
+"""Satisfaction: similarity, findings and speed in one number.
+
+    S = 0.5·similarity + 0.3·has_events + 0.2·max(0, 1 - latency_ms/5000), clamped to [0, 1]
+
+has_events is 1 when the agent retrieved at least one item; the fallback phrase plays no part. Missing
+similarity or latency: skipped. Negative latency: error. Agent error: 0.0, because a fast crash must not
+earn the latency part. The aggregate is the mean.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentStatus
+from assay.results import Score, ScoreStatus
+
+from assay_orchestrator.metrics.fold import MeanFold
+from assay_orchestrator.metrics.score import scored
+from assay_orchestrator.metrics.similarity import similarity
+from assay_orchestrator.metrics.thresholds import meets
+
+if TYPE_CHECKING:
+    from assay_orchestrator.metrics.score import Row
+
+__all__ = ["Satisfaction", "satisfaction"]
+
+_SLOWEST_MS = 5000.0
+
+
+def satisfaction(cosine: float, has_events: bool, latency_ms: float) -> float:
+    """Return the satisfaction score of a similarity in [-1, 1] and a latency in milliseconds."""
+    speed = max(0.0, 1.0 - latency_ms / _SLOWEST_MS)
+    return max(0.0, min(1.0, 0.5 * cosine + 0.3 * has_events + 0.2 * speed))
+
+
+class Satisfaction:
+    """Parameters: `model`, `threshold` (on each row; None: no verdict)."""
+
+    name = "satisfaction"
+    version = "1"
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self.embedding_model: str | None = parameters["model"]
+        self._threshold: float | None = parameters["threshold"]
+
+    def score(self, row: Row) -> Score:
+        """Return the row's satisfaction."""
+        assert self.embedding_model is not None
+        if row.response.status is AgentStatus.ERROR:
+            return self._scored(0.0, "agent_error", {})
+        found = similarity(row, self.embedding_model)
+        latency_ms = row.response.latency_ms
+        if found.value is None and not found.skipped:
+            return Score(self.name, ScoreStatus.ERROR, reason=found.reason, detail=found.detail)
+        if found.value is None:
+            return Score(self.name, ScoreStatus.SKIPPED, reason=found.reason)
+        if latency_ms is None:
+            return Score(self.name, ScoreStatus.SKIPPED, reason="no_latency")
+        if latency_ms < 0:
+            return Score(self.name, ScoreStatus.ERROR, reason="negative_latency")
+        has_events = bool(row.response.retrieved)
+        parts = {"similarity": found.value, "has_events": has_events, "latency_ms": latency_ms}
+        return self._scored(satisfaction(found.value, has_events, latency_ms), "", {**found.detail, **parts})
+
+    def aggregate(self) -> MeanFold:
+        """Return an empty fold."""
+        return MeanFold(self.name, self._threshold)
+
+    def _scored(self, value: float, reason: str, detail: dict[str, Any]) -> Score:
+        passed = meets(value, self._threshold) if self._threshold is not None else None
+        return scored(
+            self.name, value, passed=passed, reason=reason, detail={"version": self.version, **detail}
+        )

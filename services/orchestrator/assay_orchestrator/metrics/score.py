@@ -1,0 +1,142 @@
+"""What a metric looks at and what it says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from assay.answers import AgentStatus
+from assay.results import Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from assay.answers import AgentResponse
+    from assay.cases import Case
+    from assay.results import CaseResult, MetricSummary
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Aggregate",
+    "EmbeddingEvidence",
+    "Metric",
+    "Row",
+    "has_reference",
+    "score_from_json",
+    "score_to_json",
+    "scored",
+    "usable_references",
+    "wants_embedding",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingEvidence:
+    """The vectors of an answer and of its references, by one model.
+
+    Args:
+        answer: Shape (dimension,); None where it could not be had.
+        references: One vector per reference that is not blank, in order.
+        answer_truncated: Whether the answer was longer than the model's window.
+        reference_truncated: Whether any reference was.
+        model: The model's name.
+        revision: SHA-256 of the model's weights.
+        english_only: Whether the model was trained on English alone.
+        error: Why there are no vectors, e.g. "embedder_unavailable"; empty where there are.
+    """
+
+    answer: NDArray[np.float32] | None
+    references: tuple[NDArray[np.float32], ...] = ()
+    answer_truncated: bool = False
+    reference_truncated: bool = False
+    model: str = ""
+    revision: str = ""
+    english_only: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One repeat of one case with everything that metrics look at; embeddings are by model name."""
+
+    case: Case
+    response: AgentResponse
+    embeddings: Mapping[str, EmbeddingEvidence] = field(default_factory=dict)
+
+
+class Aggregate(Protocol):
+    """Folds the rows of a run into one metric's summary; the order of rows does not matter."""
+
+    def add(self, row: CaseResult, score: Score) -> None:
+        """Take one more row."""
+
+    def result(self) -> MetricSummary:
+        """Return the summary of the rows so far."""
+
+
+class Metric(Protocol):
+    """One metric with its parameters.
+
+    `embedding_model` names the model whose vectors it needs, or is None. `version` changes when the same
+    row may get another score.
+    """
+
+    name: str
+    version: str
+    embedding_model: str | None
+
+    def score(self, row: Row) -> Score:
+        """Return the row's score; never raises on any row."""
+
+    def aggregate(self) -> Aggregate:
+        """Return an empty fold."""
+
+
+def scored(metric: str, value: float, **details: Any) -> Score:
+    """Return a score with a value; one that is not finite becomes an error."""
+    if not math.isfinite(value):
+        return Score(metric, ScoreStatus.ERROR, reason="not_finite", detail=details.get("detail", {}))
+    return Score(metric, ScoreStatus.SCORED, value=float(value), **details)
+
+
+def usable_references(case: Case) -> tuple[str, ...]:
+    """Return the references that are not blank."""
+    return tuple(text for text in case.references if text.strip())
+
+
+def has_reference(case: Case) -> bool:
+    """Return whether the case has a reference to compare with."""
+    return any(text.strip() for text in case.references)
+
+
+def wants_embedding(case: Case, response: AgentResponse) -> bool:
+    """Return whether a similarity is computed: an answer, a reference, neither blank, no error."""
+    return response.status is not AgentStatus.ERROR and bool(response.text.strip()) and has_reference(case)
+
+
+def score_to_json(score: Score) -> dict[str, Any]:
+    """Return the score as a JSON object that leaves out what is absent."""
+    data: dict[str, Any] = {"metric": score.metric, "status": score.status.value}
+    if score.value is not None:
+        data["value"] = score.value
+    if score.passed is not None:
+        data["passed"] = score.passed
+    if score.reason:
+        data["reason"] = score.reason
+    if score.detail:
+        data["detail"] = dict(score.detail)
+    return data
+
+
+def score_from_json(data: dict[str, Any]) -> Score:
+    """Return the score that `score_to_json` wrote."""
+    return Score(
+        metric=data["metric"],
+        status=ScoreStatus(data["status"]),
+        value=data.get("value"),
+        passed=data.get("passed"),
+        reason=data.get("reason", ""),
+        detail=data.get("detail", {}),
+    )

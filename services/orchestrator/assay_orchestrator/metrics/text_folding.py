@@ -1,0 +1,67 @@
+"""Folding of text before a phrase is looked for in it: spelling variants fall together, words do not."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+__all__ = ["contains_word", "fold"]
+
+_APOSTROPHES = dict.fromkeys((0x2018, 0x2019, 0x201B, 0x02BC, 0xFF07, 0x00B4), "'")
+_ARABIC_MARK_RANGES = ((0x0610, 0x061A), (0x064B, 0x065F), (0x0670, 0x0670), (0x06D6, 0x06ED),
+                       (0x0898, 0x089F), (0x08CA, 0x08FF))  # fmt: skip
+_DELETED = {
+    0x0640: None,  # tatweel
+    **{
+        code: None
+        for first, last in _ARABIC_MARK_RANGES
+        for code in range(first, last + 1)
+        if unicodedata.category(chr(code)) == "Mn"
+    },
+    **dict.fromkeys((0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))),  # bidi
+    **dict.fromkeys((*range(0x200B, 0x200E), 0x2060, 0xFEFF, 0x00AD)),  # zero width, soft hyphen
+}
+_ALEFS = dict.fromkeys((0x0622, 0x0623, 0x0625, 0x0671), "\u0627")
+_LETTERS = {**_DELETED, **_ALEFS}
+_PARTICLES = "وفبكل"
+
+
+def fold(text: str) -> str:
+    """Return the text with look-alikes, presentation forms, marks, case and spacing unified.
+
+    Arabic diacritics, tatweel, bidi and zero-width marks are deleted, alef variants become bare alef; teh
+    marbuta and alef maqsura stay. Idempotent.
+    """
+    if text.isascii():
+        return " ".join(text.casefold().split())
+    previous = None
+    while text != previous:
+        previous = text
+        text = _fold_once(text)
+    return text
+
+
+def contains_word(folded: str, phrase: str, *, particles: str = _PARTICLES) -> bool:
+    """Return whether a folded text holds a phrase as words.
+
+    Args:
+        folded: A text that `fold` returned.
+        phrase: The phrase, not folded.
+        particles: Letters one of which may be attached before an Arabic phrase.
+    """
+    return _word_pattern(phrase, particles).search(folded) is not None
+
+
+def _fold_once(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES))
+    text = text.translate(_LETTERS).casefold()
+    text = unicodedata.normalize("NFKC", text).translate(_APOSTROPHES)
+    return " ".join(text.split())
+
+
+@lru_cache(maxsize=512)
+def _word_pattern(phrase: str, particles: str) -> re.Pattern[str]:
+    folded = fold(phrase)
+    prefix = f"[{particles}]?" if particles and "\u0600" <= folded[:1] <= "\u06ff" else ""
+    return re.compile(rf"(?<!\w){prefix}{re.escape(folded)}(?!\w)")
