@@ -93,7 +93,7 @@ class Guard(_Around):
             async with limit:
                 yield
         except asyncio.CancelledError:
-            if context.cancelled():
+            if _is_cancelled():
                 raise
             logger.warning("%s was cancelled from inside the server", method)
             await _abort(context, UnavailableError("The server dropped the call; ask again."))
@@ -128,6 +128,16 @@ class Admission(_Around):
             yield
         finally:
             self._running[streaming] -= 1
+
+
+def _is_cancelled() -> bool:
+    """Return whether gRPC ended this call, because its client left or the server stops.
+
+    gRPC then cancels the handler's task; `context.cancelled()` stays False for streams. A cancellation
+    that escaped from an inner task leaves the handler's own task uncancelled.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _behaviour(handler: Handler) -> Callable[[Any, Any], Any]:

@@ -1,0 +1,28 @@
+"""Naming what was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["nearest", "unknown_name"]
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name closest to `name`, or None where none is close."""
+    known = list(known)
+    folded = {candidate.lower().replace("-", "_"): candidate for candidate in known}
+    matches = difflib.get_close_matches(name.lower().replace("-", "_"), folded, n=1, cutoff=0.6)
+    return folded[matches[0]] if matches else None
+
+
+def unknown_name(what: str, name: object, known: Iterable[str]) -> str:
+    """Return the sentence for a name that is not known: the nearest one, or all there are."""
+    known = list(known)
+    close = nearest(name, known) if isinstance(name, str) else None
+    shown = name if isinstance(name, str) and len(name) <= 60 else str(name)[:60]
+    hint = f"did you mean {close!r}?" if close is not None else f"known: {', '.join(known)}"
+    return f"unknown {what} {shown!r}; {hint}"

@@ -1,0 +1,185 @@
+"""Strict YAML with positions: what a person wrote, where, and nothing that a parser made up.
+
+Safe tags only; no anchors, aliases, custom tags or duplicate keys; `yes`, `no`, `on` and dates stay texts
+(YAML 1.2), only true and false are booleans; numbers must be finite; size and depth are bounded.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from assay.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Lines", "YamlProblem", "construct", "iterate_documents", "parse_scalar", "parse_yaml"]
+
+Lines = dict[str, int]
+"""1-based line of every value, by its path, e.g. "metrics[1].threshold"."""
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MAX_BYTES = 1024 * 1024
+_MAX_DEPTH = 50
+_INT = re.compile(r"[-+]?[0-9]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+          "null": None, "Null": None, "NULL": None, "~": None, "": None}  # fmt: skip
+
+
+class YamlProblem(Exception):
+    """The text is not YAML that Assay reads; `message` and `line` say why and where."""
+
+    def __init__(self, message: str, line: int | None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+
+
+def parse_yaml(text: str, *, file: str, problems: list[Problem]) -> tuple[Any, Lines]:
+    """Return the document and the lines of its values; what is wrong is added to `problems`.
+
+    Args:
+        text: One YAML document, at most 1 MiB.
+        file: The file's name for problems.
+        problems: Takes what is wrong.
+    """
+    if len(text.encode("utf-8", "replace")) > _MAX_BYTES:
+        problems.append(Problem("is larger than 1 MiB, which no spec needs", file=file))
+        return None, {}
+    try:
+        nodes = list(iterate_documents(text))
+    except YamlProblem as problem:
+        problems.append(Problem(problem.message, file=file, line=problem.line))
+        return None, {}
+    if len(nodes) != 1:
+        problems.append(Problem(f"holds {len(nodes)} YAML documents; exactly one is due", file=file))
+        return None, {}
+    lines: Lines = {}
+    found: list[tuple[str, YamlProblem]] = []
+    data = construct(nodes[0], lines=lines, problems=found)
+    problems += [Problem(problem.message, path, file, problem.line) for path, problem in found]
+    return data, lines
+
+
+def iterate_documents(text: Any) -> Iterator[yaml.Node]:
+    """Yield the root node of each document of a text or binary file.
+
+    Raises:
+        YamlProblem: The syntax is wrong, or an alias is used.
+    """
+    loader = None
+    try:
+        loader = _Loader(text)
+        while loader.check_node():
+            yield loader.get_node()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise YamlProblem(
+            f"is not valid YAML: {error.problem or error.context}", mark.line + 1 if mark else None
+        ) from None
+    except yaml.YAMLError as error:
+        raise YamlProblem(f"is not valid YAML: {str(error).splitlines()[0]}", None) from None
+    except RecursionError:
+        raise YamlProblem(f"is nested more than {_MAX_DEPTH} levels deep", None) from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def construct(
+    node: yaml.Node,
+    *,
+    lines: Lines | None = None,
+    problems: list[tuple[str, YamlProblem]],
+    path: str = "",
+    depth: int = 0,
+    ancestors: frozenset[int] = frozenset(),
+) -> Any:
+    """Return the value of a node; what is wrong is added to `problems` with its path."""
+    line = node.start_mark.line + 1
+    if lines is not None:
+        lines[path] = line
+    if depth > _MAX_DEPTH or id(node) in ancestors:
+        problems.append((path, YamlProblem(f"is nested more than {_MAX_DEPTH} levels deep", line)))
+        return None
+    inner = ancestors | {id(node)}
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, lines, problems, path, depth, inner)
+    if isinstance(node, yaml.SequenceNode):
+        return [
+            construct(item, lines=lines, problems=problems, path=f"{path}[{i}]", depth=depth + 1, ancestors=inner)
+            for i, item in enumerate(node.value)
+        ]
+    return _scalar(node, problems, path)
+
+
+def parse_scalar(text: str) -> Any:
+    """Return the value of a plain scalar or flow collection, as `--set key=value` gives it.
+
+    Raises:
+        YamlProblem: It is not valid.
+    """
+    nodes = list(iterate_documents(text))
+    if not nodes:
+        return None
+    found: list[tuple[str, YamlProblem]] = []
+    value = construct(nodes[0], problems=found)
+    if found:
+        raise found[0][1]
+    return value
+
+
+def _mapping(
+    node: yaml.MappingNode,
+    lines: Lines | None,
+    problems: list[tuple[str, YamlProblem]],
+    path: str,
+    depth: int,
+    ancestors: frozenset[int],
+) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode) or key_node.value == "<<":
+            problems.append((path, YamlProblem("has a key that is not a plain text", line)))
+            continue
+        key = key_node.value
+        inner = f"{path}.{key}" if path else key
+        if key in data:
+            problems.append((inner, YamlProblem("is given twice", line)))
+            continue
+        data[key] = construct(
+            value_node, lines=lines, problems=problems, path=inner, depth=depth + 1, ancestors=ancestors
+        )
+        if lines is not None:
+            lines[inner] = line
+    return data
+
+
+def _scalar(node: yaml.Node, problems: list[tuple[str, YamlProblem]], path: str) -> Any:
+    text, line = node.value, node.start_mark.line + 1
+    if not node.tag.startswith("tag:yaml.org,2002:"):
+        problems.append((path, YamlProblem(f"uses the tag {node.tag}, which is not read", line)))
+        return None
+    if getattr(node, "style", None) in ("'", '"', "|", ">") or node.tag == "tag:yaml.org,2002:str":
+        return text if getattr(node, "style", None) or text not in _WORDS else _WORDS[text]
+    if text in _WORDS:
+        return _WORDS[text]
+    if _NOT_FINITE.fullmatch(text):
+        problems.append((path, YamlProblem(f"must be a finite number, not {text}", line)))
+        return None
+    if _INT.fullmatch(text) and len(text) <= 400:
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        number = float(text)
+        if not math.isfinite(number):
+            problems.append((path, YamlProblem(f"{text} is too large a number", line)))
+            return None
+        return number
+    return text
