@@ -72,8 +72,9 @@ class StreamReading(Generic[T]):
     def __init__(self, call: Any) -> None:
         self._call = call
 
-    async def __aenter__(self) -> StreamReading[T]:
-        return self
+    async def __aenter__(self) -> AsyncIterator[T]:
+        messages: AsyncIterator[T] = aiter(self._call)
+        return messages
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

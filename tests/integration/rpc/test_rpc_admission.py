@@ -61,7 +61,7 @@ async def test_streams_and_calls_have_separate_limits(wire: Any) -> None:
     channel = await busy_channel(wire, busy)
     many = channel.unary_stream(f"/{SERVICE}/Many")
     async with read_stream(many(b"")) as messages:
-        assert await anext(aiter(messages)) == b"first"
+        assert await anext(messages) == b"first"
         with pytest.raises(OverloadedError), translated():
             await many(b"").read()
         busy.let_go.set()
@@ -90,7 +90,7 @@ async def test_reflection_is_configurable(wire: Any, reflection: bool) -> None:
     requests = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
     try:
         async with read_stream(stub.ServerReflectionInfo(requests)) as answers:
-            listed = await anext(aiter(answers))
+            listed = await anext(answers)
         names = {service.name for service in listed.list_services_response.service}
     except grpc.aio.AioRpcError as error:
         assert error.code() is grpc.StatusCode.UNIMPLEMENTED
