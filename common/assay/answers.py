@@ -201,9 +201,7 @@ class MalformedAnswerError(ValueError):
 
 def error_response(kind: AgentErrorKind, message: str, **details: Any) -> AgentResponse:
     """Return the answer of an agent that failed; `details` are further fields of AgentError."""
-    return AgentResponse(
-        status=AgentStatus.ERROR, error=AgentError(kind=kind, message=message[:4000], **details)
-    )
+    return AgentResponse(status=AgentStatus.ERROR, error=AgentError(kind=kind, message=message[:4000], **details))
 
 
 _INT_FIELDS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
@@ -228,9 +226,7 @@ def response_from_json(data: object) -> AgentResponse:
     if isinstance(data, str):
         return AgentResponse(text=_text(data, "text"))
     if not isinstance(data, dict):
-        raise MalformedAnswerError(
-            f"an answer is a text or a mapping with a 'text' field, not {type(data).__name__}"
-        )
+        raise MalformedAnswerError(f"an answer is a text or a mapping with a 'text' field, not {type(data).__name__}")
     error = _error(data.get("error"))
     status = _status(data.get("status"), error)
     if status is AgentStatus.ERROR and error is None:
@@ -244,13 +240,9 @@ def response_from_json(data: object) -> AgentResponse:
         output=data.get("output"),
         sql=_text(data["sql"], "sql") if data.get("sql") is not None else None,
         data_rows=_count(data.get("data_rows"), "data_rows"),
-        tool_calls=tuple(
-            _tool_call(item, i) for i, item in enumerate(_list(data.get("tool_calls"), "tool_calls"))
-        ),
+        tool_calls=tuple(_tool_call(item, i) for i, item in enumerate(_list(data.get("tool_calls"), "tool_calls"))),
         sources=_sources(data.get("sources"), "sources") or (),
-        retrieved=next(
-            (_sources(data[name], name) for name in _RETRIEVED_NAMES if data.get(name) is not None), None
-        ),
+        retrieved=next((_sources(data[name], name) for name in _RETRIEVED_NAMES if data.get(name) is not None), None),
         usage=_usage(data.get("usage")),
         latency_ms=_number(data.get("latency_ms"), "latency_ms"),
         reported_latency_ms=_number(data.get("reported_latency_ms"), "reported_latency_ms"),
@@ -283,8 +275,7 @@ def response_to_json(response: AgentResponse) -> dict[str, Any]:
         data["usage"] = _without_absent(_fields(response.usage))
     if response.attempts:
         data["attempts"] = [
-            {"latency_ms": attempt.latency_ms, "error": _error_to_json(attempt.error)}
-            for attempt in response.attempts
+            {"latency_ms": attempt.latency_ms, "error": _error_to_json(attempt.error)} for attempt in response.attempts
         ]
     return data
 
@@ -309,9 +300,7 @@ def _status(value: object, error: AgentError | None) -> AgentStatus:
     try:
         return AgentStatus(str(value).strip().lower())
     except ValueError:
-        raise MalformedAnswerError(
-            f"status must be success, out_of_scope or error, not {_shown(value)}"
-        ) from None
+        raise MalformedAnswerError(f"status must be success, out_of_scope or error, not {_shown(value)}") from None
 
 
 def _error(value: object) -> AgentError | None:
@@ -325,8 +314,7 @@ def _error(value: object) -> AgentError | None:
         kind = AgentErrorKind.RAISED
     return AgentError(
         kind=AgentErrorKind(kind),
-        message=_text(data.get("message"), "error.message")[:4000]
-        or "the agent reported an error without a message",
+        message=_text(data.get("message"), "error.message")[:4000] or "the agent reported an error without a message",
         type=_text(data.get("type"), "error.type"),
         http_status=_count(data.get("http_status"), "error.http_status"),
         retryable=data.get("retryable") is True,
@@ -336,9 +324,7 @@ def _error(value: object) -> AgentError | None:
 def _attempt(value: object, index: int) -> Attempt:
     data = _mapping(value, f"attempts[{index}]")
     error = _error(data.get("error")) or AgentError(AgentErrorKind.RAISED, "unknown")
-    return Attempt(
-        latency_ms=_number(data.get("latency_ms"), f"attempts[{index}].latency_ms") or 0.0, error=error
-    )
+    return Attempt(latency_ms=_number(data.get("latency_ms"), f"attempts[{index}].latency_ms") or 0.0, error=error)
 
 
 def _tool_call(value: object, index: int) -> ToolCall:

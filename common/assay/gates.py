@@ -1,8 +1,8 @@
 """Gates: conditions on a run's summary that decide the exit code.
 
-    gate = name [ "." stat ] op number
-    name = "pass_rate" | a metric of the run
-    op   = ">=" | ">" | "<=" | "<" | "=="
+gate = name [ "." stat ] op number
+name = "pass_rate" | a metric of the run
+op   = ">=" | ">" | "<=" | "<" | "=="
 """
 
 from __future__ import annotations

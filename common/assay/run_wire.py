@@ -93,8 +93,7 @@ def settings_to_wire(settings: RunSettings) -> pb.RunSpec:
             options_json=_to_text(agent.options),
         ),
         metrics=[
-            pb.MetricSpec(name=metric.name, parameters_json=_to_text(metric.parameters))
-            for metric in settings.metrics
+            pb.MetricSpec(name=metric.name, parameters_json=_to_text(metric.parameters)) for metric in settings.metrics
         ],
         gates=settings.gates,
         repeats=settings.repeats,
@@ -119,9 +118,7 @@ def settings_from_wire(spec: pb.RunSpec) -> RunSettings:
             retries=agent.retries if agent.HasField("retries") else 2,
             options=_to_mapping(agent.options_json),
         ),
-        metrics=tuple(
-            MetricSettings(metric.name, _to_mapping(metric.parameters_json)) for metric in spec.metrics
-        ),
+        metrics=tuple(MetricSettings(metric.name, _to_mapping(metric.parameters_json)) for metric in spec.metrics),
         gates=tuple(spec.gates),
         repeats=spec.repeats or 1,
         preset=spec.preset,

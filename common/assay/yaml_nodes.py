@@ -17,7 +17,7 @@ from assay.errors import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Lines", "YamlProblem", "construct", "iterate_documents", "parse_scalar", "parse_yaml"]
+__all__ = ["Lines", "YamlProblem", "construct", "iterate_documents", "parse_scalar", "parse_yaml", "refuse_aliases"]
 
 Lines = dict[str, int]
 """1-based line of every value, by its path, e.g. "metrics[1].threshold"."""
@@ -53,6 +53,7 @@ def parse_yaml(text: str, *, file: str, problems: list[Problem]) -> tuple[Any, L
         problems.append(Problem("is larger than 1 MiB, which no spec needs", file=file))
         return None, {}
     try:
+        refuse_aliases(text)
         nodes = list(iterate_documents(text))
     except YamlProblem as problem:
         problems.append(Problem(problem.message, file=file, line=problem.line))
@@ -65,6 +66,18 @@ def parse_yaml(text: str, *, file: str, problems: list[Problem]) -> tuple[Any, L
     data = construct(nodes[0], lines=lines, problems=found)
     problems += [Problem(problem.message, path, file, problem.line) for path, problem in found]
     return data, lines
+
+
+def refuse_aliases(text: str) -> None:
+    """Raise YamlProblem at the first alias: a few bytes of them can stand for gigabytes."""
+    try:
+        for event in yaml.parse(text, Loader=_Loader):
+            if isinstance(event, yaml.AliasEvent):
+                raise YamlProblem(
+                    "uses an alias (*), which is not read: write the value out", event.start_mark.line + 1
+                )
+    except (yaml.YAMLError, RecursionError):
+        return  # composing reports it with its place
 
 
 def iterate_documents(text: Any) -> Iterator[yaml.Node]:
@@ -167,8 +180,8 @@ def _scalar(node: yaml.Node, problems: list[tuple[str, YamlProblem]], path: str)
     if not node.tag.startswith("tag:yaml.org,2002:"):
         problems.append((path, YamlProblem(f"uses the tag {node.tag}, which is not read", line)))
         return None
-    if getattr(node, "style", None) in ("'", '"', "|", ">") or node.tag == "tag:yaml.org,2002:str":
-        return text if getattr(node, "style", None) or text not in _WORDS else _WORDS[text]
+    if getattr(node, "style", None) in ("'", '"', "|", ">"):
+        return text
     if text in _WORDS:
         return _WORDS[text]
     if _NOT_FINITE.fullmatch(text):

@@ -10,9 +10,7 @@ from assay.rpc.options import ChannelOptions
 __all__ = ["NOT_RETRIED", "RETRIED", "service_config"]
 
 RETRIED: Mapping[str, frozenset[str]] = {
-    "assay.v1.RunService": frozenset(
-        {"CreateRun", "GetRun", "ListRuns", "CancelRun", "ResumeRun", "ListResults"}
-    ),
+    "assay.v1.RunService": frozenset({"CreateRun", "GetRun", "ListRuns", "CancelRun", "ResumeRun", "ListResults"}),
     "assay.v1.EmbedderService": frozenset({"Embed", "Similarity", "ListModels"}),
     "assay.v1.JudgeService": frozenset({"ListRubrics"}),
 }
@@ -49,9 +47,7 @@ def service_config(options: ChannelOptions, *, pool: bool) -> str:
 def _retry(options: ChannelOptions) -> dict[str, object]:
     return {
         "name": [
-            {"service": service, "method": method}
-            for service, methods in RETRIED.items()
-            for method in sorted(methods)
+            {"service": service, "method": method} for service, methods in RETRIED.items() for method in sorted(methods)
         ],
         "retryPolicy": {
             "maxAttempts": options.attempts,

@@ -220,9 +220,7 @@ def _free_socket_path(path: Path) -> None:
         except OSError:
             path.unlink(missing_ok=True)
             return
-    raise SetupError(
-        f"Another server listens at {path}; stop it or use another path.", reason="ADDRESS_TAKEN"
-    )
+    raise SetupError(f"Another server listens at {path}; stop it or use another path.", reason="ADDRESS_TAKEN")
 
 
 def _bind(server: grpc.aio.Server, address: str) -> str:

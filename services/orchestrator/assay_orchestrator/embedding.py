@@ -14,7 +14,7 @@ from assay.errors import AssayError, OverloadedError, UnavailableError
 from assay.rpc.status import from_rpc_error
 from assay.v1 import embedder_pb2, embedder_pb2_grpc
 
-from assay_orchestrator.metrics.score import EmbeddingEvidence
+from assay_orchestrator.metrics.score import EmbeddingEvidence, usable_references
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +74,7 @@ class EmbeddingClient:
         """Return the vectors of the answer and of its references, or why they could not be had."""
         try:
             embedded = await asyncio.gather(
-                self._embed(response.text), *(self._reference(text) for text in case.references)
+                self._embed(response.text), *(self._reference(text) for text in usable_references(case))
             )
         except AssayError as problem:
             return EmbeddingEvidence(

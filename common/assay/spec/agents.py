@@ -1,0 +1,91 @@
+"""Rules for the `agent` part of a spec, the same for the client and the orchestrator."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from assay.errors import Problem
+from assay.names import unknown_name
+
+if TYPE_CHECKING:
+    from assay.results import AgentSettings
+
+__all__ = ["ADAPTERS", "LATER_ADAPTERS", "check_agent"]
+
+ADAPTERS = ("python", "http", "replay")
+"""Adapters of this version."""
+
+LATER_ADAPTERS = ("command", "grpc", "openai", "anthropic", "adk", "a2a")
+"""Names that are reserved for adapters of later versions."""
+
+_PYTHON_TARGET = re.compile(r"(?:[^\W\d]\w*(?:\.[^\W\d]\w*)*|[^:\0]+\.py):[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+
+
+def check_agent(agent: AgentSettings) -> list[Problem]:
+    """Return everything that is wrong with how an agent is to be reached."""
+    problems = [
+        Problem(message, f"agent.{field}")
+        for field, message in (
+            ("timeout", "" if 0.001 <= agent.timeout_s <= 3600 else "must be from 1ms to 1h"),
+            ("concurrency", "" if 1 <= agent.concurrency <= 1000 else "must be from 1 to 1000"),
+            ("retries", "" if 0 <= agent.retries <= 10 else "must be from 0 to 10"),
+        )
+        if message
+    ]
+    match agent.adapter:
+        case "python":
+            problems += _check_python(agent)
+        case "http":
+            problems += _check_http(agent)
+        case "replay":
+            problems += _refuse(agent, target="replay takes its answers from the dataset: leave the target out")
+        case _:
+            problems.append(Problem(_unknown_adapter(agent.adapter), "agent.adapter"))
+    return problems
+
+
+def _check_python(agent: AgentSettings) -> list[Problem]:
+    problems = _refuse(agent)
+    if not _PYTHON_TARGET.fullmatch(agent.target):
+        problems.append(
+            Problem(
+                f"must be MODULE:FUNCTION or FILE.py:FUNCTION, e.g. 'agent:answer', not {agent.target!r}",
+                "agent.target",
+            )
+        )
+    return problems
+
+
+def _check_http(agent: AgentSettings) -> list[Problem]:
+    from assay.spec.http_options import HttpOptions  # imported here: it brings jmespath
+
+    problems: list[Problem] = []
+    try:
+        parts = urlsplit(agent.target)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        problems.append(Problem(f"must be an http or https URL, not {agent.target!r}", "agent.target"))
+    HttpOptions.from_options(agent.options, problems)
+    return problems
+
+
+def _refuse(agent: AgentSettings, target: str = "") -> list[Problem]:
+    problems = [
+        Problem(f"the {agent.adapter} adapter has no option {name!r}: remove it", f"agent.{name}")
+        for name in agent.options
+    ]
+    if target and agent.target:
+        problems.append(Problem(target, "agent.target"))
+    return problems
+
+
+def _unknown_adapter(name: str) -> str:
+    if name in LATER_ADAPTERS:
+        return f"adapter {name!r} is not part of this version; this version has {', '.join(ADAPTERS)}"
+    if name == "callable":
+        return "unknown adapter 'callable'; did you mean 'python'?"
+    return unknown_name("adapter", name, ADAPTERS)

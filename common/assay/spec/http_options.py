@@ -1,0 +1,151 @@
+"""The http adapter's options: a request template and a mapping of the response."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+
+from assay.errors import Problem
+from assay.names import unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.answers import AgentRequest
+
+__all__ = ["HttpOptions", "render"]
+
+_METHODS = ("POST", "GET", "PUT")
+_OPTIONS = ("method", "headers", "query", "body", "response")
+_RESPONSE_FIELDS = ("text", "status", "error", "output", "sql", "data_rows", "tool_calls", "sources", "retrieved",
+                    "events", "usage", "finish_reason", "model", "reported_latency_ms", "metadata")  # fmt: skip
+_DEFAULT_BODY = {"input": "{{input}}"}
+_DEFAULT_RESPONSE = {"text": "text || answer || output || response || message"}
+_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+_PLAIN_NAMES = ("input", "case_id", "run_id", "history", "messages", "variables", "parameters", "session_id",
+                "idempotency_key")  # fmt: skip
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_MAX_DEPTH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """How a request is made and a response is read.
+
+    Args:
+        method: POST, PUT or GET; a GET has no body.
+        headers: Header names to values; `${NAME}` stands for an environment variable where the call is made.
+        query: Query parameters; texts may hold placeholders.
+        body: A JSON tree whose texts may hold placeholders such as {{input}}.
+        response: JMESPath expressions by answer field; `error` turns a 200 into a failure.
+    """
+
+    method: str = "POST"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+    response: Mapping[str, str] = field(default_factory=lambda: _DEFAULT_RESPONSE)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], problems: list[Problem]) -> HttpOptions:
+        """Return the options of a spec; what is wrong is added to `problems`."""
+        for name in options:
+            if name not in _OPTIONS:
+                problems.append(Problem(unknown_name("option of the http adapter", name, _OPTIONS), f"agent.{name}"))
+        method = str(options.get("method", "POST")).upper()
+        if method not in _METHODS:
+            problems.append(Problem(unknown_name("method", method, _METHODS), "agent.method"))
+        if method == "GET" and "body" in options:
+            problems.append(Problem("a GET request has no body: use query, or another method", "agent.body"))
+        body = options.get("body", None if method == "GET" else _DEFAULT_BODY)
+        _check_template(body, "agent.body", problems)
+        query = _texts(options.get("query"), "agent.query", problems)
+        _check_template(query, "agent.query", problems)
+        headers = _texts(options.get("headers"), "agent.headers", problems)
+        for name, value in headers.items():
+            if not _HEADER_NAME.fullmatch(name) or "\n" in value or "\r" in value:
+                problems.append(Problem("is not a valid header", f"agent.headers.{name}"))
+        response = _texts(options.get("response", _DEFAULT_RESPONSE), "agent.response", problems)
+        _check_response(response, problems)
+        return cls(method=method, headers=headers, query=query, body=body, response=response)
+
+
+def render(template: Any, request: AgentRequest) -> Any:
+    """Return a template with its placeholders filled in from a request.
+
+    A text that is exactly one placeholder becomes the value itself, whatever its type; inside a longer text
+    a value is written as text. The tree is filled, never pasted, so quotes and newlines cannot break it.
+    """
+    if isinstance(template, dict):
+        return {key: render(value, request) for key, value in template.items()}
+    if isinstance(template, list):
+        return [render(value, request) for value in template]
+    if not isinstance(template, str):
+        return template
+    whole = _PLACEHOLDER.fullmatch(template)
+    if whole is not None:
+        return _value(whole[1], request)
+    return _PLACEHOLDER.sub(lambda found: _as_text(_value(found[1], request)), template)
+
+
+def _value(name: str, request: AgentRequest) -> Any:
+    head, _, key = name.partition(".")
+    if key:
+        return getattr(request, head).get(key)
+    if head in ("history", "messages"):
+        messages = [{"role": message.role, "content": message.content} for message in request.history]
+        return messages if head == "history" else [*messages, {"role": "user", "content": request.input}]
+    return getattr(request, head)
+
+
+def _as_text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _texts(value: object, where: str, problems: list[Problem]) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        problems.append(Problem(f"must be a mapping of names to texts, not {type(value).__name__}", where))
+        return {}
+    texts = {}
+    for name, item in value.items():
+        if isinstance(item, bool | list | dict) or item is None:
+            problems.append(Problem(f"must be a text, not {type(item).__name__}", f"{where}.{name}"))
+        else:
+            texts[str(name)] = str(item)
+    return texts
+
+
+def _check_template(template: Any, where: str, problems: list[Problem], depth: int = 0) -> None:
+    if depth > _MAX_DEPTH:
+        problems.append(Problem(f"is nested more than {_MAX_DEPTH} levels deep", where))
+    elif isinstance(template, dict):
+        for key, value in template.items():
+            _check_template(value, f"{where}.{key}", problems, depth + 1)
+    elif isinstance(template, list):
+        for index, value in enumerate(template):
+            _check_template(value, f"{where}[{index}]", problems, depth + 1)
+    elif isinstance(template, str):
+        for found in _PLACEHOLDER.finditer(template):
+            head, _, key = found[1].partition(".")
+            if head not in _PLAIN_NAMES or (key and head not in ("variables", "parameters")):
+                names = [*_PLAIN_NAMES, "variables.NAME", "parameters.NAME"]
+                problems.append(Problem(unknown_name("placeholder", found[1], names), where))
+
+
+def _check_response(response: Mapping[str, str], problems: list[Problem]) -> None:
+    for name, expression in response.items():
+        if name not in _RESPONSE_FIELDS:
+            problems.append(Problem(unknown_name("answer field", name, _RESPONSE_FIELDS), f"agent.response.{name}"))
+        try:
+            jmespath.compile(expression)
+        except JMESPathError as error:
+            first_line = str(error).splitlines()[0]
+            problems.append(Problem(f"{expression!r} is not valid JMESPath: {first_line}", f"agent.response.{name}"))
+    if "text" not in response and not problems:
+        problems.append(Problem("must say where the answer's text is: add text: EXPRESSION", "agent.response"))

@@ -1,0 +1,353 @@
+"""From YAML or a mapping to a checked spec."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.catalogue import complete_parameters
+from assay.errors import InvalidInputError, Problem, SpecError
+from assay.gates import parse_gate
+from assay.names import unknown_name
+from assay.presets import LATER_PRESETS, PRESETS
+from assay.results import AgentSettings, MetricSettings, RunSettings
+from assay.spec.agents import check_agent
+from assay.spec.model import LATER_REPORTS, REPORTS, Spec
+from assay.spec.overrides import apply_override, select_metrics
+from assay.yaml_nodes import Lines, parse_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["load_spec", "spec_from_mapping"]
+
+_KEYS = ("name", "preset", "dataset", "map", "encoding", "agent", "metrics", "judge", "gates", "repeats", "reports")
+_AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
+_HTTP_KEYS = ("method", "headers", "query", "body", "response")
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*")
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+_MAX_REPEATS = 100
+
+
+def load_spec(
+    path: Path,
+    *,
+    overrides: Sequence[str] = (),
+    dataset: Path | None = None,
+    metrics: Sequence[str] | None = None,
+) -> Spec:
+    """Return the spec that a YAML file describes.
+
+    Args:
+        path: The file.
+        overrides: Changes in the form "key=value".
+        dataset: A dataset in place of the spec's.
+        metrics: Names of the only metrics to compute.
+
+    Raises:
+        SpecError: Something is wrong; holds every problem, with file and line.
+    """
+    problems: list[Problem] = []
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise SpecError([Problem("there is no such file: check the name, or write one", file=str(path))]) from None
+    except OSError as error:
+        raise SpecError([Problem(f"cannot be read: {error.strerror}", file=str(path))]) from None
+    except UnicodeDecodeError as error:
+        raise SpecError([Problem(f"is not UTF-8 (byte {error.start}): save it as UTF-8", file=str(path))]) from None
+    data, lines = parse_yaml(text, file=str(path), problems=problems)
+    if problems and data is None:
+        raise SpecError(problems)
+    if not isinstance(data, dict):
+        raise SpecError([Problem("must be a mapping with `dataset` and `agent`", file=str(path))])
+    reader = _Reader(data, path.parent, problems, file=str(path), lines=lines)
+    return dataclasses.replace(reader.read(overrides, dataset, metrics), source=path)
+
+
+def spec_from_mapping(
+    data: Mapping[str, Any],
+    *,
+    base_dir: Path | None = None,
+    overrides: Sequence[str] = (),
+    dataset: Path | None = None,
+    metrics: Sequence[str] | None = None,
+    needs_dataset: bool = True,
+    needs_agent: bool = True,
+) -> Spec:
+    """Return the spec that a mapping describes, in the shape of the YAML file.
+
+    Args:
+        data: The spec.
+        base_dir: Folder that relative names start from; the current one if None.
+        overrides: Changes in the form "key=value".
+        dataset: A dataset in place of the spec's.
+        metrics: Names of the only metrics to compute.
+        needs_dataset: Whether a missing dataset is a problem.
+        needs_agent: Whether a missing agent is a problem; without it, a Python agent is assumed.
+
+    Raises:
+        SpecError: Something is wrong; holds every problem.
+    """
+    reader = _Reader(copy.deepcopy(dict(data)), base_dir or Path.cwd(), [])
+    return reader.read(overrides, dataset, metrics, needs_dataset=needs_dataset, needs_agent=needs_agent)
+
+
+class _Reader:
+    """Reads one spec and gathers everything that is wrong with it."""
+
+    def __init__(
+        self,
+        data: dict[str, Any],
+        base_dir: Path,
+        problems: list[Problem],
+        *,
+        file: str = "",
+        lines: Lines | None = None,
+    ) -> None:
+        self._data = data
+        self._base_dir = base_dir
+        self._problems = problems
+        self._file = file
+        self._lines = lines or {}
+
+    def read(
+        self,
+        overrides: Sequence[str],
+        dataset: Path | None,
+        metrics: Sequence[str] | None,
+        *,
+        needs_dataset: bool = True,
+        needs_agent: bool = True,
+    ) -> Spec:
+        data = self._data
+        preset = self._fill_preset()
+        for override in overrides:
+            apply_override(data, override, self._problems)
+        if metrics is not None:
+            select_metrics(data, metrics)
+        for key in data:
+            if key not in _KEYS:
+                self._report(str(key), unknown_name("field", key, _KEYS))
+        chosen = self._metrics()
+        spec = Spec(
+            settings=RunSettings(
+                name=self._name(),
+                agent=self._agent(needs_agent),
+                metrics=chosen,
+                gates=self._gates([metric.name for metric in chosen]),
+                repeats=self._integer("repeats", data.get("repeats", 1), 1, _MAX_REPEATS),
+                preset=preset,
+            ),
+            dataset=self._dataset(dataset, needs_dataset),
+            dataset_map=self._map(),
+            dataset_encoding=self._text("encoding"),
+            reports=self._reports(),
+            base_dir=self._base_dir,
+        )
+        self._judge()
+        if self._problems:
+            raise SpecError(self._problems)
+        return spec
+
+    def _report(self, field: str, message: str) -> None:
+        line = self._lines.get(field)
+        parent = field
+        while line is None and parent:
+            parent = parent.rpartition(".")[0] if "." in parent else ""
+            line = self._lines.get(parent) if parent else None
+        self._problems.append(Problem(message, field, self._file, line))
+
+    def _take(self, problems: Sequence[Problem]) -> None:
+        for problem in problems:
+            self._report(problem.field, problem.message)
+
+    def _fill_preset(self) -> str:
+        name = self._data.get("preset", "")
+        if not name:
+            return ""
+        if not isinstance(name, str) or name not in PRESETS:
+            if name in LATER_PRESETS:
+                self._report(
+                    "preset", f"preset {name!r} is not part of this version; this version has {', '.join(PRESETS)}"
+                )
+            else:
+                self._report("preset", unknown_name("preset", name, PRESETS))
+            self._data.setdefault("metrics", ["latency"])  # so that one mistake is reported once
+            return ""
+        if "metrics" not in self._data:
+            self._data["metrics"] = [{metric: dict(given)} for metric, given in PRESETS[name].metrics.items()]
+        return name
+
+    def _name(self) -> str:
+        default = (self._base_dir.resolve().name or "run")[:200]
+        name = self._data.get("name", default)
+        if not isinstance(name, str | int) or isinstance(name, bool) or not 1 <= len(str(name).strip()) <= 200:
+            self._report("name", f"must be a text of 1 to 200 characters, not {name!r}")
+            return default
+        return str(name).strip()
+
+    def _text(self, key: str) -> str | None:
+        value = self._data.get(key)
+        if value is not None and not isinstance(value, str):
+            self._report(key, f"must be a text, not {value!r}")
+            return None
+        return value
+
+    def _integer(self, field: str, value: object, low: int, high: int) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            self._report(field, f"must be a whole number from {low} to {high}, not {value!r}")
+            return low
+        return value
+
+    def _dataset(self, given: Path | None, needed: bool) -> Path | None:
+        if given is not None:
+            return given
+        value = self._data.get("dataset")
+        if value is None and needed:
+            self._report("dataset", "is missing: name the dataset's file")
+        elif value is not None and (not isinstance(value, str) or not value.strip()):
+            self._report("dataset", f"must be a file name, not {value!r}")
+        elif value is not None:
+            return self._base_dir / Path(value).expanduser()
+        return None
+
+    def _map(self) -> dict[str, str]:
+        value = self._data.get("map")
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+            self._report("map", "must be a mapping of Assay's field names to the dataset's, e.g. {input: frage}")
+            return {}
+        return {str(key): item for key, item in value.items()}
+
+    def _agent(self, needed: bool) -> AgentSettings:
+        value = self._data.get("agent")
+        if value is None and not needed:
+            value = {"adapter": "python", "target": "caller:agent"}
+        if not isinstance(value, dict):
+            self._report(
+                "agent",
+                "is missing: say how to reach the agent, e.g. {adapter: python, target: 'agent:answer'}"
+                if value is None
+                else f"must be a mapping with `adapter`, not {value!r}",
+            )
+            return AgentSettings("replay")
+        adapter = value.get("adapter")
+        if not isinstance(adapter, str):
+            self._report("agent.adapter", "is missing: python, http or replay" if adapter is None else "must be a text")
+            return AgentSettings("replay")
+        return self._known_agent(adapter, value)
+
+    def _known_agent(self, adapter: str, value: dict[str, Any]) -> AgentSettings:
+        known = (*_AGENT_KEYS, *(_HTTP_KEYS if adapter == "http" else ()))
+        options = {}
+        for key, item in value.items():
+            if key in _HTTP_KEYS and adapter == "http":
+                options[key] = item
+            elif key not in known:
+                self._report(f"agent.{key}", unknown_name("field of agent", key, known))
+        target = value.get("target", "")
+        if not isinstance(target, str):
+            self._report("agent.target", f"must be a text, not {target!r}")
+            target = ""
+        agent = AgentSettings(
+            adapter=adapter,
+            target=target,
+            timeout_s=self._duration("agent.timeout", value.get("timeout", "30s")),
+            concurrency=self._integer("agent.concurrency", value.get("concurrency", 16), 1, 1000),
+            retries=self._integer("agent.retries", value.get("retries", 2), 0, 10),
+            options=options,
+        )
+        self._take(check_agent(agent))
+        return agent
+
+    def _duration(self, field: str, value: object) -> float:
+        found = _DURATION.fullmatch(str(value)) if isinstance(value, int | float | str) else None
+        seconds = float(found[1]) * _UNITS_S[found[2]] if found and not isinstance(value, bool) else math.nan
+        if not 0.001 <= seconds <= 3600:
+            self._report(field, f"must be a duration from 1ms to 1h, e.g. 30s or 500ms, not {value!r}")
+            return 30.0
+        return seconds
+
+    def _metrics(self) -> tuple[MetricSettings, ...]:
+        value = self._data.get("metrics")
+        if value is None:
+            self._report("metrics", "is missing: list at least one metric, or choose a preset")
+            return ()
+        if not isinstance(value, list) or not value:
+            self._report("metrics", "must be a list with at least one metric")
+            return ()
+        chosen: dict[str, MetricSettings] = {}
+        for index, item in enumerate(value):
+            metric = self._metric(item, f"metrics[{index}]")
+            if metric is not None and metric.name in chosen:
+                self._report(f"metrics[{index}]", f"{metric.name} is listed twice")
+            elif metric is not None:
+                chosen[metric.name] = metric
+        return tuple(chosen.values())
+
+    def _metric(self, item: object, where: str) -> MetricSettings | None:
+        if isinstance(item, str):
+            name, given = item, {}
+        elif isinstance(item, dict) and len(item) == 1:
+            name, given = next(iter(item.items()))
+            where = f"{where}.{name}"
+        else:
+            self._report(where, "must be a metric's name or a mapping of one name to its parameters")
+            return None
+        if given is None:
+            given = {}
+        if not isinstance(given, dict):
+            self._report(where, f"must be a mapping of parameters, not {given!r}")
+            return None
+        if "formula" in given:
+            self._report(where, "formula metrics are not part of this version")
+            return None
+        try:
+            return MetricSettings(name, complete_parameters(name, given, where=where))
+        except InvalidInputError as error:
+            self._take(error.problems)
+            return None
+
+    def _gates(self, metrics: Sequence[str]) -> tuple[str, ...]:
+        value = self._data.get("gates", [])
+        if not isinstance(value, list):
+            self._report("gates", "must be a list of conditions, e.g. ['pass_rate >= 0.85']")
+            return ()
+        gates = []
+        for index, item in enumerate(value):
+            where = f"gates[{index}]"
+            if not isinstance(item, str):
+                self._report(where, f"must be a text such as 'pass_rate >= 0.85', not {item!r}")
+                continue
+            try:
+                gates.append(parse_gate(item, metrics=metrics).expression)
+            except InvalidInputError as error:
+                self._report(where, error.problems[0].message)
+        return tuple(gates)
+
+    def _reports(self) -> tuple[str, ...]:
+        value = self._data.get("reports", list(REPORTS))
+        if not isinstance(value, list):
+            self._report("reports", f"must be a list of {', '.join(REPORTS)}")
+            return REPORTS
+        for index, item in enumerate(value):
+            if item in LATER_REPORTS:
+                self._report(
+                    f"reports[{index}]",
+                    f"report {item!r} is not part of this version; this version writes {', '.join(REPORTS)}",
+                )
+            elif item not in REPORTS:
+                self._report(f"reports[{index}]", unknown_name("report", item, REPORTS))
+        return tuple(item for item in value if item in REPORTS)
+
+    def _judge(self) -> None:
+        value = self._data.get("judge")
+        if value in (None, "none") or value == {"provider": "none"}:
+            return
+        self._report("judge", "this version has no judge service: remove it, or write {provider: none}")

@@ -1,0 +1,58 @@
+"""A checked spec."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.catalogue import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.results import RunSettings
+
+__all__ = ["LATER_REPORTS", "REPORTS", "Spec"]
+
+REPORTS = ("json",)
+"""Report formats that this version writes."""
+
+LATER_REPORTS = ("csv", "charts", "html", "markdown", "junit")
+"""Names that are reserved for report formats of later versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What to run, over which dataset, and which reports to write.
+
+    Args:
+        settings: The part that travels to the orchestrator.
+        dataset: The dataset file; None where cases are given as objects.
+        dataset_map: Canonical field to the dataset's own field name.
+        dataset_encoding: The dataset's encoding; None means UTF-8 or what its byte order mark says.
+        reports: Report formats.
+        base_dir: Folder that relative names in the spec start from.
+        source: The spec's file; None where it is not from a file.
+    """
+
+    settings: RunSettings
+    dataset: Path | None = None
+    dataset_map: Mapping[str, str] = field(default_factory=dict)
+    dataset_encoding: str | None = None
+    reports: tuple[str, ...] = REPORTS
+    base_dir: Path = Path()
+    source: Path | None = None
+
+    @property
+    def embedding_models(self) -> tuple[str, ...]:
+        """The embedding models that the metrics need, sorted."""
+        return tuple(
+            sorted(
+                {
+                    str(metric.parameters["model"])
+                    for metric in self.settings.metrics
+                    if METRICS[metric.name].needs_embedder
+                }
+            )
+        )

@@ -1,0 +1,95 @@
+"""Changes to a spec from the command line: `--set key=value`, `--metrics a,b`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import Problem
+from assay.yaml_nodes import YamlProblem, parse_scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["apply_override", "select_metrics"]
+
+_PART = re.compile(r"([^.\[\]]+)((?:\[\d+\])*)")
+
+
+def apply_override(data: dict[str, Any], override: str, problems: list[Problem]) -> None:
+    """Set one value of a spec in place, e.g. "agent.timeout=5s" or "metrics.exact_match.threshold=0.9".
+
+    Missing mappings on the way are made; a name after `metrics` picks the metric of that name.
+    """
+    key, sign, text = override.partition("=")
+    where = f"--set {key.strip()}"
+    if not sign or not key.strip():
+        problems.append(Problem("must be KEY=VALUE, e.g. --set agent.timeout=5s", f"--set {override}"))
+        return
+    try:
+        value = parse_scalar(text)
+    except YamlProblem as problem:
+        problems.append(Problem(problem.message, where))
+        return
+    parts = _split(key.strip())
+    if parts is None:
+        problems.append(Problem("is not a path like agent.timeout or metrics[0]", where))
+        return
+    try:
+        _set(data, parts, value)
+    except (TypeError, IndexError):
+        problems.append(Problem("leads through something that is neither a mapping nor a list", where))
+
+
+def select_metrics(data: dict[str, Any], names: Sequence[str]) -> None:
+    """Keep only the metrics with these names, with their parameters; add those that are not listed yet."""
+    metrics = data.get("metrics")
+    listed = {_metric_name(item): item for item in metrics} if isinstance(metrics, list) else {}
+    data["metrics"] = [listed.get(name, name) for name in names]
+
+
+def _split(key: str) -> list[str | int] | None:
+    parts: list[str | int] = []
+    for piece in key.split("."):
+        found = _PART.fullmatch(piece)
+        if found is None:
+            return None
+        parts.append(found[1])
+        parts += [int(index) for index in re.findall(r"\d+", found[2])]
+    return parts
+
+
+def _set(target: Any, parts: list[str | int], value: Any) -> None:
+    *way, last = parts
+    for part in way:
+        target = _step(target, part)
+    if isinstance(last, str) and isinstance(target, list):
+        target = _step(target, last)
+        raise TypeError("a metric itself is not a value")
+    if not isinstance(target, dict | list):
+        raise TypeError("neither a mapping nor a list")
+    target[last] = value
+
+
+def _step(target: Any, part: str | int) -> Any:
+    if isinstance(target, list) and isinstance(part, str):
+        return _metric(target, part)
+    if isinstance(target, dict) and part not in target:
+        target[part] = {}
+    if isinstance(target, dict) and target[part] is None:
+        target[part] = {}
+    return target[part]
+
+
+def _metric(metrics: list[Any], name: str) -> Any:
+    for index, item in enumerate(metrics):
+        if _metric_name(item) == name:
+            if not isinstance(item, dict) or not isinstance(item[name], dict):
+                metrics[index] = {name: {}}
+            return metrics[index][name]
+    metrics.append({name: {}})
+    return metrics[-1][name]
+
+
+def _metric_name(item: Any) -> Any:
+    return next(iter(item), None) if isinstance(item, dict) else item if isinstance(item, str) else None
