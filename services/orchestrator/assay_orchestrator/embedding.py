@@ -59,9 +59,7 @@ class EmbeddingClient:
             becomes an error.
     """
 
-    def __init__(
-        self, stub: embedder_pb2_grpc.EmbedderServiceAsyncStub, model: str, *, patience_s: float
-    ) -> None:
+    def __init__(self, stub: embedder_pb2_grpc.EmbedderServiceAsyncStub, model: str, *, patience_s: float) -> None:
         self._stub = stub
         self._model = model
         self._patience_s = patience_s

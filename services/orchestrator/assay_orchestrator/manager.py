@@ -32,7 +32,6 @@ from assay_orchestrator.store import datasets, results, runs
 from assay_orchestrator.store.times import now
 
 if TYPE_CHECKING:
-
     import sqlalchemy as sa
     from assay.results import DatasetRef, RunSummary
 
@@ -127,9 +126,7 @@ class RunManager:
         def load(connection: sa.Connection) -> list[tuple[RunRecord, DatasetRef]]:
             found = runs.list_newest(connection, count, before)
             known = {record.dataset_id: datasets.get(connection, record.dataset_id) for record in found}
-            return [
-                (record, dataset) for record in found if (dataset := known[record.dataset_id]) is not None
-            ]
+            return [(record, dataset) for record in found if (dataset := known[record.dataset_id]) is not None]
 
         return [self._run(record, dataset) for record, dataset in await self._database.read(load)]
 
@@ -263,9 +260,7 @@ class RunManager:
             self._broken[run_id] = problem
             self.notifier.notify(run_id)
 
-    async def _end(
-        self, run_id: str, state: RunState, reason: str = "", summary: RunSummary | None = None
-    ) -> None:
+    async def _end(self, run_id: str, state: RunState, reason: str = "", summary: RunSummary | None = None) -> None:
         try:
             await self._change(run_id, state, reason=reason, summary=summary)
         except StorageError as problem:

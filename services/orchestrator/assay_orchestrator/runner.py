@@ -164,19 +164,13 @@ class Runner:
             return ()
         return tuple(self._plan.embedders)
 
-    async def _gather(
-        self, models: Sequence[str], case: Case, response: AgentResponse
-    ) -> dict[str, EmbeddingEvidence]:
+    async def _gather(self, models: Sequence[str], case: Case, response: AgentResponse) -> dict[str, EmbeddingEvidence]:
         if not models:
             return {}
-        gathered = await asyncio.gather(
-            *(self._plan.embedders[model].gather(case, response) for model in models)
-        )
+        gathered = await asyncio.gather(*(self._plan.embedders[model].gather(case, response) for model in models))
         return dict(zip(models, gathered, strict=True))
 
-    def _result(
-        self, work: _Work, response: AgentResponse, evidence: dict[str, EmbeddingEvidence]
-    ) -> CaseResult:
+    def _result(self, work: _Work, response: AgentResponse, evidence: dict[str, EmbeddingEvidence]) -> CaseResult:
         row = Row(case=work.case, response=response, embeddings=evidence)
         scores = tuple(_score(metric, row) for metric in self._plan.metrics)
         return CaseResult(

@@ -56,9 +56,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         stopping: Set when the process begins to stop; long streams end then, to be resumed elsewhere.
     """
 
-    def __init__(
-        self, database: Database, manager: RunManager, settings: Settings, stopping: asyncio.Event
-    ) -> None:
+    def __init__(self, database: Database, manager: RunManager, settings: Settings, stopping: asyncio.Event) -> None:
         self._database = database
         self._manager = manager
         self._settings = settings
@@ -190,9 +188,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             lambda c: history.read_page(c, run.run_id, after, size, failed_only=request.failed_only)
         )
         token = make_token(query, (page[-1].case_index, page[-1].repeat_index)) if more else ""
-        return pb.ListResultsResponse(
-            results=[result_to_wire(result) for result in page], next_page_token=token
-        )
+        return pb.ListResultsResponse(results=[result_to_wire(result) for result in page], next_page_token=token)
 
     async def ServeAgent(  # noqa: N802
         self,
@@ -224,11 +220,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         run = await self._manager.get(attach.run_id)
         if run.settings.agent.adapter not in HOSTED_ADAPTERS:
             raise InvalidInputError(
-                [
-                    Problem(
-                        f"run {run.run_id} uses the {run.settings.agent.adapter} adapter, which no client hosts"
-                    )
-                ]
+                [Problem(f"run {run.run_id} uses the {run.settings.agent.adapter} adapter, which no client hosts")]
             )
         self._manager.raise_if_finished(run)
         return attach
@@ -259,9 +251,7 @@ class _Upload:
     async def add(self, cases: Sequence[Case]) -> None:
         if self._header is None:
             raise DatasetError("the header must come before the cases")
-        problems = [
-            problem for offset, case in enumerate(cases) for problem in check_case(case, self._count + offset)
-        ]
+        problems = [problem for offset, case in enumerate(cases) for problem in check_case(case, self._count + offset)]
         if problems:
             raise DatasetError(problems[:_MAX_PROBLEMS])
         for start in range(0, len(cases), _UPLOAD_BATCH):

@@ -51,9 +51,7 @@ def summarise(rows: Iterable[CaseResult], metrics: Sequence[Metric], gates: Sequ
         decided=decided,
         metrics=summaries,
         latency=latency.result(),
-        gates=[
-            _gate_result(parse_gate(gate, metrics=names), summaries, pass_rate, undecided) for gate in gates
-        ],
+        gates=[_gate_result(parse_gate(gate, metrics=names), summaries, pass_rate, undecided) for gate in gates],
     )
 
 
@@ -63,9 +61,7 @@ def _overall_status(summaries: Sequence[MetricSummary]) -> str:
     return "PASS" if any(summary.value is not None for summary in summaries) else "NO_DATA"
 
 
-def _gate_result(
-    gate: Gate, summaries: Sequence[MetricSummary], pass_rate: float | None, undecided: int
-) -> GateResult:
+def _gate_result(gate: Gate, summaries: Sequence[MetricSummary], pass_rate: float | None, undecided: int) -> GateResult:
     actual, reason = _actual(gate, summaries, pass_rate, undecided)
     return GateResult(
         expression=gate.expression,
@@ -86,9 +82,7 @@ def _actual(
     summary = next(summary for summary in summaries if summary.metric == gate.name)
     if summary.n_own_error:
         return None, f"{gate.name} could not be computed on {summary.n_own_error} rows"
-    value = (
-        summary.value if gate.stat == "value" else summary.detail.get(_DETAIL_NAMES.get(gate.stat, gate.stat))
-    )
+    value = summary.value if gate.stat == "value" else summary.detail.get(_DETAIL_NAMES.get(gate.stat, gate.stat))
     return value, "" if value is not None else f"{gate.name} was computed on no row"
 
 

@@ -74,7 +74,5 @@ class _Fold(MeanFold):
             "accuracy_interval": wilson(self.passed, self.values.count),
             "correct": self.passed,
             "total": self.values.count,
-            "meets_threshold": self.meets(value)
-            if value is not None and self.threshold is not None
-            else None,
+            "meets_threshold": self.meets(value) if value is not None and self.threshold is not None else None,
         }

@@ -35,9 +35,7 @@ def row_reason(response: AgentResponse, scores: Sequence[Score]) -> str:
         return f"agent error ({error.kind.value}): {error.message}" if error is not None else "agent error"
     complaints = [_complaint(score) for score in scores if score.passed is False]
     complaints += [
-        f"{score.metric} could not be computed: {score.reason}"
-        for score in scores
-        if score.status is ScoreStatus.ERROR
+        f"{score.metric} could not be computed: {score.reason}" for score in scores if score.status is ScoreStatus.ERROR
     ]
     return "; ".join(complaints)
 

@@ -68,6 +68,4 @@ class Satisfaction:
 
     def _scored(self, value: float, reason: str, detail: dict[str, Any]) -> Score:
         passed = meets(value, self._threshold) if self._threshold is not None else None
-        return scored(
-            self.name, value, passed=passed, reason=reason, detail={"version": self.version, **detail}
-        )
+        return scored(self.name, value, passed=passed, reason=reason, detail={"version": self.version, **detail})

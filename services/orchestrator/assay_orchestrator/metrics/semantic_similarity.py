@@ -50,9 +50,7 @@ class SemanticSimilarity:
         if found.skipped:
             return Score(self.name, ScoreStatus.SKIPPED, reason=found.reason)
         failed = found.reason == "agent_error" and self._threshold is not None
-        return Score(
-            self.name, ScoreStatus.ERROR, passed=False if failed else None, reason=found.reason, detail=detail
-        )
+        return Score(self.name, ScoreStatus.ERROR, passed=False if failed else None, reason=found.reason, detail=detail)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

@@ -33,9 +33,7 @@ def case_text(case: Case) -> str:
     return json.dumps(case_to_json(case), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def add_cases(
-    connection: sa.Connection, upload_id: str, first_index: int, rows: Sequence[tuple[str, str]]
-) -> None:
+def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows: Sequence[tuple[str, str]]) -> None:
     """Store (case id, case text) pairs of an upload that is not finished yet."""
     connection.execute(
         schema.dataset_cases.insert(),
@@ -85,9 +83,7 @@ def discard_unfinished(connection: sa.Connection) -> None:
 
 def get(connection: sa.Connection, dataset_id: str) -> DatasetRecord | None:
     """Return the dataset, or None."""
-    row = connection.execute(
-        sa.select(schema.datasets).where(schema.datasets.c.dataset_id == dataset_id)
-    ).one_or_none()
+    row = connection.execute(sa.select(schema.datasets).where(schema.datasets.c.dataset_id == dataset_id)).one_or_none()
     return DatasetRecord(row.dataset_id, row.name, row.format, row.case_count) if row is not None else None
 
 

@@ -72,15 +72,11 @@ def finished_keys(connection: sa.Connection, run_id: str, first_index: int, coun
     return {(row.case_index, row.repeat_index) for row in rows}
 
 
-def stored_answers(
-    connection: sa.Connection, run_id: str, first_index: int, count: int
-) -> dict[RowKey, AgentResponse]:
+def stored_answers(connection: sa.Connection, run_id: str, first_index: int, count: int) -> dict[RowKey, AgentResponse]:
     """Return the answers that are stored for rows among `count` cases from `first_index` on."""
     table = schema.answers
     rows = connection.execute(sa.select(table).where(*_span(table, run_id, first_index, count)))
-    return {
-        (row.case_index, row.repeat_index): response_from_json(json.loads(row.response_json)) for row in rows
-    }
+    return {(row.case_index, row.repeat_index): response_from_json(json.loads(row.response_json)) for row in rows}
 
 
 def count_finished(connection: sa.Connection, run_id: str) -> int:
@@ -159,8 +155,7 @@ def _count(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -
             finished_count=table.c.finished_count + len(rows),
             passed_count=table.c.passed_count + sum(row.passed is True for row in rows),
             failed_count=table.c.failed_count + sum(row.passed is False for row in rows),
-            agent_error_count=table.c.agent_error_count
-            + sum(row.status is AgentStatus.ERROR for row in rows),
+            agent_error_count=table.c.agent_error_count + sum(row.status is AgentStatus.ERROR for row in rows),
         )
     )
 

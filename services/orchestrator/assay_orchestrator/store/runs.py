@@ -69,9 +69,7 @@ def get(connection: sa.Connection, run_id: str) -> RunRecord | None:
 
 def get_by_request(connection: sa.Connection, request_id: str) -> RunRecord | None:
     """Return the run that a request id created, or None."""
-    row = connection.execute(
-        sa.select(schema.runs).where(schema.runs.c.request_id == request_id)
-    ).one_or_none()
+    row = connection.execute(sa.select(schema.runs).where(schema.runs.c.request_id == request_id)).one_or_none()
     return _record(row) if row is not None else None
 
 

@@ -1,0 +1,296 @@
+"""Questions, answers and cases: plain objects to protobuf messages and back, without loss."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import (
+    AgentError,
+    AgentErrorKind,
+    AgentRequest,
+    AgentResponse,
+    AgentStatus,
+    Attempt,
+    Message,
+    Source,
+    ToolCall,
+    Usage,
+    json_text,
+)
+from assay.cases import Case, Turn
+from assay.v1 import agent_pb2, orchestrator_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "case_from_wire",
+    "case_to_wire",
+    "request_from_wire",
+    "request_to_wire",
+    "response_from_wire",
+    "response_to_wire",
+]
+
+_STATUSES = {
+    AgentStatus.SUCCESS: agent_pb2.AGENT_STATUS_SUCCESS,
+    AgentStatus.OUT_OF_SCOPE: agent_pb2.AGENT_STATUS_OUT_OF_SCOPE,
+    AgentStatus.ERROR: agent_pb2.AGENT_STATUS_ERROR,
+}
+_STATUSES_BACK = {number: status for status, number in _STATUSES.items()}
+_KINDS = {
+    AgentErrorKind.RAISED: agent_pb2.AGENT_ERROR_KIND_RAISED,
+    AgentErrorKind.TIMEOUT: agent_pb2.AGENT_ERROR_KIND_TIMEOUT,
+    AgentErrorKind.MALFORMED: agent_pb2.AGENT_ERROR_KIND_MALFORMED,
+    AgentErrorKind.TOO_LARGE: agent_pb2.AGENT_ERROR_KIND_TOO_LARGE,
+    AgentErrorKind.UNREACHABLE: agent_pb2.AGENT_ERROR_KIND_UNREACHABLE,
+    AgentErrorKind.HTTP_STATUS: agent_pb2.AGENT_ERROR_KIND_HTTP_STATUS,
+    AgentErrorKind.NOT_RECORDED: agent_pb2.AGENT_ERROR_KIND_NOT_RECORDED,
+}
+_KINDS_BACK = {number: kind for kind, number in _KINDS.items()}
+_USAGE_FIELDS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
+                 "reasoning_tokens", "requests", "cost_usd")  # fmt: skip
+_OPTIONAL_FIELDS = ("sql", "data_rows", "latency_ms", "reported_latency_ms")
+
+
+def request_to_wire(request: AgentRequest) -> agent_pb2.AgentRequest:
+    """Return the message of a question."""
+    return agent_pb2.AgentRequest(
+        request_id=request.request_id,
+        run_id=request.run_id,
+        case_id=request.case_id,
+        repeat_index=request.repeat_index,
+        turn_index=request.turn_index,
+        session_id=request.session_id,
+        idempotency_key=request.idempotency_key,
+        input=request.input,
+        history=[_message_to_wire(message) for message in request.history],
+        variables_json=_to_text(request.variables),
+        parameters_json=_to_text(request.parameters),
+        metadata=request.metadata,
+        timeout_ms=max(1, round(request.timeout_s * 1000)),
+    )
+
+
+def request_from_wire(request: agent_pb2.AgentRequest) -> AgentRequest:
+    """Return a question."""
+    return AgentRequest(
+        request_id=request.request_id,
+        run_id=request.run_id,
+        case_id=request.case_id,
+        input=request.input,
+        repeat_index=request.repeat_index,
+        turn_index=request.turn_index,
+        session_id=request.session_id,
+        idempotency_key=request.idempotency_key,
+        history=tuple(_message_from_wire(message) for message in request.history),
+        variables=_to_mapping(request.variables_json),
+        parameters=_to_mapping(request.parameters_json),
+        metadata=dict(request.metadata),
+        timeout_s=request.timeout_ms / 1000,
+    )
+
+
+def response_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
+    """Return the message of an answer; its request_id is left to the caller.
+
+    Raises:
+        MalformedAnswerError: The answer's output or metadata cannot be written as JSON.
+    """
+    message = agent_pb2.AgentResponse(
+        status=_STATUSES[response.status],
+        text=response.text,
+        sql=response.sql,
+        data_rows=response.data_rows,
+        latency_ms=response.latency_ms,
+        reported_latency_ms=response.reported_latency_ms,
+        finish_reason=response.finish_reason,
+        model=response.model,
+    )
+    if response.error is not None:
+        message.error.CopyFrom(_error_to_wire(response.error))
+    if response.output is not None:
+        message.output_json = json_text(response.output, "output")
+    if response.metadata:
+        message.metadata_json = json_text(response.metadata, "metadata")
+    if response.tool_calls:
+        message.tool_calls.extend(_tool_call_to_wire(call) for call in response.tool_calls)
+    if response.sources:
+        message.sources.extend(_source_to_wire(source) for source in response.sources)
+    if response.retrieved is not None:
+        items = [_source_to_wire(source) for source in response.retrieved]
+        message.retrieved.CopyFrom(agent_pb2.RetrievedItems(items=items))
+    if response.usage is not None:
+        usage = {name: getattr(response.usage, name) for name in _USAGE_FIELDS}
+        message.usage.CopyFrom(agent_pb2.Usage(**usage))
+    for attempt in response.attempts:
+        message.attempts.add(latency_ms=attempt.latency_ms, error=_error_to_wire(attempt.error))
+    return message
+
+
+def response_from_wire(message: agent_pb2.AgentResponse) -> AgentResponse:
+    """Return an answer."""
+    optional = {name: getattr(message, name) for name in _OPTIONAL_FIELDS if message.HasField(name)}
+    return AgentResponse(
+        status=_STATUSES_BACK.get(message.status, AgentStatus.SUCCESS),
+        text=message.text,
+        error=_error_from_wire(message.error) if message.HasField("error") else None,
+        output=json.loads(message.output_json) if message.output_json else None,
+        tool_calls=tuple(_tool_call_from_wire(call) for call in message.tool_calls),
+        sources=tuple(_source_from_wire(source) for source in message.sources),
+        retrieved=tuple(_source_from_wire(source) for source in message.retrieved.items)
+        if message.HasField("retrieved")
+        else None,
+        usage=_usage_from_wire(message.usage) if message.HasField("usage") else None,
+        finish_reason=message.finish_reason,
+        model=message.model,
+        attempts=tuple(Attempt(attempt.latency_ms, _error_from_wire(attempt.error)) for attempt in message.attempts),
+        metadata=_to_mapping(message.metadata_json),
+        **optional,
+    )
+
+
+def case_to_wire(case: Case) -> orchestrator_pb2.Case:
+    """Return the message of a case."""
+    message = orchestrator_pb2.Case(
+        case_id=case.case_id,
+        turns=[
+            orchestrator_pb2.Turn(
+                input=turn.input,
+                history=[_message_to_wire(item) for item in turn.history],
+                references=turn.references,
+                expected_sources=turn.expected_sources,
+            )
+            for turn in case.turns
+        ],
+        variables_json=_to_text(case.variables),
+        parameters_json=_to_text(case.parameters),
+        contexts=case.contexts,
+        category=case.category,
+        tags=case.tags,
+        expected_json=_to_text(case.expected),
+        metadata_json=_to_text(case.metadata),
+    )
+    if case.recorded is not None:
+        message.recorded.CopyFrom(response_to_wire(case.recorded))
+    return message
+
+
+def case_from_wire(message: orchestrator_pb2.Case) -> Case:
+    """Return a case.
+
+    Raises:
+        ValueError: A JSON text is not a JSON object.
+    """
+    return Case(
+        case_id=message.case_id,
+        turns=tuple(
+            Turn(
+                input=turn.input,
+                history=tuple(_message_from_wire(item) for item in turn.history),
+                references=tuple(turn.references),
+                expected_sources=tuple(turn.expected_sources),
+            )
+            for turn in message.turns
+        ),
+        variables=_to_mapping(message.variables_json),
+        parameters=_to_mapping(message.parameters_json),
+        contexts=tuple(message.contexts),
+        category=message.category,
+        tags=tuple(message.tags),
+        expected=_to_mapping(message.expected_json),
+        metadata=_to_mapping(message.metadata_json),
+        recorded=response_from_wire(message.recorded) if message.HasField("recorded") else None,
+    )
+
+
+def _message_to_wire(message: Message) -> agent_pb2.Message:
+    return agent_pb2.Message(
+        role=message.role, content=message.content, name=message.name, tool_call_id=message.tool_call_id
+    )
+
+
+def _message_from_wire(message: agent_pb2.Message) -> Message:
+    return Message(message.role, message.content, message.name, message.tool_call_id)
+
+
+def _error_to_wire(error: AgentError) -> agent_pb2.AgentError:
+    return agent_pb2.AgentError(
+        kind=_KINDS[error.kind],
+        message=error.message,
+        type=error.type,
+        http_status=error.http_status,
+        retryable=error.retryable,
+    )
+
+
+def _error_from_wire(error: agent_pb2.AgentError) -> AgentError:
+    return AgentError(
+        kind=_KINDS_BACK.get(error.kind, AgentErrorKind.RAISED),
+        message=error.message,
+        type=error.type,
+        http_status=error.http_status if error.HasField("http_status") else None,
+        retryable=error.retryable,
+    )
+
+
+def _tool_call_to_wire(call: ToolCall) -> agent_pb2.ToolCall:
+    return agent_pb2.ToolCall(
+        id=call.id,
+        name=call.name,
+        arguments_json=call.arguments_json,
+        result_json=call.result_json,
+        is_error=call.is_error,
+        duration_ms=call.duration_ms,
+    )
+
+
+def _tool_call_from_wire(call: agent_pb2.ToolCall) -> ToolCall:
+    return ToolCall(
+        name=call.name,
+        id=call.id,
+        arguments_json=call.arguments_json,
+        result_json=call.result_json,
+        is_error=call.is_error,
+        duration_ms=call.duration_ms if call.HasField("duration_ms") else None,
+    )
+
+
+def _source_to_wire(source: Source) -> agent_pb2.Source:
+    return agent_pb2.Source(
+        id=source.id,
+        title=source.title,
+        uri=source.uri,
+        content=source.content,
+        score=source.score,
+        metadata_json=json_text(source.metadata, "metadata of a source") if source.metadata else "",
+    )
+
+
+def _source_from_wire(source: agent_pb2.Source) -> Source:
+    return Source(
+        id=source.id,
+        title=source.title,
+        uri=source.uri,
+        content=source.content,
+        score=source.score if source.HasField("score") else None,
+        metadata=_to_mapping(source.metadata_json),
+    )
+
+
+def _usage_from_wire(usage: agent_pb2.Usage) -> Usage:
+    return Usage(**{name: getattr(usage, name) for name in _USAGE_FIELDS if usage.HasField(name)})  # type: ignore[arg-type]  # each field is optional
+
+
+def _to_text(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False, allow_nan=False) if data else ""
+
+
+def _to_mapping(text: str) -> dict[str, Any]:
+    if not text:
+        return {}
+    data = json.loads(text)
+    if not isinstance(data, dict):
+        raise ValueError(f"a JSON object is due, not {text[:60]}")
+    return data

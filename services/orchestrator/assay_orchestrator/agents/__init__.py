@@ -1,0 +1,48 @@
+"""Agents as the orchestrator sees them: one small protocol, one adapter a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay_orchestrator.agents.protocol import Agent
+from assay_orchestrator.agents.replay import ReplayAgent
+from assay_orchestrator.agents.retrying import RetryingAgent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.results import AgentSettings
+
+    from assay_orchestrator.agents.hosted import HostedAgent
+
+__all__ = ["Agent", "build_agent"]
+
+
+def build_agent(
+    settings: AgentSettings,
+    *,
+    hosted: HostedAgent | None,
+    allowed_hosts: Sequence[str],
+    allowed_env: Sequence[str],
+) -> Agent:
+    """Return the agent of a run, retrying as its settings say.
+
+    Args:
+        settings: Checked settings.
+        hosted: The broker of a client-hosted agent; None for the other adapters.
+        allowed_hosts: Patterns of hosts that an http agent may have.
+        allowed_env: Patterns of environment variables that an http agent may name.
+
+    Raises:
+        InvalidInputError: The agent may not be reached, or an environment variable is missing.
+    """
+    if hosted is not None:
+        return RetryingAgent(hosted, settings.retries)
+    if settings.adapter == "http":
+        # Imported here: httpx is needed by this adapter alone.
+        from assay_orchestrator.agents.http import HttpAgent
+
+        return RetryingAgent(
+            HttpAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env), settings.retries
+        )
+    return ReplayAgent()

@@ -1,0 +1,213 @@
+"""The orchestrator's end of ServeAgent: questions of one run, spread over the clients that answer them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.answers import AgentErrorKind, AgentResponse, error_response
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from assay.answers import AgentRequest
+    from assay.cases import Case
+
+__all__ = ["Attachment", "Cancelled", "Detached", "HostedAgent", "Questions"]
+
+_GRACE_S = 1.0
+_MAX_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Questions for a client."""
+
+    requests: list[AgentRequest]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Questions whose answers are no longer wanted."""
+
+    request_ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """The run asks no more."""
+
+    reason: str
+
+
+@dataclass(slots=True, eq=False)
+class _Question:
+    request: AgentRequest
+    answer: asyncio.Future[AgentResponse]
+    handed_over: asyncio.Event
+
+
+class HostedAgent:
+    """Asks through whichever clients are attached; without any, questions wait.
+
+    A question that a client took with it when it left is asked again elsewhere, under the same idempotency
+    key. The client measures the time of an attempt; here it is enforced with a little grace.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Question] = deque()
+        self._attachments: set[Attachment] = set()
+        self._ended = ""
+
+    def attach(self, concurrency: int) -> Attachment:
+        """Take a client that answers up to `concurrency` questions at once."""
+        attachment = Attachment(self, concurrency)
+        self._attachments.add(attachment)
+        if self._ended:
+            attachment.detach(self._ended)
+        self._spread()
+        return attachment
+
+    async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
+        """Return a client's answer."""
+        question = _Question(request, asyncio.get_running_loop().create_future(), asyncio.Event())
+        self._waiting.append(question)
+        self._spread()
+        try:
+            await question.handed_over.wait()
+            async with asyncio.timeout(request.timeout_s + _GRACE_S):
+                return await question.answer
+        except TimeoutError:
+            return error_response(
+                AgentErrorKind.TIMEOUT,
+                f"no answer within {request.timeout_s:g} s",
+                retryable=True,
+            )
+        finally:
+            self._forget(question)
+
+    async def aclose(self) -> None:
+        """Nothing to let go of: clients are let go when the run ends."""
+
+    def detach_all(self, reason: str) -> None:
+        """Tell every client that the run asks no more."""
+        self._ended = reason
+        for attachment in self._attachments:
+            attachment.detach(reason)
+
+    def leave(self, attachment: Attachment) -> None:
+        """Take the questions of a client that has left back, to ask them elsewhere first."""
+        self._attachments.discard(attachment)
+        for question in attachment.take_back():
+            if not question.answer.done():
+                self._waiting.appendleft(question)
+        self._spread()
+
+    def _spread(self) -> None:
+        free = [attachment for attachment in self._attachments if attachment.free > 0]
+        while self._waiting and free:
+            attachment = max(free, key=lambda candidate: candidate.free)
+            question = self._waiting.popleft()
+            if question.answer.done():
+                continue
+            attachment.give(question)
+            question.handed_over.set()
+            if attachment.free == 0:
+                free.remove(attachment)
+
+    def _forget(self, question: _Question) -> None:
+        if not question.answer.done():
+            question.answer.cancel()
+            for attachment in self._attachments:
+                attachment.cancel(question.request.request_id)
+            if question in self._waiting:
+                self._waiting.remove(question)
+            self._spread()
+
+    def answered(self) -> None:
+        """Give waiting questions to the places that have become free."""
+        self._spread()
+
+
+class Attachment:
+    """One attached client: the questions it has, and what is on its way to it."""
+
+    def __init__(self, agent: HostedAgent, concurrency: int) -> None:
+        self._agent = agent
+        self._concurrency = concurrency
+        self._asked: dict[str, _Question] = {}
+        self._outgoing: list[AgentRequest] = []
+        self._cancelled: list[str] = []
+        self._detached: str | None = None
+        self._moved = asyncio.Event()
+
+    @property
+    def free(self) -> int:
+        """How many more questions the client takes."""
+        return 0 if self._detached is not None else self._concurrency - len(self._asked)
+
+    def give(self, question: _Question) -> None:
+        """Send the client a question."""
+        self._asked[question.request.request_id] = question
+        self._outgoing.append(question.request)
+        self._moved.set()
+
+    def cancel(self, request_id: str) -> None:
+        """Tell the client that an answer is no longer wanted."""
+        if self._asked.pop(request_id, None) is not None:
+            self._cancelled.append(request_id)
+            self._moved.set()
+
+    def detach(self, reason: str) -> None:
+        """Tell the client that the run asks no more."""
+        self._detached = reason
+        self._moved.set()
+
+    def deliver(self, answers: Iterable[tuple[str, AgentResponse]]) -> None:
+        """Take the client's answers by request id; late and unknown ones are ignored."""
+        for request_id, response in answers:
+            question = self._asked.pop(request_id, None)
+            if question is not None and not question.answer.done():
+                question.answer.set_result(response)
+        self._agent.answered()
+
+    def take_back(self) -> list[_Question]:
+        """Return the questions that the client has not answered, latest first."""
+        questions = list(reversed(self._asked.values()))
+        self._asked.clear()
+        return questions
+
+    def close(self) -> None:
+        """The client has left."""
+        self._agent.leave(self)
+
+    async def outgoing(
+        self, reading: asyncio.Future[None], stopping: asyncio.Event
+    ) -> AsyncIterator[Questions | Cancelled | Detached]:
+        """Yield what the client is to be told, until it leaves, the run ends or the process stops.
+
+        Args:
+            reading: Done when the client has closed its side.
+            stopping: Set when the process begins to stop.
+        """
+        reading.add_done_callback(lambda _: self._moved.set())
+        watch = asyncio.create_task(stopping.wait())
+        watch.add_done_callback(lambda _: self._moved.set())
+        try:
+            while not reading.done() and not stopping.is_set():
+                if self._cancelled:
+                    cancelled, self._cancelled = self._cancelled, []
+                    yield Cancelled(cancelled)
+                elif self._outgoing:
+                    batch, self._outgoing = self._outgoing[:_MAX_BATCH], self._outgoing[_MAX_BATCH:]
+                    yield Questions(batch)
+                elif self._detached is not None:
+                    yield Detached(self._detached)
+                    return
+                else:
+                    self._moved.clear()
+                    await self._moved.wait()
+        finally:
+            watch.cancel()

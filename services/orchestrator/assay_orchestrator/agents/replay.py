@@ -1,0 +1,28 @@
+"""The replay adapter: answers that the dataset recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.answers import AgentErrorKind, error_response
+
+if TYPE_CHECKING:
+    from assay.answers import AgentRequest, AgentResponse
+    from assay.cases import Case
+
+__all__ = ["ReplayAgent"]
+
+
+class ReplayAgent:
+    """Answers with what was recorded, its latency included."""
+
+    async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
+        """Return the recorded answer."""
+        if case.recorded is None:
+            return error_response(
+                AgentErrorKind.NOT_RECORDED, f"the dataset holds no recorded answer for case {case.case_id}"
+            )
+        return case.recorded
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""

@@ -1,0 +1,66 @@
+"""Retries: another attempt after a failure that may pass, each one recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from typing import TYPE_CHECKING
+
+from assay.answers import Attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from assay.answers import AgentRequest, AgentResponse
+    from assay.cases import Case
+
+    from assay_orchestrator.agents.protocol import Agent
+
+__all__ = ["RetryingAgent"]
+
+_BASE_S = 0.25
+_CAP_S = 10.0
+
+
+class RetryingAgent:
+    """Asks again after retryable errors, with exponential back-off and full jitter.
+
+    Every attempt has a request id of its own and the same idempotency key. The answer's latency is that of
+    its own attempt; earlier ones are in `attempts`.
+
+    Args:
+        agent: Whom to ask.
+        retries: Further attempts, 0 to 10.
+        sleep: How to wait some seconds.
+        jitter: Returns a number in [0, 1).
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        retries: int,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._agent = agent
+        self._retries = retries
+        self._sleep = sleep
+        self._jitter = jitter
+
+    async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
+        """Return the first good answer, or the last failure."""
+        failed: list[Attempt] = []
+        while True:
+            attempt = dataclasses.replace(request, request_id=f"{request.idempotency_key}#{len(failed)}")
+            response = await self._agent.answer(attempt, case)
+            error = response.error
+            if error is None or not error.retryable or len(failed) >= self._retries:
+                return dataclasses.replace(response, attempts=tuple(failed)) if failed else response
+            failed.append(Attempt(response.latency_ms or 0.0, error))
+            await self._sleep(self._jitter() * min(_CAP_S, _BASE_S * 2 ** len(failed)))
+
+    async def aclose(self) -> None:
+        """Let go of the agent."""
+        await self._agent.aclose()
