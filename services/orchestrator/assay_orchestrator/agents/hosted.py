@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentErrorKind, AgentResponse, error_response
@@ -21,32 +21,32 @@ _GRACE_S = 1.0
 _MAX_BATCH = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Questions:
     """Questions for a client."""
 
     requests: list[AgentRequest]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Cancelled:
     """Questions whose answers are no longer wanted."""
 
     request_ids: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Detached:
     """The run asks no more."""
 
     reason: str
 
 
-@dataclass(slots=True, eq=False)
+@dataclasses.dataclass(slots=True, eq=False)
 class _Question:
     request: AgentRequest
     answer: asyncio.Future[AgentResponse]
-    handed_over: asyncio.Event
+    limit: asyncio.Timeout
 
 
 class HostedAgent:
@@ -72,19 +72,19 @@ class HostedAgent:
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
         """Return a client's answer."""
-        question = _Question(request, asyncio.get_running_loop().create_future(), asyncio.Event())
-        self._waiting.append(question)
-        self._spread()
+        loop = asyncio.get_running_loop()
+        limit = asyncio.timeout(None)
+        question = _Question(request, loop.create_future(), limit)
         try:
-            await question.handed_over.wait()
-            async with asyncio.timeout(request.timeout_s + _GRACE_S):
+            async with limit:
+                self._waiting.append(question)
+                self._spread()
                 return await question.answer
         except TimeoutError:
-            return error_response(
-                AgentErrorKind.TIMEOUT,
-                f"no answer within {request.timeout_s:g} s",
-                retryable=True,
+            response = error_response(
+                AgentErrorKind.TIMEOUT, f"no answer within {request.timeout_s:g} s", retryable=True
             )
+            return dataclasses.replace(response, latency_ms=request.timeout_s * 1000)
         finally:
             self._forget(question)
 
@@ -113,7 +113,6 @@ class HostedAgent:
             if question.answer.done():
                 continue
             attachment.give(question)
-            question.handed_over.set()
             if attachment.free == 0:
                 free.remove(attachment)
 
@@ -150,6 +149,8 @@ class Attachment:
 
     def give(self, question: _Question) -> None:
         """Send the client a question."""
+        # The clock starts when a client gets the question, not while it waits for one.
+        question.limit.reschedule(asyncio.get_running_loop().time() + question.request.timeout_s + _GRACE_S)
         self._asked[question.request.request_id] = question
         self._outgoing.append(question.request)
         self._moved.set()
@@ -176,6 +177,9 @@ class Attachment:
     def take_back(self) -> list[_Question]:
         """Return the questions that the client has not answered, latest first."""
         questions = list(reversed(self._asked.values()))
+        for question in questions:
+            if not question.answer.done():
+                question.limit.reschedule(None)
         self._asked.clear()
         return questions
 
