@@ -160,13 +160,15 @@ class RunManager:
             self._start(run_id)
         return await self.get(run_id)
 
-    def hosted_agent(self, run_id: str) -> HostedAgent:
+    def hosted_agent(self, run: Run) -> HostedAgent:
         """Return the broker through which a client answers the run's questions.
 
         Raises:
-            WrongStateError: The run's agent is not one that a client hosts, or the run is not going on.
+            WrongStateError: The run has ended.
         """
-        return self._planner.hosted_agent(run_id)
+        if run.finished:
+            raise WrongStateError(f"run {run.run_id} has already {run.state.value}", reason="RUN_FINISHED")
+        return self._planner.hosted_agent(run.run_id)
 
     def raise_if_broken(self, run_id: str) -> None:
         """Raise what stopped the run, where not even that could be stored."""
@@ -228,7 +230,7 @@ class RunManager:
             await self._change(run_id, RunState.RUNNING)
             run = await self.get(run_id)
             plan = self._planner.plan(run)
-            async with plan.agent_lifetime:
+            async with aclosing(plan.agent):
                 await Runner(self._database, plan, lambda: self.notifier.notify(run_id)).run()
             await self._complete(run)
         except asyncio.CancelledError:
@@ -237,7 +239,7 @@ class RunManager:
             await self._pause(run_id, problem)
         except AssayError as problem:
             await self._end(run_id, RunState.FAILED, problem.message)
-        except Exception:
+        except Exception:  # noqa: BLE001 - the supervisor of a run: a defect ends this run alone
             error_id = uuid.uuid4().hex[:12]
             _log.exception("run %s failed, error id %s", run_id, error_id)
             await self._end(run_id, RunState.FAILED, f"internal error {error_id}: see the orchestrator's log")
@@ -297,3 +299,14 @@ class RunManager:
             summary=summary_from_json(record.summary) if record.summary is not None else None,
             assay_version=record.assay_version,
         )
+
+
+def _fold(connection: sa.Connection, run: Run) -> RunSummary:
+    metrics = [build_metric(metric.name, dict(metric.parameters)) for metric in run.settings.metrics]
+    return summarise(results.read_all(connection, run.run_id), metrics, run.settings.gates)
+
+
+def _new_run_id(name: str) -> str:
+    """Return a readable id that is unique and safe as a file name."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "run"
+    return f"{slug}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"

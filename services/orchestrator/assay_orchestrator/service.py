@@ -22,6 +22,7 @@ from assay.wire import case_from_wire, response_from_wire
 
 from assay_orchestrator import history
 from assay_orchestrator.admission import check_case, check_settings
+from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions
 from assay_orchestrator.paging import make_token, read_token
 from assay_orchestrator.planning import HOSTED_ADAPTERS
 from assay_orchestrator.store import datasets
@@ -196,8 +197,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.ServeAgentRequest, pb.ServeAgentResponse],
     ) -> AsyncIterator[pb.ServeAgentResponse]:
         """Ask the questions of a run through the client that hosts its agent."""
-        attach = await self._attach_request(request_iterator)
-        attachment = self._manager.hosted_agent(attach.run_id).attach(attach.concurrency)
+        attach, run = await self._attach_request(request_iterator)
+        attachment = self._manager.hosted_agent(run).attach(attach.concurrency)
         reading = asyncio.create_task(_deliver(request_iterator, attachment))
         try:
             yield pb.ServeAgentResponse(attached=pb.AgentAttached())
@@ -210,7 +211,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
-    async def _attach_request(self, incoming: AsyncIterator[pb.ServeAgentRequest]) -> pb.AttachAgent:
+    async def _attach_request(self, incoming: AsyncIterator[pb.ServeAgentRequest]) -> tuple[pb.AttachAgent, Run]:
         first = await anext(aiter(incoming), None)
         if first is None or not first.HasField("attach"):
             raise InvalidInputError("the first message must be `attach`")
@@ -222,8 +223,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             raise InvalidInputError(
                 [Problem(f"run {run.run_id} uses the {run.settings.agent.adapter} adapter, which no client hosts")]
             )
-        self._manager.raise_if_finished(run)
-        return attach
+        return attach, run
 
     async def _wait(self, run_id: str, moved: asyncio.Event) -> None:
         self._manager.raise_if_broken(run_id)
@@ -293,4 +293,15 @@ def _ends(events: Sequence[StateChange | CaseResult]) -> bool:
 
 async def _deliver(incoming: AsyncIterator[pb.ServeAgentRequest], attachment: Attachment) -> None:
     async for message in incoming:
-        attachment.deliver([response_from_wire(response) for response in message.responses.responses])
+        attachment.deliver(
+            (response.request_id, response_from_wire(response)) for response in message.responses.responses
+        )
+
+
+def _outgoing_to_wire(message: Questions | Cancelled | Detached) -> pb.ServeAgentResponse:
+    if isinstance(message, Questions):
+        requests = pb.AgentRequests(requests=[request_to_wire(request) for request in message.requests])
+        return pb.ServeAgentResponse(requests=requests)
+    if isinstance(message, Cancelled):
+        return pb.ServeAgentResponse(cancelled=pb.CancelledRequests(request_ids=message.request_ids))
+    return pb.ServeAgentResponse(detached=pb.AgentDetached(reason=message.reason))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from assay.cases import Case, case_from_json, case_to_json
+from assay.results import DatasetRef
 
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.times import now
@@ -15,17 +15,7 @@ from assay_orchestrator.store.times import now
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DatasetRecord", "add_cases", "case_text", "discard", "finish", "get", "read_cases"]
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetRecord:
-    """A stored dataset."""
-
-    dataset_id: str
-    name: str
-    format: str
-    case_count: int
+__all__ = ["add_cases", "case_text", "discard", "discard_unfinished", "finish", "get", "read_cases", "read_some"]
 
 
 def case_text(case: Case) -> str:
@@ -49,7 +39,7 @@ def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows:
     )
 
 
-def finish(connection: sa.Connection, upload_id: str, record: DatasetRecord) -> DatasetRecord:
+def finish(connection: sa.Connection, upload_id: str, record: DatasetRef) -> DatasetRef:
     """Make a complete upload a dataset; an equal dataset that is already stored is kept in its place."""
     stored = get(connection, record.dataset_id)
     if stored is not None:
@@ -81,10 +71,10 @@ def discard_unfinished(connection: sa.Connection) -> None:
     connection.execute(cases.delete().where(cases.c.upload_id.not_in(finished)))
 
 
-def get(connection: sa.Connection, dataset_id: str) -> DatasetRecord | None:
+def get(connection: sa.Connection, dataset_id: str) -> DatasetRef | None:
     """Return the dataset, or None."""
     row = connection.execute(sa.select(schema.datasets).where(schema.datasets.c.dataset_id == dataset_id)).one_or_none()
-    return DatasetRecord(row.dataset_id, row.name, row.format, row.case_count) if row is not None else None
+    return DatasetRef(row.dataset_id, row.name, row.format, row.case_count) if row is not None else None
 
 
 def read_cases(connection: sa.Connection, dataset_id: str, first_index: int, count: int) -> list[Case]:
@@ -101,3 +91,14 @@ def read_cases(connection: sa.Connection, dataset_id: str, first_index: int, cou
         .order_by(cases.c.case_index)
     )
     return [case_from_json(json.loads(row.case_json)) for row in rows]
+
+
+def read_some(connection: sa.Connection, dataset_id: str, indexes: Sequence[int]) -> dict[int, Case]:
+    """Return the cases at some positions, by position."""
+    cases, datasets = schema.dataset_cases, schema.datasets
+    rows = connection.execute(
+        sa.select(cases.c.case_index, cases.c.case_json)
+        .join(datasets, datasets.c.upload_id == cases.c.upload_id)
+        .where(datasets.c.dataset_id == dataset_id, cases.c.case_index.in_(indexes))
+    )
+    return {row.case_index: case_from_json(json.loads(row.case_json)) for row in rows}

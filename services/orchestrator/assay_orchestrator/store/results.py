@@ -79,6 +79,13 @@ def stored_answers(connection: sa.Connection, run_id: str, first_index: int, cou
     return {(row.case_index, row.repeat_index): response_from_json(json.loads(row.response_json)) for row in rows}
 
 
+def read_answers(connection: sa.Connection, run_id: str, indexes: Sequence[int]) -> dict[RowKey, AgentResponse]:
+    """Return the stored answers to the cases at some positions."""
+    table = schema.answers
+    rows = connection.execute(sa.select(table).where(table.c.run_id == run_id, table.c.case_index.in_(indexes)))
+    return {(row.case_index, row.repeat_index): response_from_json(json.loads(row.response_json)) for row in rows}
+
+
 def count_finished(connection: sa.Connection, run_id: str) -> int:
     """Count the stored results of a run."""
     table = schema.results

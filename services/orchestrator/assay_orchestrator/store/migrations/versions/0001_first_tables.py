@@ -26,6 +26,7 @@ def upgrade() -> None:
         sa.Column("case_index", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("case_id", sa.Text, nullable=False),
         sa.Column("case_json", sa.Text, nullable=False),
+        sa.UniqueConstraint("upload_id", "case_id", name="uq_dataset_cases_case_id"),
         sqlite_with_rowid=False,
     )
     _create_runs()

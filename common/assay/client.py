@@ -1,0 +1,237 @@
+"""The asynchronous client of an orchestrator: plain objects in, plain objects out."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING
+
+from assay.errors import UnavailableError
+from assay.hosting.host import host_agent
+from assay.results import CaseResult, DatasetRef, Run, StateChange
+from assay.rpc.channel import open_channel, read_stream, wait_for_ready
+from assay.rpc.status import translated
+from assay.run_wire import (
+    dataset_from_wire,
+    event_from_wire,
+    result_from_wire,
+    run_from_wire,
+    settings_to_wire,
+)
+from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import orchestrator_pb2_grpc
+from assay.wire import case_to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from types import TracebackType
+
+    from assay.cases import Case
+    from assay.hosting.calling import AgentCaller
+    from assay.results import RunSettings
+
+__all__ = ["Client"]
+
+_SERVICE = "assay.v1.RunService"
+_UPLOAD_BATCH_BYTES = 1024 * 1024
+_UPLOAD_BATCH_CASES = 500
+_UPLOAD_TIMEOUT_S = 3600.0
+
+
+class Client:
+    """A connection to an orchestrator; use it with `async with`.
+
+    Args:
+        address: "host:port", "dns:///host:port" or "unix:/path".
+        patience_s: How long a lost connection is tried again while watching or hosting.
+        on_lost: Awaited when the connection was lost, before it is tried again.
+    """
+
+    def __init__(
+        self, address: str, *, patience_s: float = 60.0, on_lost: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        self._address = address
+        self._patience_s = patience_s
+        self._on_lost = on_lost
+
+    async def __aenter__(self) -> Client:
+        self._channel = open_channel(self._address)
+        self._stub = orchestrator_pb2_grpc.RunServiceStub(self._channel)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._channel.close()
+
+    async def wait_for_ready(self, timeout_s: float) -> None:
+        """Wait until the orchestrator takes work.
+
+        Raises:
+            UnavailableError: It did not in time.
+        """
+        await wait_for_ready(self._channel, _SERVICE, timeout_s)
+
+    async def upload_dataset(self, cases: Iterable[Case], *, name: str, format: str = "") -> DatasetRef:  # noqa: A002
+        """Store a dataset and return it; the same cases in the same order are stored once.
+
+        Raises:
+            DatasetError: A case was refused.
+        """
+        with translated():
+            response = await self._stub.UploadDataset(
+                _upload_parts(cases, pb.DatasetHeader(name=name, format=format)), timeout=_UPLOAD_TIMEOUT_S
+            )
+        return dataset_from_wire(response.dataset)
+
+    async def create_run(self, settings: RunSettings, dataset_id: str, *, request_id: str | None = None) -> Run:
+        """Start a run and return it; with the same request id, the same run.
+
+        Raises:
+            SpecError: The settings are wrong; holds every problem.
+            ConflictError: The request id was used for another run.
+        """
+        request = pb.CreateRunRequest(
+            request_id=request_id or str(uuid.uuid4()),
+            spec=settings_to_wire(settings),
+            dataset_id=dataset_id,
+        )
+        with translated():
+            return run_from_wire((await self._stub.CreateRun(request)).run)
+
+    async def get_run(self, run_id: str) -> Run:
+        """Return a run as it stands.
+
+        Raises:
+            NotFoundError: There is no such run.
+        """
+        with translated():
+            return run_from_wire((await self._stub.GetRun(pb.GetRunRequest(run_id=run_id))).run)
+
+    async def list_runs(self, limit: int = 50) -> list[Run]:
+        """Return the newest runs, without their summaries."""
+        runs: list[Run] = []
+        token = ""
+        while len(runs) < limit:
+            request = pb.ListRunsRequest(page_size=min(500, limit - len(runs)), page_token=token)
+            with translated():
+                response = await self._stub.ListRuns(request)
+            runs += [run_from_wire(run) for run in response.runs]
+            token = response.next_page_token
+            if not token:
+                break
+        return runs
+
+    async def cancel_run(self, run_id: str) -> Run:
+        """Stop a run for good; what is stored stays.
+
+        Raises:
+            WrongStateError: The run has already ended.
+        """
+        with translated():
+            return run_from_wire((await self._stub.CancelRun(pb.CancelRunRequest(run_id=run_id))).run)
+
+    async def resume_run(self, run_id: str) -> Run:
+        """Continue a paused run; stored answers are not asked for again.
+
+        Raises:
+            WrongStateError: The run has already ended.
+        """
+        with translated():
+            return run_from_wire((await self._stub.ResumeRun(pb.ResumeRunRequest(run_id=run_id))).run)
+
+    async def watch_run(
+        self, run_id: str, *, after_sequence: int = 0, include_answers: bool = False
+    ) -> AsyncIterator[Run | StateChange | CaseResult]:
+        """Yield a snapshot of the run, then its events in order, until it has ended.
+
+        A lost connection is taken up again after the last event; the snapshot then comes again.
+
+        Raises:
+            UnavailableError: The orchestrator stayed away longer than the client's patience.
+        """
+        cursor = after_sequence
+        patience = _Patience(self._patience_s)
+        while True:
+            request = pb.WatchRunRequest(run_id=run_id, after_sequence=cursor, include_answers=include_answers)
+            try:
+                with translated():
+                    async with read_stream(self._stub.WatchRun(request)) as messages:
+                        async for message in messages:
+                            patience.renew()
+                            if message.HasField("snapshot"):
+                                yield run_from_wire(message.snapshot)
+                            for event in message.events:
+                                cursor = event.sequence
+                                yield event_from_wire(event)
+                return
+            except UnavailableError as problem:
+                await self._lost(problem, patience)
+
+    async def list_results(self, run_id: str, *, failed_only: bool = False) -> AsyncIterator[CaseResult]:
+        """Yield the stored results of a run in dataset order, with their answers."""
+        token = ""
+        while True:
+            request = pb.ListResultsRequest(run_id=run_id, page_token=token, failed_only=failed_only)
+            with translated():
+                response = await self._stub.ListResults(request)
+            for result in response.results:
+                yield result_from_wire(result)
+            token = response.next_page_token
+            if not token:
+                return
+
+    async def host_agent(self, run_id: str, caller: AgentCaller, *, concurrency: int) -> None:
+        """Answer a run's questions with an agent on this side, until the run asks no more.
+
+        Raises:
+            UnavailableError: The orchestrator stayed away longer than the client's patience.
+        """
+        patience = _Patience(self._patience_s)
+        while True:
+            try:
+                await host_agent(self._channel, run_id, caller, concurrency=concurrency)
+                return
+            except UnavailableError as problem:
+                await self._lost(problem, patience)
+
+    async def _lost(self, problem: UnavailableError, patience: _Patience) -> None:
+        if problem.reason == "STORAGE_UNAVAILABLE":
+            raise problem
+        patience.spend(problem)
+        if self._on_lost is not None:
+            await self._on_lost()
+        await asyncio.sleep(0.2)
+
+
+class _Patience:
+    """How long a lost connection may still be tried again."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._lost_at: float | None = None
+
+    def renew(self) -> None:
+        self._lost_at = None
+
+    def spend(self, problem: UnavailableError) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._lost_at is None:
+            self._lost_at = now
+        if now - self._lost_at >= self._seconds:
+            raise problem
+
+
+async def _upload_parts(cases: Iterable[Case], header: pb.DatasetHeader) -> AsyncIterator[pb.UploadDatasetRequest]:
+    yield pb.UploadDatasetRequest(header=header)
+    batch: list[pb.Case] = []
+    size = 0
+    for case in cases:
+        message = case_to_wire(case)
+        if batch and (size + message.ByteSize() > _UPLOAD_BATCH_BYTES or len(batch) >= _UPLOAD_BATCH_CASES):
+            yield pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=batch))
+            batch, size = [], 0
+        batch.append(message)
+        size += message.ByteSize()
+    if batch:
+        yield pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=batch))

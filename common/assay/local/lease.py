@@ -1,0 +1,58 @@
+"""A lease on the local stack: the kernel says when the last user is gone, however it went.
+
+Every user holds a shared lock on one file. A service waits in a thread for the exclusive lock; it gets it
+when no user is left, even after a kill -9, and then stops. It keeps the lock until it has ended, so a user
+that comes meanwhile waits and then starts a fresh stack.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["Lease", "watch_lease"]
+
+
+class Lease:
+    """A user's share in the local stack; held until closed or until the process is gone."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def take(self) -> None:
+        """Take the share; waits while a stack that nobody used any more is ending."""
+        fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def close(self) -> None:
+        """Give the share back."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def watch_lease(path: Path, loop: asyncio.AbstractEventLoop, on_released: Callable[[], None]) -> None:
+    """Call `on_released` in the loop once nobody holds a share of the lease any more.
+
+    Args:
+        path: The lease's file.
+        loop: Where to call.
+        on_released: Called once; the lease stays with this process until it ends.
+    """
+
+    def wait() -> None:
+        # Not closed on purpose: whoever comes next waits until this process is gone.
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        try:
+            loop.call_soon_threadsafe(on_released)
+        except RuntimeError:
+            os.close(fd)  # the loop has ended before: the process is on its way out
+
+    threading.Thread(target=wait, name="lease", daemon=True).start()

@@ -1,0 +1,140 @@
+"""`python -m assay_orchestrator`: the orchestrator as a process."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import AssayError
+from assay.version import __version__
+
+from assay_orchestrator.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_SERVICE = "assay.v1.RunService"
+_PREFIX = "ASSAY_ORCHESTRATOR_"
+
+
+def main() -> None:
+    """Serve until told to stop; what cannot work is one sentence on stderr and exit status 3."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings = read_settings(sys.argv[1:], os.environ)
+    try:
+        import uvloop
+
+        uvloop.run(serve(settings))
+    except AssayError as problem:
+        sys.exit(_fail(problem.message))
+    except ImportError as problem:
+        sys.exit(_fail(f"{problem.name} is not installed: pip install 'assay[orchestrator]'"))
+
+
+def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
+    """Return the settings that flags and ASSAY_ORCHESTRATOR_* variables give; flags win."""
+    parser = argparse.ArgumentParser(
+        prog="assay serve orchestrator",
+        description="Accepts runs, asks agents, computes metrics, stores and streams results.",
+        epilog="Every flag can be given as an environment variable, e.g. ASSAY_ORCHESTRATOR_LISTEN.",
+    )
+    home = Path(environ.get("ASSAY_HOME") or Path.home() / ".assay")
+
+    def add(flag: str, text: str, **details: Any) -> None:
+        name = _PREFIX + flag.removeprefix("--").replace("-", "_").upper()
+        if name in environ:
+            details["default"] = environ[name]
+        parser.add_argument(flag, help=f"{text} (default: {details.get('default')})", **details)
+
+    add("--listen", "address: unix:/path or host:port", default="127.0.0.1:7070")
+    add("--database", "SQLite file that holds everything", default=str(home / "assay.db"))
+    add("--embedder", "address of the embedder; empty for none", default="")
+    add("--embedder-patience-s", "how long an unreachable embedder is asked again", type=float, default=60.0)
+    add("--recover", "interrupted runs at the start: auto or on-request", default="auto")
+    add("--http-hosts", "hosts that http agents may have: patterns, comma-separated", default="")
+    add("--agent-env", "variables that specs may name as ${NAME}: patterns, comma-separated", default="")
+    add("--active-run-limit", "most unfinished runs", type=int, default=200)
+    add("--grace-s", "how long calls may go on after SIGTERM", type=float, default=10.0)
+    add("--exit-with-lock", "stop when nobody holds this file's shared lock", default="")
+    parser.add_argument("--no-reflection", action="store_true", help="do not serve gRPC reflection")
+    parser.add_argument("--version", action="version", version=f"assay {__version__}")
+    given = parser.parse_args(arguments)
+    try:
+        return Settings(
+            listen=given.listen,
+            database=Path(given.database).expanduser(),
+            embedder=given.embedder,
+            embedder_patience_s=given.embedder_patience_s,
+            recover=given.recover,
+            http_hosts=_patterns(given.http_hosts),
+            agent_env=_patterns(given.agent_env),
+            active_run_limit=given.active_run_limit,
+            grace_s=given.grace_s,
+            exit_with_lock=Path(given.exit_with_lock) if given.exit_with_lock else None,
+            reflection=not given.no_reflection,
+        )
+    except ValueError as problem:
+        parser.error(str(problem))
+
+
+async def serve(settings: Settings) -> None:
+    """Serve with these settings until a signal, or until the lease is over."""
+    from assay.local.lease import watch_lease
+    from assay.rpc.channel import open_channel
+    from assay.rpc.options import ServerOptions
+    from assay.rpc.server import RpcServer, serve_until_signal
+    from assay.v1 import embedder_pb2_grpc, orchestrator_pb2_grpc
+
+    from assay_orchestrator.manager import RunManager
+    from assay_orchestrator.planning import Planner
+    from assay_orchestrator.service import RunService
+    from assay_orchestrator.store.database import Database
+
+    released = asyncio.Event()
+    if settings.exit_with_lock is not None:
+        watch_lease(settings.exit_with_lock, asyncio.get_running_loop(), released.set)
+    server = RpcServer(ServerOptions(reflection=settings.reflection))
+    database = Database(settings.database)
+    try:
+        async with AsyncExitStack() as stack:
+            embedder = None
+            if settings.embedder:
+                channel = await stack.enter_async_context(open_channel(settings.embedder))
+                embedder = embedder_pb2_grpc.EmbedderServiceStub(channel)
+            manager = RunManager(database, settings, Planner(settings, embedder))
+            service = RunService(database, manager, settings, server.stopping)
+            server.add(_SERVICE, lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc))
+
+            async def begin(_address: str) -> None:
+                await manager.recover()
+
+            await serve_until_signal(
+                server,
+                settings.listen,
+                on_ready=begin,
+                on_drain=manager.aclose,
+                grace_s=settings.grace_s,
+                also_stop_on=released,
+            )
+            await manager.aclose()
+    finally:
+        database.close()
+
+
+def _patterns(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _fail(message: str) -> int:
+    sys.stderr.write(f"assay orchestrator: {message}\n")
+    return 3
+
+
+if __name__ == "__main__":
+    main()
