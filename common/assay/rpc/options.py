@@ -10,6 +10,7 @@ Arguments = list[tuple[str, int | str]]
 
 MIB = 1024 * 1024
 MAX_ATTEMPTS = 5  # gRPC silently clamps a larger number
+MIN_RETRY_MS = 10  # with pauses of 1 ms gRPC forgets every second retry, and the call hangs
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class ChannelOptions:
         reconnect_min_ms: First pause before connecting again.
         reconnect_max_ms: Longest pause before connecting again.
         attempts: Attempts in all of an idempotent call that finds its server unavailable, 1 to 5.
-        retry_min_ms: First pause before another attempt.
+        retry_min_ms: First pause before another attempt, at least 10.
         retry_max_ms: Longest pause before another attempt.
     """
 
@@ -79,6 +80,8 @@ class ChannelOptions:
         _require_positive(self)
         if self.attempts > MAX_ATTEMPTS:
             raise ValueError(f"attempts is {self.attempts}; gRPC makes at most {MAX_ATTEMPTS}")
+        if self.retry_min_ms < MIN_RETRY_MS:
+            raise ValueError(f"retry_min_ms is {self.retry_min_ms}; it must be at least {MIN_RETRY_MS}")
         if self.reconnect_max_ms < self.reconnect_min_ms or self.retry_max_ms < self.retry_min_ms:
             raise ValueError("a longest pause is shorter than its first pause; raise the _max_ms value")
 

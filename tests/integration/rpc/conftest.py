@@ -11,7 +11,6 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-
 from assay.rpc.channel import open_channel
 from assay.rpc.options import ChannelOptions, ServerOptions
 from assay.rpc.server import RpcServer
@@ -95,9 +94,7 @@ async def _running_proxy(upstream: str) -> AsyncIterator[SilentProxy]:
         tasks.add(asyncio.current_task())  # type: ignore[arg-type]  # there is one: this runs in it
         up_reader, up_writer = await asyncio.open_connection(host, int(port))
         try:
-            await asyncio.gather(
-                proxy.pump(reader, up_writer), proxy.pump(up_reader, writer), return_exceptions=True
-            )
+            await asyncio.gather(proxy.pump(reader, up_writer), proxy.pump(up_reader, writer), return_exceptions=True)
         except asyncio.CancelledError:
             return  # only the fixture cancels this; asyncio would log the cancellation
         finally:
@@ -105,7 +102,7 @@ async def _running_proxy(upstream: str) -> AsyncIterator[SilentProxy]:
             up_writer.close()
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    proxy.address = "127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+    proxy.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield proxy
     finally:

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from assay.rpc.methods import NOT_RETRIED, RETRIED, service_config
+from assay.rpc.options import ChannelOptions, ServerOptions, channel_arguments, server_arguments
+from assay.v1 import agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2
+
+ROOT = Path(__file__).resolve().parents[2]
+FACTORY = re.compile(r"\baio\.server\(|\bgrpc\.server\(|\b(in)?secure_channel\(")
+
+
+def test_every_method_is_classified_exactly_once() -> None:
+    """A method added to a contract fails this test until somebody has decided about its retries."""
+    for module in (agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2):
+        for name, service in module.DESCRIPTOR.services_by_name.items():
+            retried = RETRIED.get(f"assay.v1.{name}", frozenset())
+            once = NOT_RETRIED.get(f"assay.v1.{name}", frozenset())
+            assert retried | once == set(service.methods_by_name), name
+            assert not retried & once
+
+
+def test_no_stream_is_retried() -> None:
+    """gRPC cannot replay a stream whose messages were seen; callers resume streams themselves."""
+    for module in (agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2):
+        for name, service in module.DESCRIPTOR.services_by_name.items():
+            for method in RETRIED.get(f"assay.v1.{name}", ()):
+                found = service.methods_by_name[method]
+                assert not found.client_streaming
+                assert not found.server_streaming
+
+
+def test_one_attempt_means_no_retry() -> None:
+    """gRPC refuses a policy of one attempt; none at all is what is meant."""
+    assert service_config(ChannelOptions(attempts=1), pool=False) == "{}"
+
+
+def test_nothing_else_makes_servers_or_channels() -> None:
+    """The settings that were learnt from failures hold everywhere because there is one factory."""
+    sources = [path for folder in ("common", "services", "cli") for path in (ROOT / folder).rglob("*.py")]
+    makers = {
+        str(path.relative_to(ROOT))
+        for path in sources
+        if "v1" not in path.parts and FACTORY.search(path.read_text(encoding="utf-8"))
+    }
+    assert makers == {"common/assay/rpc/server.py", "common/assay/rpc/channel.py"}
+
+
+def test_client_side_stays_light() -> None:
+    """A client loads neither the servers of health and reflection nor anything heavy; gRPC is quiet."""
+    code = (
+        "import sys, os, assay.rpc.channel\n"
+        "print(os.environ['GRPC_VERBOSITY'], [name for name in sys.modules if name.startswith("
+        "('grpc_health.v1.health', 'grpc_reflection.', 'numpy', 'torch')) and not name.endswith('_pb2')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={})
+    assert done.stdout.strip() == "ERROR []"
+
+
+@pytest.mark.parametrize("options", [ServerOptions, ChannelOptions])
+@pytest.mark.parametrize("field", ["keepalive_time_ms", "keepalive_timeout_ms", "max_message_bytes"])
+def test_impossible_setting_is_named(options: type, field: str) -> None:
+    """A setting of 0 would mean something surprising to gRPC; it is refused by name."""
+    with pytest.raises(ValueError, match=f"{field} is 0; it must be greater than 0"):
+        options(**{field: 0})
+
+
+def test_impossible_combinations_are_named() -> None:
+    """What gRPC would clamp or ignore silently is refused."""
+    with pytest.raises(ValueError, match="at most 5"):
+        ChannelOptions(attempts=6)
+    with pytest.raises(ValueError, match="longest pause is shorter"):
+        ChannelOptions(retry_min_ms=500, retry_max_ms=100)
+    with pytest.raises(ValueError, match="at least 10"):
+        ChannelOptions(retry_min_ms=1)
+
+
+def test_dead_peers_are_noticed_on_both_sides() -> None:
+    """The ping timeout goes with every keepalive: without it the keepalive timeout has no effect."""
+    server = dict(server_arguments(ServerOptions(keepalive_timeout_ms=1234)))
+    client = dict(channel_arguments(ChannelOptions(keepalive_timeout_ms=1234), "{}"))
+    assert server["grpc.http2.ping_timeout_ms"] == client["grpc.http2.ping_timeout_ms"] == 1234
+    assert server["grpc.so_reuseport"] == 0
+    assert client["grpc.enable_http_proxy"] == 0
+    assert server["grpc.http2.bdp_probe"] == client["grpc.http2.bdp_probe"] == 0
+
+
+def test_default_client_is_welcome_at_a_default_server() -> None:
+    """A client that probes more often than its server allows would be cut off."""
+    assert ChannelOptions().keepalive_time_ms >= ServerOptions().min_ping_interval_ms

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import grpc
+import grpc.aio
+import pytest
+from assay import errors
+from assay.errors import AssayError, DatasetError, InvalidInputError, OverloadedError, Problem
+from assay.rpc.status import CODES, DETAILS_KEY, code_of, error_of, from_rpc_error, to_status, translated
+from google.rpc import error_details_pb2
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def arrived(error: AssayError) -> grpc.aio.AioRpcError:
+    """Return what a client's call fails with when a server sends this error."""
+    status = to_status(error)
+    trailers = grpc.aio.Metadata((DETAILS_KEY, status.SerializeToString()))
+    return grpc.aio.AioRpcError(code_of(error), grpc.aio.Metadata(), trailers, details=status.message)
+
+
+def foreign(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
+
+
+def test_table_names_every_error() -> None:
+    """An error added to the tree fails this test until its code is decided."""
+    assert {kind.__name__ for kind in CODES} == {name for name in errors.__all__ if name.endswith("Error")}
+
+
+@pytest.mark.parametrize("kind", CODES)
+def test_every_error_survives_the_wire(kind: type[AssayError]) -> None:
+    """Class, message and both default and own reasons come back."""
+    for reason in (None, "OWN_REASON"):
+        rebuilt = from_rpc_error(arrived(kind("What is wrong.", reason=reason)))
+        assert type(rebuilt) is kind
+        assert rebuilt.message == "What is wrong."
+        assert rebuilt.reason == (reason or kind.reason)
+
+
+def test_private_subclass_arrives_as_its_public_parent() -> None:
+    """A module may refine an error; clients see the error of the tree."""
+
+    class FencedError(errors.WrongStateError):
+        """The worker lost its shard."""
+
+    assert type(from_rpc_error(arrived(FencedError("x")))) is errors.WrongStateError
+
+
+def test_retry_delay_survives() -> None:
+    """A client that is told to come back in 2.5 s knows it."""
+    rebuilt = from_rpc_error(arrived(OverloadedError("full", retry_after_s=2.5)))
+    assert isinstance(rebuilt, OverloadedError)
+    assert rebuilt.retry_after_s == 2.5
+
+
+def test_violation_reads_well_for_other_clients() -> None:
+    """A client without Assay's library sees file and line in the description."""
+    status = to_status(DatasetError([Problem("has no id", field="id", file="qa.jsonl", line=7)]))
+    violations: Any = error_details_pb2.BadRequest()
+    assert any(detail.Unpack(violations) for detail in status.details)
+    assert violations.field_violations[0].description == "qa.jsonl:7: has no id"
+
+
+texts = st.text(st.characters(), max_size=2_000)
+problems = st.builds(
+    Problem, message=texts, field=texts, file=texts, line=st.none() | st.integers(min_value=1, max_value=10**9)
+)
+
+
+@given(st.lists(problems, min_size=1, max_size=30))
+def test_details_always_fit_into_trailers(found: list[Problem]) -> None:
+    """Whatever is wrong, lone surrogates included, the status is small enough and can be read back."""
+    status = to_status(InvalidInputError(found))
+    assert len(quote(status.message)) + status.ByteSize() < 7 * 1024
+    assert isinstance(from_rpc_error(arrived(InvalidInputError(found))), InvalidInputError)
+
+
+def test_at_most_twenty_violations_and_the_rest_counted() -> None:
+    """The first problems help; the number of the others says how far there is to go."""
+    rebuilt = from_rpc_error(arrived(InvalidInputError([Problem(f"p{n}") for n in range(25)])))
+    assert isinstance(rebuilt, InvalidInputError)
+    assert [problem.message for problem in rebuilt.problems[:2]] == ["p0", "p1"]
+    assert len(rebuilt.problems) == 21
+    assert rebuilt.problems[-1].message == "5 more problems are not shown"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "reason"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, errors.UnavailableError, "UNAVAILABLE"),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, errors.UnavailableError, "DEADLINE_EXCEEDED"),
+        (grpc.StatusCode.UNIMPLEMENTED, errors.SetupError, "UNIMPLEMENTED"),
+        (grpc.StatusCode.UNAUTHENTICATED, errors.SetupError, "UNAUTHENTICATED"),
+        (grpc.StatusCode.UNKNOWN, errors.InternalError, "UNKNOWN"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, errors.OverloadedError, "RESOURCE_EXHAUSTED"),
+        (grpc.StatusCode.INVALID_ARGUMENT, errors.InvalidInputError, "INVALID_ARGUMENT"),
+    ],
+)
+def test_failures_of_others_are_understood(code: grpc.StatusCode, kind: type[AssayError], reason: str) -> None:
+    """gRPC itself, proxies and users' agents send no details of Assay's; the code says enough."""
+    rebuilt = from_rpc_error(foreign(code, "connection refused"))
+    assert type(rebuilt) is kind
+    assert rebuilt.reason == reason
+    assert "connection refused" in rebuilt.message
+
+
+def test_every_code_becomes_some_error() -> None:
+    """No status code makes the translation itself fail."""
+    for code in grpc.StatusCode:
+        assert isinstance(from_rpc_error(foreign(code, "")), AssayError)
+
+
+@given(st.binary(max_size=200))
+def test_malformed_details_are_ignored(raw: bytes) -> None:
+    """Bytes of a stranger in the details leave the code and the sentence."""
+    trailers = grpc.aio.Metadata((DETAILS_KEY, raw))
+    error = grpc.aio.AioRpcError(grpc.StatusCode.NOT_FOUND, grpc.aio.Metadata(), trailers, details="gone")
+    assert isinstance(from_rpc_error(error), errors.NotFoundError)
+
+
+def test_error_of_one_message_in_a_stream() -> None:
+    """Errors inside a stream carry code, reason and message and become the same errors."""
+    rebuilt = error_of(grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "QUEUE_FULL", "The queue is full.")
+    assert isinstance(rebuilt, OverloadedError)
+    assert (rebuilt.reason, rebuilt.message) == ("QUEUE_FULL", "The queue is full.")
+    assert isinstance(error_of(12345, "", "?"), AssayError)
+
+
+def test_translated_leaves_other_exceptions_alone() -> None:
+    """Only failed calls are translated."""
+    with pytest.raises(ZeroDivisionError), translated():
+        raise ZeroDivisionError
+    with pytest.raises(errors.UnavailableError) as caught, translated():
+        raise foreign(grpc.StatusCode.UNAVAILABLE, "x")
+    assert isinstance(caught.value.__cause__, grpc.aio.AioRpcError)
