@@ -6,10 +6,3 @@ channel     a channel with deadlines, retries and keepalive
 methods     which methods may be retried
 status      domain errors to status codes and back
 """
-
-from __future__ import annotations
-
-import os
-
-# gRPC reads this when it is first used; its own log lines (GOAWAY and the like) mean nothing to a user.
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
