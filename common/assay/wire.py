@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from assay.answers import (
     AgentError,
@@ -51,7 +51,12 @@ _KINDS = {
 _KINDS_BACK = {number: kind for kind, number in _KINDS.items()}
 _USAGE_FIELDS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
                  "reasoning_tokens", "requests", "cost_usd")  # fmt: skip
-_OPTIONAL_FIELDS = ("sql", "data_rows", "latency_ms", "reported_latency_ms")
+_OPTIONAL_FIELDS: tuple[Literal["sql", "data_rows", "latency_ms", "reported_latency_ms"], ...] = (
+    "sql",
+    "data_rows",
+    "latency_ms",
+    "reported_latency_ms",
+)
 
 
 def request_to_wire(request: AgentRequest) -> agent_pb2.AgentRequest:
@@ -131,7 +136,7 @@ def response_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
 
 def response_from_wire(message: agent_pb2.AgentResponse) -> AgentResponse:
     """Return an answer."""
-    optional = {name: getattr(message, name) for name in _OPTIONAL_FIELDS if message.HasField(name)}
+    optional: dict[str, Any] = {name: getattr(message, name) for name in _OPTIONAL_FIELDS if message.HasField(name)}
     return AgentResponse(
         status=_STATUSES_BACK.get(message.status, AgentStatus.SUCCESS),
         text=message.text,

@@ -17,7 +17,7 @@ from assay.errors import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Lines", "YamlProblem", "construct", "iterate_documents", "parse_scalar", "parse_yaml", "refuse_aliases"]
+__all__ = ["Lines", "YamlSyntaxError", "construct", "iterate_documents", "parse_scalar", "parse_yaml", "refuse_aliases"]
 
 Lines = dict[str, int]
 """1-based line of every value, by its path, e.g. "metrics[1].threshold"."""
@@ -32,7 +32,7 @@ _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fal
           "null": None, "Null": None, "NULL": None, "~": None, "": None}  # fmt: skip
 
 
-class YamlProblem(Exception):
+class YamlSyntaxError(Exception):
     """The text is not YAML that Assay reads; `message` and `line` say why and where."""
 
     def __init__(self, message: str, line: int | None) -> None:
@@ -55,36 +55,40 @@ def parse_yaml(text: str, *, file: str, problems: list[Problem]) -> tuple[Any, L
     try:
         refuse_aliases(text)
         nodes = list(iterate_documents(text))
-    except YamlProblem as problem:
+    except YamlSyntaxError as problem:
         problems.append(Problem(problem.message, file=file, line=problem.line))
         return None, {}
     if len(nodes) != 1:
         problems.append(Problem(f"holds {len(nodes)} YAML documents; exactly one is due", file=file))
         return None, {}
     lines: Lines = {}
-    found: list[tuple[str, YamlProblem]] = []
+    found: list[tuple[str, YamlSyntaxError]] = []
     data = construct(nodes[0], lines=lines, problems=found)
     problems += [Problem(problem.message, path, file, problem.line) for path, problem in found]
     return data, lines
 
 
 def refuse_aliases(text: str) -> None:
-    """Raise YamlProblem at the first alias: a few bytes of them can stand for gigabytes."""
+    """Raise YamlSyntaxError at the first alias: a few bytes of them can stand for gigabytes."""
     try:
         for event in yaml.parse(text, Loader=_Loader):
             if isinstance(event, yaml.AliasEvent):
-                raise YamlProblem(
+                raise YamlSyntaxError(
                     "uses an alias (*), which is not read: write the value out", event.start_mark.line + 1
                 )
     except (yaml.YAMLError, RecursionError):
         return  # composing reports it with its place
 
 
+def _line(mark: Any) -> int | None:
+    return mark.line + 1 if mark is not None else None
+
+
 def iterate_documents(text: Any) -> Iterator[yaml.Node]:
     """Yield the root node of each document of a text or binary file.
 
     Raises:
-        YamlProblem: The syntax is wrong, or an alias is used.
+        YamlSyntaxError: The syntax is wrong, or an alias is used.
     """
     loader = None
     try:
@@ -93,13 +97,13 @@ def iterate_documents(text: Any) -> Iterator[yaml.Node]:
             yield loader.get_node()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise YamlProblem(
+        raise YamlSyntaxError(
             f"is not valid YAML: {error.problem or error.context}", mark.line + 1 if mark else None
         ) from None
     except yaml.YAMLError as error:
-        raise YamlProblem(f"is not valid YAML: {str(error).splitlines()[0]}", None) from None
+        raise YamlSyntaxError(f"is not valid YAML: {str(error).splitlines()[0]}", None) from None
     except RecursionError:
-        raise YamlProblem(f"is nested more than {_MAX_DEPTH} levels deep", None) from None
+        raise YamlSyntaxError(f"is nested more than {_MAX_DEPTH} levels deep", None) from None
     finally:
         if loader is not None:
             loader.dispose()
@@ -109,7 +113,7 @@ def construct(
     node: yaml.Node,
     *,
     lines: Lines | None = None,
-    problems: list[tuple[str, YamlProblem]],
+    problems: list[tuple[str, YamlSyntaxError]],
     path: str = "",
     depth: int = 0,
     ancestors: frozenset[int] = frozenset(),
@@ -119,7 +123,7 @@ def construct(
     if lines is not None:
         lines[path] = line
     if depth > _MAX_DEPTH or id(node) in ancestors:
-        problems.append((path, YamlProblem(f"is nested more than {_MAX_DEPTH} levels deep", line)))
+        problems.append((path, YamlSyntaxError(f"is nested more than {_MAX_DEPTH} levels deep", line)))
         return None
     inner = ancestors | {id(node)}
     if isinstance(node, yaml.MappingNode):
@@ -136,12 +140,12 @@ def parse_scalar(text: str) -> Any:
     """Return the value of a plain scalar or flow collection, as `--set key=value` gives it.
 
     Raises:
-        YamlProblem: It is not valid.
+        YamlSyntaxError: It is not valid.
     """
     nodes = list(iterate_documents(text))
     if not nodes:
         return None
-    found: list[tuple[str, YamlProblem]] = []
+    found: list[tuple[str, YamlSyntaxError]] = []
     value = construct(nodes[0], problems=found)
     if found:
         raise found[0][1]
@@ -151,7 +155,7 @@ def parse_scalar(text: str) -> Any:
 def _mapping(
     node: yaml.MappingNode,
     lines: Lines | None,
-    problems: list[tuple[str, YamlProblem]],
+    problems: list[tuple[str, YamlSyntaxError]],
     path: str,
     depth: int,
     ancestors: frozenset[int],
@@ -160,12 +164,12 @@ def _mapping(
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
         if not isinstance(key_node, yaml.ScalarNode) or key_node.value == "<<":
-            problems.append((path, YamlProblem("has a key that is not a plain text", line)))
+            problems.append((path, YamlSyntaxError("has a key that is not a plain text", line)))
             continue
         key = key_node.value
         inner = f"{path}.{key}" if path else key
         if key in data:
-            problems.append((inner, YamlProblem("is given twice", line)))
+            problems.append((inner, YamlSyntaxError("is given twice", line)))
             continue
         data[key] = construct(
             value_node, lines=lines, problems=problems, path=inner, depth=depth + 1, ancestors=ancestors
@@ -175,24 +179,24 @@ def _mapping(
     return data
 
 
-def _scalar(node: yaml.Node, problems: list[tuple[str, YamlProblem]], path: str) -> Any:
+def _scalar(node: yaml.Node, problems: list[tuple[str, YamlSyntaxError]], path: str) -> Any:
     text, line = node.value, node.start_mark.line + 1
     if not node.tag.startswith("tag:yaml.org,2002:"):
-        problems.append((path, YamlProblem(f"uses the tag {node.tag}, which is not read", line)))
+        problems.append((path, YamlSyntaxError(f"uses the tag {node.tag}, which is not read", line)))
         return None
     if getattr(node, "style", None) in ("'", '"', "|", ">"):
         return text
     if text in _WORDS:
         return _WORDS[text]
     if _NOT_FINITE.fullmatch(text):
-        problems.append((path, YamlProblem(f"must be a finite number, not {text}", line)))
+        problems.append((path, YamlSyntaxError(f"must be a finite number, not {text}", line)))
         return None
     if _INT.fullmatch(text) and len(text) <= 400:
         return int(text)
     if _FLOAT.fullmatch(text):
         number = float(text)
         if not math.isfinite(number):
-            problems.append((path, YamlProblem(f"{text} is too large a number", line)))
+            problems.append((path, YamlSyntaxError(f"{text} is too large a number", line)))
             return None
         return number
     return text

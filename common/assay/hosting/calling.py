@@ -68,7 +68,7 @@ class AgentCaller:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
             response = error_response(AgentErrorKind.RAISED, "the agent cancelled itself", type="CancelledError")
-        except (Exception, SystemExit, KeyboardInterrupt) as problem:
+        except (Exception, SystemExit, KeyboardInterrupt) as problem:  # noqa: BLE001 - the user's code may do anything
             response = _raised(problem)
         return dataclasses.replace(response, latency_ms=(time.perf_counter() - start) * 1000)
 

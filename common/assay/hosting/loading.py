@@ -72,7 +72,7 @@ def _import(name: str, target: str) -> ModuleType:
                 f"there is no module {error.name!r} in the spec's folder or among the installed packages"
             ) from None
         raise AgentImportError(target, _user_traceback(error)) from None
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - importing runs the user's code
         raise AgentImportError(target, _user_traceback(error)) from None
 
 
@@ -85,7 +85,7 @@ def _import_file(name: str, target: str, base_dir: Path) -> ModuleType:
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - importing runs the user's code
         raise AgentImportError(target, _user_traceback(error)) from None
     return module
 

@@ -53,9 +53,11 @@ class HttpOptions:
     @classmethod
     def from_options(cls, options: Mapping[str, Any], problems: list[Problem]) -> HttpOptions:
         """Return the options of a spec; what is wrong is added to `problems`."""
-        for name in options:
-            if name not in _OPTIONS:
-                problems.append(Problem(unknown_name("option of the http adapter", name, _OPTIONS), f"agent.{name}"))
+        problems += [
+            Problem(unknown_name("option of the http adapter", name, _OPTIONS), f"agent.{name}")
+            for name in options
+            if name not in _OPTIONS
+        ]
         method = str(options.get("method", "POST")).upper()
         if method not in _METHODS:
             problems.append(Problem(unknown_name("method", method, _METHODS), "agent.method"))

@@ -292,8 +292,9 @@ class _Reader:
         return tuple(chosen.values())
 
     def _metric(self, item: object, where: str) -> MetricSettings | None:
+        given: Any = None
         if isinstance(item, str):
-            name, given = item, {}
+            name = item
         elif isinstance(item, dict) and len(item) == 1:
             name, given = next(iter(item.items()))
             where = f"{where}.{name}"

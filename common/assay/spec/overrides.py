@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
-from assay.yaml_nodes import YamlProblem, parse_scalar
+from assay.yaml_nodes import YamlSyntaxError, parse_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ def apply_override(data: dict[str, Any], override: str, problems: list[Problem])
         return
     try:
         value = parse_scalar(text)
-    except YamlProblem as problem:
+    except YamlSyntaxError as problem:
         problems.append(Problem(problem.message, where))
         return
     parts = _split(key.strip())
@@ -68,7 +68,7 @@ def _set(target: Any, parts: list[str | int], value: Any) -> None:
         raise TypeError("a metric itself is not a value")
     if not isinstance(target, dict | list):
         raise TypeError("neither a mapping nor a list")
-    target[last] = value
+    target[last] = value  # type: ignore[index]  # a wrong kind of key raises TypeError, which the caller reports
 
 
 def _step(target: Any, part: str | int) -> Any:

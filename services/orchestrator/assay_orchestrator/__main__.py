@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError
 from assay.version import __version__
-
 from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -90,7 +89,6 @@ async def serve(settings: Settings) -> None:
     from assay.rpc.options import ServerOptions
     from assay.rpc.server import RpcServer, serve_until_signal
     from assay.v1 import embedder_pb2_grpc, orchestrator_pb2_grpc
-
     from assay_orchestrator.manager import RunManager
     from assay_orchestrator.planning import Planner
     from assay_orchestrator.service import RunService

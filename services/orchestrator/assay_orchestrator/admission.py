@@ -10,13 +10,11 @@ from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
 from assay.results import MetricSettings
 from assay.spec.agents import check_agent
-
-from assay_orchestrator.agents import check_http_target
+from assay_orchestrator.agents.http_hosts import check_http_target
 
 if TYPE_CHECKING:
     from assay.cases import Case
     from assay.results import RunSettings
-
     from assay_orchestrator.settings import Settings
 
 __all__ = ["check_case", "check_settings"]

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 
 import grpc
 import numpy as np
+
 from assay.errors import AssayError, OverloadedError, UnavailableError
 from assay.rpc.status import from_rpc_error
 from assay.v1 import embedder_pb2, embedder_pb2_grpc
-
 from assay_orchestrator.metrics.score import EmbeddingEvidence, usable_references
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from assay.answers import AgentResponse
     from assay.cases import Case
-    from numpy.typing import NDArray
 
 __all__ = ["EmbeddingClient"]
 

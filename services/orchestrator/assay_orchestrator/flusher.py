@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import sqlalchemy as sa
-    from assay.results import CaseResult
 
+    from assay.results import CaseResult
     from assay_orchestrator.store.database import Database
 
 __all__ = ["Flusher"]

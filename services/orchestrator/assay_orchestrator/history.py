@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import heapq
 from typing import TYPE_CHECKING
 
 from assay.answers import response_to_json
-
 from assay_orchestrator.store import datasets, results, runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import sqlalchemy as sa
-    from assay.results import CaseResult, StateChange
 
+    from assay.results import CaseResult, StateChange
     from assay_orchestrator.store.results import RowKey
 
 __all__ = ["read_events", "read_page"]
@@ -32,7 +30,8 @@ def read_events(
     if with_answers:
         rows = _complete(connection, run_id, rows)
     changes = runs.read_state_changes(connection, run_id, after, through)
-    return list(heapq.merge(rows, changes, key=lambda event: event.sequence))
+    events: list[StateChange | CaseResult] = [*rows, *changes]
+    return sorted(events, key=lambda event: event.sequence)
 
 
 def read_page(

@@ -6,7 +6,11 @@ import asyncio
 import hashlib
 import json
 import logging
+import re
+import secrets
 import uuid
+from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assay.errors import (
@@ -19,7 +23,7 @@ from assay.errors import (
 )
 from assay.results import Run, RunCounts, RunSettings, RunState
 from assay.version import __version__
-
+from assay_orchestrator.metrics import build_metric
 from assay_orchestrator.notifier import Notifier
 from assay_orchestrator.runner import Runner
 from assay_orchestrator.settings_json import (
@@ -30,11 +34,12 @@ from assay_orchestrator.settings_json import (
 )
 from assay_orchestrator.store import datasets, results, runs
 from assay_orchestrator.store.times import now
+from assay_orchestrator.summary import summarise
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
-    from assay.results import DatasetRef, RunSummary
 
+    from assay.results import DatasetRef, RunSummary
     from assay_orchestrator.agents.hosted import HostedAgent
     from assay_orchestrator.planning import Planner
     from assay_orchestrator.settings import Settings

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.errors import WrongStateError
-
 from assay_orchestrator.agents import build_agent
 from assay_orchestrator.agents.hosted import HostedAgent
 from assay_orchestrator.embedding import EmbeddingClient
@@ -15,7 +14,6 @@ from assay_orchestrator.runner import Plan
 if TYPE_CHECKING:
     from assay.results import Run
     from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
-
     from assay_orchestrator.settings import Settings
 
 __all__ = ["HOSTED_ADAPTERS", "Planner"]

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from assay.answers import AgentRequest, AgentResponse
 from assay.errors import AssayError
-from assay.results import CaseResult
-
+from assay.results import CaseResult, Score, ScoreStatus
 from assay_orchestrator.flusher import Flusher
 from assay_orchestrator.metrics.row_verdict import row_reason, row_verdict
-from assay_orchestrator.metrics.score import Metric, Row, Score, ScoreStatus, wants_embedding
+from assay_orchestrator.metrics.score import Metric, Row, wants_embedding
 from assay_orchestrator.store import datasets, results
 from assay_orchestrator.store.results import AnswerRecord
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from assay.cases import Case
-
     from assay_orchestrator.agents import Agent
     from assay_orchestrator.embedding import EmbeddingClient
     from assay_orchestrator.metrics.score import EmbeddingEvidence
@@ -189,7 +187,7 @@ class Runner:
 def _score(metric: Metric, row: Row) -> Score:
     try:
         return metric.score(row)
-    except Exception:  # a defect in one metric costs one score, not the run
+    except Exception:  # noqa: BLE001 - a defect in one metric costs one score, not the run
         _log.exception("metric %s failed on case %s", metric.name, row.case.case_id)
         return Score(metric=metric.name, status=ScoreStatus.ERROR, reason="metric_failed")
 

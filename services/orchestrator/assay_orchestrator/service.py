@@ -18,8 +18,7 @@ from assay.run_wire import (
 )
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
-from assay.wire import case_from_wire, response_from_wire
-
+from assay.wire import case_from_wire, request_to_wire, response_from_wire
 from assay_orchestrator import history
 from assay_orchestrator.admission import check_case, check_settings
 from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions
@@ -31,8 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     import grpc
-    from assay.cases import Case
 
+    from assay.cases import Case
+    from assay.results import Run
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.manager import RunManager
     from assay_orchestrator.settings import Settings

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from assay.gates import decide, parse_gate
 from assay.results import GateResult, MetricSummary, RunSummary
-
 from assay_orchestrator.metrics.latency import LatencyFold
 
 if TYPE_CHECKING:
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
 
     from assay.gates import Gate
     from assay.results import CaseResult
-
     from assay_orchestrator.metrics.score import Metric
 
 __all__ = ["summarise"]

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.results import AgentSettings
-
     from assay_orchestrator.agents.hosted import HostedAgent
 
 __all__ = ["Agent", "build_agent"]

@@ -10,10 +10,11 @@ import os
 import re
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import httpx
 import jmespath
+from jmespath.exceptions import JMESPathError
+
 from assay.answers import (
     AgentErrorKind,
     AgentResponse,
@@ -24,7 +25,7 @@ from assay.answers import (
 )
 from assay.errors import InvalidInputError, Problem
 from assay.spec.http_options import HttpOptions, render
-from jmespath.exceptions import JMESPathError
+from assay_orchestrator.agents.http_hosts import check_http_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,26 +34,13 @@ if TYPE_CHECKING:
     from assay.cases import Case
     from assay.results import AgentSettings
 
-__all__ = ["MAX_BODY_BYTES", "HttpAgent", "check_http_target"]
+__all__ = ["MAX_BODY_BYTES", "HttpAgent"]
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
 _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _EXCERPT_CHARS = 200
 _CONNECT_TIMEOUT_S = 10.0
-
-
-def check_http_target(target: str, allowed_hosts: Sequence[str]) -> list[Problem]:
-    """Return a problem if agents at this URL may not be called from here."""
-    host = (urlsplit(target).hostname or "").lower()
-    if any(fnmatch.fnmatchcase(host, pattern.lower()) for pattern in allowed_hosts):
-        return []
-    return [
-        Problem(
-            f"this orchestrator may not call {host or target!r}: its operator allows hosts with --http-hosts",
-            "agent.target",
-        )
-    ]
 
 
 class HttpAgent:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from assay.answers import AgentRequest, AgentResponse
     from assay.cases import Case
-
     from assay_orchestrator.agents.protocol import Agent
 
 __all__ = ["RetryingAgent"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
-
 from assay_orchestrator.metrics.fold import MeanFold
 from assay_orchestrator.metrics.intervals import wilson
 from assay_orchestrator.metrics.score import scored
@@ -18,7 +17,6 @@ from assay_orchestrator.metrics.text_folding import fold
 
 if TYPE_CHECKING:
     from assay.results import CaseResult, Score
-
     from assay_orchestrator.metrics.score import Row
 
 __all__ = ["Coverage"]

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
 from assay.results import Score, ScoreStatus
-
 from assay_orchestrator.metrics.fold import MeanFold
 from assay_orchestrator.metrics.intervals import wilson
 from assay_orchestrator.metrics.score import scored, usable_references

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.results import MetricSummary, Score, ScoreStatus
-
 from assay_orchestrator.metrics.exact_sum import ExactSum
 from assay_orchestrator.metrics.thresholds import meets
 

@@ -15,8 +15,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from assay.results import LatencySummary, Score, ScoreStatus
 
+from assay.results import LatencySummary, Score, ScoreStatus
 from assay_orchestrator.metrics.exact_sum import ExactSum
 from assay_orchestrator.metrics.fold import MeanFold
 from assay_orchestrator.metrics.score import scored
@@ -24,7 +24,6 @@ from assay_orchestrator.metrics.thresholds import exceeds
 
 if TYPE_CHECKING:
     from assay.results import CaseResult
-
     from assay_orchestrator.metrics.score import Row
 
 __all__ = ["RATINGS", "Latency", "LatencyFold", "rating"]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
 from assay.results import Score, ScoreStatus
-
 from assay_orchestrator.metrics.fold import MeanFold
 from assay_orchestrator.metrics.score import scored
 from assay_orchestrator.metrics.similarity import similarity

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy as np
+    from numpy.typing import NDArray
+
     from assay.answers import AgentResponse
     from assay.cases import Case
     from assay.results import CaseResult, MetricSummary
-    from numpy.typing import NDArray
 
 __all__ = [
     "Aggregate",

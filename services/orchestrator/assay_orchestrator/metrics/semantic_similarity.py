@@ -14,7 +14,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from assay.results import Score, ScoreStatus
-
 from assay_orchestrator.metrics.fold import MeanFold
 from assay_orchestrator.metrics.intervals import wilson
 from assay_orchestrator.metrics.score import scored
@@ -23,7 +22,6 @@ from assay_orchestrator.metrics.thresholds import meets
 
 if TYPE_CHECKING:
     from assay.results import CaseResult
-
     from assay_orchestrator.metrics.score import Row
 
 __all__ = ["SemanticSimilarity"]

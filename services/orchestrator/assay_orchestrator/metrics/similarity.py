@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from assay.answers import AgentStatus
 
+from assay.answers import AgentStatus
 from assay_orchestrator.metrics.score import EmbeddingEvidence, has_reference, usable_references
 
 if TYPE_CHECKING:

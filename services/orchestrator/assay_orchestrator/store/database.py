@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import sqlalchemy as sa
+
 from assay.errors import StorageError
 
 if TYPE_CHECKING:

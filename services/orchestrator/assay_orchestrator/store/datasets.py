@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+
 from assay.cases import Case, case_from_json, case_to_json
 from assay.results import DatasetRef
-
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.times import now
 

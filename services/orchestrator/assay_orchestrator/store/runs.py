@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from assay.results import FINISHED_STATES, RunState, StateChange
 
+from assay.results import FINISHED_STATES, RunState, StateChange
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.times import now
 
