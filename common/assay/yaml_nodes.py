@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import yaml
 
@@ -17,7 +17,7 @@ from assay.errors import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Lines", "YamlSyntaxError", "construct", "iterate_documents", "parse_scalar", "parse_yaml", "refuse_aliases"]
+__all__ = ["Lines", "YamlSyntaxError", "construct", "iterate_documents", "iterate_items", "parse_scalar", "parse_yaml"]
 
 Lines = dict[str, int]
 """1-based line of every value, by its path, e.g. "metrics[1].threshold"."""
@@ -53,7 +53,6 @@ def parse_yaml(text: str, *, file: str, problems: list[Problem]) -> tuple[Any, L
         problems.append(Problem("is larger than 1 MiB, which no spec needs", file=file))
         return None, {}
     try:
-        refuse_aliases(text)
         nodes = list(iterate_documents(text))
     except YamlSyntaxError as problem:
         problems.append(Problem(problem.message, file=file, line=problem.line))
@@ -68,45 +67,68 @@ def parse_yaml(text: str, *, file: str, problems: list[Problem]) -> tuple[Any, L
     return data, lines
 
 
-def refuse_aliases(text: str) -> None:
-    """Raise YamlSyntaxError at the first alias: a few bytes of them can stand for gigabytes."""
-    try:
-        for event in yaml.parse(text, Loader=_Loader):
-            if isinstance(event, yaml.AliasEvent):
-                raise YamlSyntaxError(
-                    "uses an alias (*), which is not read: write the value out", event.start_mark.line + 1
-                )
-    except (yaml.YAMLError, RecursionError):
-        return  # composing reports it with its place
-
-
-def _line(mark: Any) -> int | None:
-    return mark.line + 1 if mark is not None else None
-
-
-def iterate_documents(text: Any) -> Iterator[yaml.Node]:
-    """Yield the root node of each document of a text or binary file.
+def iterate_documents(text: str | BinaryIO) -> Iterator[yaml.Node]:
+    """Yield the root node of each document.
 
     Raises:
         YamlSyntaxError: The syntax is wrong, or an alias is used.
     """
-    loader = None
+    events = _events(text)
+    for event in events:
+        if isinstance(event, yaml.DocumentStartEvent):
+            yield _compose(next(events), events, 0)
+
+
+def iterate_items(stream: BinaryIO) -> Iterator[yaml.Node]:
+    """Yield the items of a list one by one, or the root node of a document that is no list.
+
+    Raises:
+        YamlSyntaxError: The syntax is wrong, or an alias is used.
+    """
+    events = _events(stream)
+    for event in events:
+        if isinstance(event, yaml.SequenceStartEvent):
+            while not isinstance(item := next(events), yaml.SequenceEndEvent):
+                yield _compose(item, events, 1)
+        elif isinstance(event, yaml.NodeEvent):
+            yield _compose(event, events, 0)
+
+
+def _events(text: str | BinaryIO) -> Iterator[yaml.Event]:
     try:
-        loader = _Loader(text)
-        while loader.check_node():
-            yield loader.get_node()
+        yield from yaml.parse(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise YamlSyntaxError(
-            f"is not valid YAML: {error.problem or error.context}", mark.line + 1 if mark else None
-        ) from None
-    except yaml.YAMLError as error:
+        raise YamlSyntaxError(f"is not valid YAML: {error.problem or error.context}", _line(mark)) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise YamlSyntaxError(f"is not valid YAML: {str(error).splitlines()[0]}", None) from None
-    except RecursionError:
-        raise YamlSyntaxError(f"is nested more than {_MAX_DEPTH} levels deep", None) from None
-    finally:
-        if loader is not None:
-            loader.dispose()
+
+
+def _compose(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> yaml.Node:
+    """Return the node that begins with an event; the library's own composer cannot stream."""
+    if isinstance(event, yaml.AliasEvent):
+        # A few bytes of aliases can stand for gigabytes.
+        raise YamlSyntaxError("uses an alias (*), which is not read: write the value out", _line(event.start_mark))
+    if depth > _MAX_DEPTH:
+        raise YamlSyntaxError(f"is nested more than {_MAX_DEPTH} levels deep", _line(event.start_mark))
+    assert isinstance(event, yaml.NodeEvent)
+    tag = getattr(event, "tag", None) or "tag:yaml.org,2002:str"
+    if isinstance(event, yaml.SequenceStartEvent):
+        items = []
+        while not isinstance(item := next(events), yaml.SequenceEndEvent):
+            items.append(_compose(item, events, depth + 1))
+        return yaml.SequenceNode(tag, items, event.start_mark)
+    if isinstance(event, yaml.MappingStartEvent):
+        pairs = []
+        while not isinstance(key := next(events), yaml.MappingEndEvent):
+            pairs.append((_compose(key, events, depth + 1), _compose(next(events), events, depth + 1)))
+        return yaml.MappingNode(tag, pairs, event.start_mark)
+    assert isinstance(event, yaml.ScalarEvent)
+    return yaml.ScalarNode(tag, event.value, event.start_mark, style=event.style)
+
+
+def _line(mark: Any) -> int | None:
+    return mark.line + 1 if mark is not None else None
 
 
 def construct(
@@ -115,23 +137,16 @@ def construct(
     lines: Lines | None = None,
     problems: list[tuple[str, YamlSyntaxError]],
     path: str = "",
-    depth: int = 0,
-    ancestors: frozenset[int] = frozenset(),
 ) -> Any:
     """Return the value of a node; what is wrong is added to `problems` with its path."""
     line = node.start_mark.line + 1
     if lines is not None:
         lines[path] = line
-    if depth > _MAX_DEPTH or id(node) in ancestors:
-        problems.append((path, YamlSyntaxError(f"is nested more than {_MAX_DEPTH} levels deep", line)))
-        return None
-    inner = ancestors | {id(node)}
     if isinstance(node, yaml.MappingNode):
-        return _mapping(node, lines, problems, path, depth, inner)
+        return _mapping(node, lines, problems, path)
     if isinstance(node, yaml.SequenceNode):
         return [
-            construct(item, lines=lines, problems=problems, path=f"{path}[{i}]", depth=depth + 1, ancestors=inner)
-            for i, item in enumerate(node.value)
+            construct(item, lines=lines, problems=problems, path=f"{path}[{i}]") for i, item in enumerate(node.value)
         ]
     return _scalar(node, problems, path)
 
@@ -157,8 +172,6 @@ def _mapping(
     lines: Lines | None,
     problems: list[tuple[str, YamlSyntaxError]],
     path: str,
-    depth: int,
-    ancestors: frozenset[int],
 ) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for key_node, value_node in node.value:
@@ -171,9 +184,7 @@ def _mapping(
         if key in data:
             problems.append((inner, YamlSyntaxError("is given twice", line)))
             continue
-        data[key] = construct(
-            value_node, lines=lines, problems=problems, path=inner, depth=depth + 1, ancestors=ancestors
-        )
+        data[key] = construct(value_node, lines=lines, problems=problems, path=inner)
         if lines is not None:
             lines[inner] = line
     return data

@@ -162,7 +162,8 @@ class _Checker:
     def run(self, records: Iterable[tuple[str, Record]], field_map: FieldMap) -> tuple[str, str]:
         container, shape = "", "plain"
         try:
-            for container, record in records:
+            for kind, record in records:
+                container = kind
                 if record.number == 1:
                     shape = _shape(record.data)
                     if foreign := foreign_format(record.data):

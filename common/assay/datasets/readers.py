@@ -19,7 +19,7 @@ CONTAINER_KEYS = ("eval_cases", "examples", "tests", "cases", "data", "test_case
 _TOO_LARGE = f"is larger than {MAX_RECORD_BYTES // 1024 // 1024} MiB"
 
 
-def sniff_json(stream: io.BufferedReader) -> str:
+def sniff_json(stream: io.BufferedReader[Any]) -> str:
     """Return "jsonl", "array" or "object" by the beginning of a JSON text."""
     head = stream.peek(65536)[:65536].lstrip()
     if head.startswith(b"["):
@@ -173,66 +173,26 @@ def _delimiter(stream: BinaryIO) -> str:
 
 
 def read_yaml(stream: BinaryIO) -> Iterator[Record]:
-    """Yield the items of a top-level list, or of the list that a mapping holds under a known key.
+    """Yield the items of a top-level list one by one, or of the list that a mapping holds under a known key."""
+    from assay.yaml_nodes import YamlSyntaxError, construct, iterate_items
 
-    A list is read item by item; a mapping is read whole.
-    """
-    import yaml
-
-    from assay.yaml_nodes import YamlSyntaxError, construct, iterate_documents
-
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        if not _starts_with_list(stream, loader):
-            nodes = [item for root in iterate_documents(stream) for item in _items(root, yaml)]
-        else:
-            nodes = _stream_items(stream, loader, yaml)
-        for number, node in enumerate(nodes, start=1):
-            found: list[tuple[str, YamlSyntaxError]] = []
-            data = construct(node, problems=found)
-            problem = "; ".join(f"{path}: {error.message}" if path else error.message for path, error in found)
-            yield Record(number, node.start_mark.line + 1, data, problem)
+        number = 0
+        for root in iterate_items(stream):
+            for node in _items(root):
+                number += 1
+                found: list[tuple[str, YamlSyntaxError]] = []
+                data = construct(node, problems=found)
+                problem = "; ".join(f"{path}: {error.message}" if path else error.message for path, error in found)
+                yield Record(number, node.start_mark.line + 1, data, problem)
     except YamlSyntaxError as error:
         raise BadFileError(error.message, error.line) from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        raise BadFileError(f"is not valid YAML: {error.problem}", mark.line + 1 if mark else None) from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise BadFileError(f"is not valid YAML: {str(error).splitlines()[0]}") from None
 
 
-def _starts_with_list(stream: BinaryIO, loader: Any) -> bool:
-    head = stream.peek(65536)[:65536] if isinstance(stream, io.BufferedReader) else b""
-    for line in head.splitlines():
-        text = line.strip()
-        if text and not text.startswith((b"#", b"---", b"%")):
-            return text.startswith((b"- ", b"[")) or text == b"-"
-    return False
-
-
-def _items(root: Any, yaml: Any) -> list[Any]:
-    if isinstance(root, yaml.MappingNode):
-        for key, value in root.value:
-            if key.value in CONTAINER_KEYS and isinstance(value, yaml.SequenceNode):
-                return list(value.value)
-        shown = ", ".join(str(key.value) for key, _ in root.value[:10])
-        raise BadFileError(f"holds {shown or 'nothing'}, but no list of cases under {', '.join(CONTAINER_KEYS)}")
-    if isinstance(root, yaml.SequenceNode):
-        return list(root.value)
-    raise BadFileError("must hold a list of cases")
-
-
-def _stream_items(stream: BinaryIO, loader_type: Any, yaml: Any) -> Iterator[Any]:
-    loader = loader_type(stream)
-    try:
-        while not loader.check_event(yaml.SequenceStartEvent):
-            loader.get_event()
-        loader.get_event()
-        while not loader.check_event(yaml.SequenceEndEvent):
-            if loader.check_event(yaml.AliasEvent):
-                event = loader.peek_event()
-                raise BadFileError("uses an alias (*), which is not read", event.start_mark.line + 1)
-            yield loader.compose_node(None, None)
-            loader.anchors.clear()
-    finally:
-        loader.dispose()
+def _items(root: Any) -> list[Any]:
+    """Return the list that a mapping holds under a known key; any other node is itself an item."""
+    pairs = root.value if root.id == "mapping" else []
+    for key, value in pairs:
+        if key.value in CONTAINER_KEYS and value.id == "sequence":
+            return list(value.value)
+    return [root]
