@@ -111,20 +111,20 @@ def _compose(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> yam
         raise YamlSyntaxError("uses an alias (*), which is not read: write the value out", _line(event.start_mark))
     if depth > _MAX_DEPTH:
         raise YamlSyntaxError(f"is nested more than {_MAX_DEPTH} levels deep", _line(event.start_mark))
-    assert isinstance(event, yaml.NodeEvent)
+    mark: Any = event.start_mark
     tag = getattr(event, "tag", None) or "tag:yaml.org,2002:str"
     if isinstance(event, yaml.SequenceStartEvent):
         items = []
         while not isinstance(item := next(events), yaml.SequenceEndEvent):
             items.append(_compose(item, events, depth + 1))
-        return yaml.SequenceNode(tag, items, event.start_mark)
+        return yaml.SequenceNode(tag, items, mark)
     if isinstance(event, yaml.MappingStartEvent):
         pairs = []
         while not isinstance(key := next(events), yaml.MappingEndEvent):
             pairs.append((_compose(key, events, depth + 1), _compose(next(events), events, depth + 1)))
-        return yaml.MappingNode(tag, pairs, event.start_mark)
+        return yaml.MappingNode(tag, pairs, mark)
     assert isinstance(event, yaml.ScalarEvent)
-    return yaml.ScalarNode(tag, event.value, event.start_mark, style=event.style)
+    return yaml.ScalarNode(tag, event.value, mark, style=event.style)
 
 
 def _line(mark: Any) -> int | None:

@@ -1,0 +1,22 @@
+"""The command's entry: `assay`, or `python -m assay_cli`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    # gRPC's own log lines are for its developers; set before anything imports it.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from assay_cli.commands import assay
+    from assay_cli.failures import exit_status
+
+    sys.exit(exit_status(assay))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The commands. Each is imported only when it is used, so that `assay --help` is quick."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+import click
+
+from assay.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["assay"]
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and one sentence, and imports one when it is called."""
+
+    def __init__(self, *args: object, lazy: Mapping[str, tuple[str, str]], **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # click's own arguments, passed on
+        self._lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, imported now."""
+        if cmd_name not in self._lazy:
+            return None
+        module, name = self._lazy[cmd_name][0].split(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; an unknown one is answered with the nearest."""
+        from assay.names import unknown_name
+
+        if args and args[0] not in self._lazy and not args[0].startswith("-"):
+            raise click.UsageError(unknown_name("command", args[0], self._lazy), ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self._lazy.items()])
+
+
+_COMMANDS = {
+    "run": ("assay_cli.commands.run:run", "Evaluate an agent as a spec says, and write the reports."),
+    "validate": ("assay_cli.commands.validate:validate", "Check a spec and its dataset; every problem at once."),
+    "runs": ("assay_cli.commands.runs:runs", "List, show, watch, resume and cancel stored runs."),
+    "up": ("assay_cli.commands.stack:up", "Start the local stack and keep it running, so that runs find it warm."),
+    "down": ("assay_cli.commands.stack:down", "Stop the local stack."),
+    "serve": ("assay_cli.commands.serve:serve", "Run one service in the foreground."),
+    "doctor": ("assay_cli.commands.doctor:doctor", "Say what works on this machine and what is missing."),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 all gates hold, 1 a gate fails, 2 the input is wrong, 3 infrastructure failed or the "
+    "run is incomplete, 130 interrupted.",
+)
+@click.version_option(__version__, prog_name="assay", message="%(prog)s %(version)s")
+def assay() -> None:
+    """Score LLM agents: run one over a dataset, score every answer, see what changed."""

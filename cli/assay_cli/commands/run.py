@@ -1,0 +1,198 @@
+"""`assay run`: one evaluation from start to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from assay.datasets import open_dataset
+from assay.errors import AssayError, SpecError
+from assay.spec import Spec, load_spec
+from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
+from assay_cli.options import connect, debug_option, json_option, run_async, server_option
+from assay_cli.terminal import clean
+
+if TYPE_CHECKING:
+    from assay.client import Client
+    from assay.datasets import Dataset, DatasetInfo
+    from assay.hosting.calling import AgentCaller
+    from assay.local.stack import LocalStack
+    from assay.results import Run
+
+__all__ = ["run"]
+
+_QUICK_CASES = 10
+
+
+@click.command()
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option("--dataset", type=click.Path(path_type=Path), help="A dataset in place of the spec's.")
+@click.option("--output-dir", type=click.Path(path_type=Path), help="Where reports go (assay-reports/RUN_ID).")
+@click.option("--quick", is_flag=True, help=f"Only the first {_QUICK_CASES} cases: a smoke test.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N cases.")
+@click.option("--metrics", metavar="A,B", help="Only these metrics, with the spec's parameters.")
+@click.option("--repeats", type=click.IntRange(1, 100), metavar="N", help="Run each case N times.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the spec.")
+@click.option("--resume", "resume_id", metavar="RUN", help="Continue this run instead of starting one.")
+@click.option("--no-progress", is_flag=True, help="Show no progress.")
+@server_option
+@json_option
+@debug_option
+def run(
+    spec: Path,
+    dataset: Path | None,
+    output_dir: Path | None,
+    quick: bool,
+    limit: int | None,
+    metrics: str | None,
+    repeats: int | None,
+    overrides: tuple[str, ...],
+    resume_id: str | None,
+    no_progress: bool,
+    server: str | None,
+    as_json: bool,
+    debug: bool,
+) -> int:
+    """Evaluate an agent as SPEC (an assay.yaml) says, print a summary and write the reports.
+
+    Everything is checked before anything is started or called. Without --server the needed services run on
+    this machine for as long as the run takes. Progress goes to stderr, results to stdout.
+    """
+    if repeats is not None:
+        overrides = (*overrides, f"repeats={repeats}")
+    chosen = [name.strip() for name in metrics.split(",") if name.strip()] if metrics is not None else None
+    checked = load_spec(spec, overrides=overrides, dataset=dataset, metrics=chosen)
+    assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
+    if quick:
+        limit = min(limit or _QUICK_CASES, _QUICK_CASES)
+    cases = open_dataset(checked.dataset, field_map=checked.dataset_map, encoding=checked.dataset_encoding, limit=limit)
+    from assay.evaluation import check_inputs
+
+    info = check_inputs(checked, cases)
+    for warning in info.warnings:
+        click.echo(f"warning: {clean(str(warning))}", err=True)
+    job = _Job(checked, cases, info, resume_id, no_progress=no_progress, as_json=as_json, output_dir=output_dir)
+    with job.stdout_guarded():
+        caller = _load_caller(checked)
+        return run_async(job.run(server, caller))
+
+
+class _Job:
+    """One `assay run`."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        dataset: Dataset,
+        info: DatasetInfo,
+        resume_id: str | None,
+        *,
+        no_progress: bool,
+        as_json: bool,
+        output_dir: Path | None,
+    ) -> None:
+        self._spec = spec
+        self._dataset = dataset
+        self._info = info
+        self._resume_id = resume_id
+        self._no_progress = no_progress
+        self._as_json = as_json
+        self._output_dir = output_dir
+        self._stdout = sys.stdout
+        self._interrupted = False
+
+    @contextlib.contextmanager
+    def stdout_guarded(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[misc]  # a generator
+        """Send what the agent prints to stderr: stdout is for results."""
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+
+    async def run(self, server: str | None, caller: AgentCaller | None) -> int:
+        """Run, report, and return the exit status."""
+        async with connect(server, self._spec.embedding_models) as (client, stack):
+            run = await self._start(client)
+            try:
+                run = await self._drive(client, run, caller, stack)
+            except asyncio.CancelledError:
+                self._say_how_to_resume(run, server)
+                return EXIT_INTERRUPTED
+            except AssayError as error:
+                raise type(error)(f"{error.message}\n{_resume_hint(self._spec, run, server)}") from error
+            if run.summary is None:
+                click.echo(f"run {run.run_id} {run.state.value}: {clean(run.state_reason)}", err=True)
+                if not run.finished:
+                    click.echo(_resume_hint(self._spec, run, server), err=True)
+                return EXIT_INFRASTRUCTURE
+            return await self._report(client, run)
+
+    async def _start(self, client: Client) -> Run:
+        from assay.evaluation import start_run
+
+        if self._resume_id is None:
+            return await start_run(client, self._spec, self._dataset, self._info)
+        stored = await client.get_run(self._resume_id)
+        if stored.settings.agent.target != self._spec.settings.agent.target:
+            raise SpecError(
+                f"run {stored.run_id} asks the agent {stored.settings.agent.target!r}, and this spec names "
+                f"{self._spec.settings.agent.target!r}: resume it with the spec that started it"
+            )
+        return stored if stored.finished else await client.resume_run(self._resume_id)
+
+    async def _drive(self, client: Client, run: Run, caller: AgentCaller | None, stack: LocalStack | None) -> Run:
+        from assay.evaluation import drive_run
+        from assay_cli.progress import make_progress
+
+        hidden = self._no_progress or (self._as_json and not sys.stderr.isatty())
+        with make_progress(run, hidden=hidden) as progress:
+            return await drive_run(client, run, caller, progress.take, stack)
+
+    async def _report(self, client: Client, run: Run) -> int:
+        from assay_cli.console import ConsoleSummary
+        from assay_cli.reports.json_report import JsonReport
+
+        assert run.summary is not None
+        folder = self._output_dir or Path("assay-reports") / run.run_id
+        console = ConsoleSummary(run)
+        report = JsonReport(run, self._spec, self._info)
+        path = folder / "results.json"
+        await report.write(path, client.list_results(run.run_id), console.take)
+        if self._as_json:
+            report.copy_to(path, self._stdout)
+        else:
+            self._stdout.write(console.render(path))
+        self._stdout.flush()
+        return exit_status_of(run)
+
+    def _say_how_to_resume(self, run: Run, server: str | None) -> None:
+        click.echo("", err=True)
+        click.echo(f"interrupted: what is done is stored. {_resume_hint(self._spec, run, server)}", err=True)
+
+
+def exit_status_of(run: Run) -> int:
+    """Return the exit status that a finished run's gates give."""
+    from assay.results import GateOutcome
+
+    outcomes = {gate.outcome for gate in run.summary.gates} if run.summary is not None else set()
+    if GateOutcome.FAIL in outcomes:
+        return EXIT_GATE
+    return EXIT_INFRASTRUCTURE if GateOutcome.INCOMPLETE in outcomes else 0
+
+
+def _load_caller(spec: Spec) -> AgentCaller | None:
+    agent = spec.settings.agent
+    if agent.adapter != "python":
+        return None
+    from assay.hosting.calling import AgentCaller
+    from assay.hosting.loading import load_agent
+
+    return AgentCaller(load_agent(agent.target, spec.base_dir))
+
+
+def _resume_hint(spec: Spec, run: Run, server: str | None) -> str:
+    where = f" --server {server}" if server else ""
+    return f"Continue with: assay run {spec.source}{where} --resume {run.run_id}"

@@ -1,0 +1,58 @@
+"""From an error to a sentence and an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from assay.errors import AssayError, ConflictError, InvalidInputError, NotFoundError, WrongStateError
+from assay_cli.terminal import clean
+
+__all__ = ["EXIT_GATE", "EXIT_INFRASTRUCTURE", "EXIT_INTERRUPTED", "EXIT_USAGE", "exit_status"]
+
+EXIT_GATE = 1
+EXIT_USAGE = 2
+EXIT_INFRASTRUCTURE = 3
+EXIT_INTERRUPTED = 130
+
+_USERS_FAULT = (InvalidInputError, NotFoundError, ConflictError, WrongStateError)
+
+
+def exit_status(command: click.Command) -> int:
+    """Run a command and return its exit status; errors are sentences on stderr."""
+    try:
+        status = command.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return EXIT_USAGE
+    except click.Abort:
+        return EXIT_INTERRUPTED
+    except AssayError as error:
+        _show(error)
+        if "--debug" in sys.argv:
+            raise
+        return EXIT_USAGE if isinstance(error, _USERS_FAULT) else EXIT_INFRASTRUCTURE
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has had enough; Python would complain once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return status if isinstance(status, int) else 0
+
+
+def _show(error: AssayError) -> None:
+    from assay.hosting.loading import AgentImportError
+
+    problems = error.problems if isinstance(error, InvalidInputError) else []
+    if len(problems) > 1:
+        click.echo(f"{len(problems)} problems:", err=True)
+        for problem in problems:
+            click.echo(f"  {clean(str(problem))}", err=True)
+    else:
+        click.echo(f"error: {clean(error.message, keep_lines=True)}", err=True)
+    if isinstance(error, AgentImportError):
+        click.echo(clean(error.user_traceback, keep_lines=True), err=True)

@@ -1,0 +1,153 @@
+"""Running one evaluation from start to end: what `assay run` and `assay.evaluate` share."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING
+
+from assay.errors import DatasetError, Problem, SetupError
+from assay.results import CaseResult, Run, RunState, StateChange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.client import Client
+    from assay.datasets import Dataset, DatasetInfo
+    from assay.hosting.calling import AgentCaller
+    from assay.local.stack import LocalStack
+    from assay.spec import Spec
+
+__all__ = ["STARTUP_TIMEOUT_S", "check_inputs", "drive_run", "follow", "start_run", "wait_for_stack"]
+
+STARTUP_TIMEOUT_S = 120.0
+
+
+def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
+    """Read the whole dataset once and return what it is, before anything is started or called.
+
+    Raises:
+        DatasetError: It is wrong, or does not fit the spec; holds every problem.
+    """
+    info = dataset.check()
+    if spec.settings.agent.adapter == "replay" and info.recorded_count < info.case_count:
+        missing = info.case_count - info.recorded_count
+        raise DatasetError(
+            [
+                Problem(
+                    f"the replay adapter needs a recorded answer in every case, and {missing} of {info.case_count} "
+                    "have none: add a `recorded` field, or use another adapter",
+                    file=info.name,
+                )
+            ]
+        )
+    return info
+
+
+async def wait_for_stack(client: Client, stack: LocalStack | None) -> None:
+    """Wait until the orchestrator takes work.
+
+    Raises:
+        SetupError: The local orchestrator ended by itself.
+        UnavailableError: It cannot be reached.
+    """
+    if stack is None:
+        await client.wait_for_ready(10.0)
+        return
+    waiting = asyncio.ensure_future(client.wait_for_ready(STARTUP_TIMEOUT_S))
+    try:
+        while not waiting.done():
+            stack.check()
+            await asyncio.wait({waiting}, timeout=0.1)
+        await waiting
+    finally:
+        waiting.cancel()
+
+
+async def start_run(client: Client, spec: Spec, dataset: Dataset, info: DatasetInfo) -> Run:
+    """Upload the dataset and create the run."""
+    stored = await client.upload_dataset(dataset.cases(), name=info.name, format=info.format)
+    return await client.create_run(spec.settings, stored.dataset_id, request_id=str(uuid.uuid4()))
+
+
+async def drive_run(
+    client: Client,
+    run: Run,
+    caller: AgentCaller | None,
+    listener: Callable[[Run | StateChange | CaseResult], None],
+    stack: LocalStack | None = None,
+) -> Run:
+    """Answer the run's questions, if its agent is on this side, and follow it until it ends or pauses.
+
+    Args:
+        client: To the orchestrator.
+        run: The run, going on.
+        caller: The agent on this side; None where the orchestrator asks it.
+        listener: Called with every snapshot and event.
+        stack: The local stack, watched for services that end by themselves.
+
+    Returns:
+        The run as it stands then.
+    """
+    watching = asyncio.ensure_future(follow(client, run.run_id, listener))
+    tasks: set[asyncio.Future[object]] = {watching}
+    if caller is not None:
+        tasks.add(
+            asyncio.ensure_future(client.host_agent(run.run_id, caller, concurrency=run.settings.agent.concurrency))
+        )
+    if stack is not None:
+        tasks.add(asyncio.ensure_future(_guard(stack)))
+    try:
+        while not watching.done():
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {watching}:
+                tasks.discard(task)
+                task.result()
+        watching.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return await client.get_run(run.run_id)
+
+
+async def follow(
+    client: Client,
+    run_id: str,
+    listener: Callable[[Run | StateChange | CaseResult], None],
+    *,
+    resume: bool = True,
+) -> None:
+    """Hand every snapshot and event of a run to the listener until the run ends or pauses.
+
+    Args:
+        client: To the orchestrator.
+        run_id: The run.
+        listener: Called with every snapshot and event.
+        resume: Whether a run that a restart of the orchestrator paused is continued.
+    """
+    snapshots = 0
+    async for event in client.watch_run(run_id):
+        listener(event)
+        if isinstance(event, Run):
+            snapshots += 1
+            if event.state is RunState.PAUSED and not resume:
+                return
+            if event.state is RunState.PAUSED and snapshots > 1:
+                await client.resume_run(run_id)
+        elif isinstance(event, StateChange) and event.state is RunState.PAUSED:
+            # An old event of a run that goes on again is followed by more.
+            if (await client.get_run(run_id)).state is RunState.PAUSED:
+                return
+
+
+async def _guard(stack: LocalStack) -> None:
+    """Start local services again that end by themselves; give up on one that keeps ending."""
+    restarts = 0
+    while True:
+        await asyncio.sleep(0.25)
+        if stack.restart_ended():
+            restarts += 1
+            if restarts > 3:
+                stack.check()
+                raise SetupError("a local service keeps ending: see its log in ASSAY_HOME/logs")

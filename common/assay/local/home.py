@@ -1,0 +1,71 @@
+"""Where Assay keeps what it must keep on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.errors import SetupError
+
+__all__ = ["Home"]
+
+_MAX_SOCKET_PATH_BYTES = 90  # the kernel takes 107; the longest name below needs room
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The state directory: ASSAY_HOME, or ~/.assay.
+
+    Args:
+        path: The directory.
+        sockets: Private directory (0700) of the local stack's sockets and locks.
+    """
+
+    path: Path
+    sockets: Path
+
+    @classmethod
+    def open(cls, path: Path | None = None) -> Home:
+        """Return the state directory, made where it is missing.
+
+        Raises:
+            SetupError: It cannot be made or written, or is not private.
+        """
+        home = (path or Path(os.environ.get("ASSAY_HOME") or Path.home() / ".assay")).expanduser().absolute()
+        try:
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            sockets = home / "run"
+            if len(os.fsencode(sockets)) > _MAX_SOCKET_PATH_BYTES:
+                digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
+                sockets = Path(tempfile.gettempdir()) / f"assay-{os.getuid()}-{digest}"
+            sockets.mkdir(mode=0o700, exist_ok=True)
+            (home / "logs").mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise SetupError(
+                f"{home} cannot be used ({error.strerror}): set ASSAY_HOME to a folder that can be written"
+            ) from None
+        _check_private(sockets)
+        return cls(home, sockets)
+
+    @property
+    def database(self) -> Path:
+        """The database of the local orchestrator."""
+        return self.path / "assay.db"
+
+    def socket(self, service: str) -> Path:
+        """The socket of a local service."""
+        return self.sockets / f"{service}.sock"
+
+    def log(self, service: str) -> Path:
+        """The log of a local service."""
+        return self.path / "logs" / f"{service}.log"
+
+
+def _check_private(folder: Path) -> None:
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise SetupError(f"{folder} is not a private folder of yours: remove it, or set ASSAY_HOME to another one")

@@ -1,0 +1,207 @@
+"""The local stack: services started where needed, shared while used, stopped when nobody uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from assay.errors import SetupError
+from assay.local.lease import Lease
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from assay.local.home import Home
+
+__all__ = ["SERVICES", "LocalStack", "running_services", "stop_services"]
+
+SERVICES = ("orchestrator", "embedder")
+_PACKAGES = {"orchestrator": "assay_orchestrator", "embedder": "assay_embedder"}
+_NEEDS = {"orchestrator": "sqlalchemy", "embedder": "sentence_transformers"}
+_LOG_TAIL_LINES = 12
+
+
+class LocalStack:
+    """Services as child processes on private unix sockets.
+
+    They hold on as long as anyone holds the lease; `stay` starts them without it, until `assay down`.
+
+    Args:
+        home: The state directory.
+        stay: Whether the services outlive their last user.
+    """
+
+    def __init__(self, home: Home, *, stay: bool = False) -> None:
+        self._home = home
+        self._stay = stay
+        self._lease = Lease(home.sockets / "lease")
+        # The same shares once more, on a file that services never lock: it tells whether others are left.
+        self._user = Lease(home.sockets / "users")
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._models: tuple[str, ...] = ()
+
+    @property
+    def address(self) -> str:
+        """The orchestrator's address."""
+        return f"unix:{self._home.socket('orchestrator')}"
+
+    def start(self, *, models: Sequence[str] = ()) -> None:
+        """Start what is not running: the orchestrator, and the embedder if any model is needed.
+
+        Args:
+            models: Embedding models that will be needed.
+
+        Raises:
+            SetupError: A service is not installed or cannot be started.
+        """
+        self._lease.take()
+        self._user.take()
+        self._models = tuple(models)
+        with _starting(self._home):
+            for service in SERVICES:
+                if (service == "orchestrator" or models) and not _listens(self._home.socket(service)):
+                    self._spawn(service)
+
+    def check(self) -> None:
+        """Raise if a service that was started here has ended by itself.
+
+        Raises:
+            SetupError: It has; the message holds the end of its log.
+        """
+        for service, child in self._children.items():
+            if child.poll() is not None:
+                tail = _tail(self._home.log(service))
+                raise SetupError(
+                    f"the local {service} ended with status {child.returncode}; its last words:\n{tail}",
+                    reason="SERVICE_ENDED",
+                )
+
+    def restart_ended(self) -> bool:
+        """Start services again that have ended by themselves, as after a kill; return whether any had."""
+        ended = [service for service, child in self._children.items() if child.poll() is not None]
+        with _starting(self._home):
+            for service in ended:
+                if not _listens(self._home.socket(service)):
+                    self._spawn(service)
+        return bool(ended)
+
+    async def wait_until_stopped(self, timeout_s: float = 15.0) -> None:
+        """Give the lease back and wait until the services started here have ended, if nobody else uses them."""
+        self._lease.close()
+        self._user.close()
+        if self._stay:
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                while any(child.poll() is None for child in self._children.values()):
+                    if _is_shared(self._home):
+                        return
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            for child in self._children.values():
+                child.terminate()
+
+    def _spawn(self, service: str) -> None:
+        if importlib.util.find_spec(_PACKAGES[service]) is None or importlib.util.find_spec(_NEEDS[service]) is None:
+            raise SetupError(
+                f"this run needs the {service}, which is not installed: pip install 'assay[{service}]'",
+                reason="NOT_INSTALLED",
+            )
+        with self._home.log(service).open("wb") as log:
+            child = subprocess.Popen(  # noqa: S603 - our own module, no shell
+                # -P: the current folder must not shadow a module of the service.
+                [sys.executable, "-P", "-m", _PACKAGES[service], *self._arguments(service)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the command; the service ends with its lease
+            )
+        (self._home.sockets / f"{service}.pid").write_text(str(child.pid))
+        self._children[service] = child
+
+    def _arguments(self, service: str) -> list[str]:
+        arguments = ["--listen", f"unix:{self._home.socket(service)}"]
+        if service == "orchestrator":
+            arguments += ["--database", str(self._home.database), "--recover", "on-request"]
+            arguments += ["--embedder", f"unix:{self._home.socket('embedder')}"]
+            arguments += ["--http-hosts", "*", "--agent-env", "*"]
+        else:
+            for model in self._models:
+                arguments += ["--model", model]
+            arguments += ["--allow-models", "*"]
+        if not self._stay:
+            arguments += ["--exit-with-lock", str(self._home.sockets / "lease")]
+        return arguments
+
+
+def running_services(home: Home) -> dict[str, int]:
+    """Return the process ids of the local services that run."""
+    return {service: _pid(home, service) for service in SERVICES if _listens(home.socket(service))}
+
+
+def stop_services(home: Home) -> list[str]:
+    """Ask every local service that runs to stop; return their names."""
+    stopped = []
+    for service, pid in running_services(home).items():
+        if pid > 0:
+            try:
+                os.kill(pid, signal.SIGTERM)
+            except ProcessLookupError:
+                continue
+            stopped.append(service)
+    return stopped
+
+
+@contextmanager
+def _starting(home: Home) -> Iterator[None]:
+    """Keep two commands from starting the same service at once."""
+    fd = os.open(home.sockets / "starting", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except OSError:
+            return False
+    return True
+
+
+def _is_shared(home: Home) -> bool:
+    """Return whether another command uses the stack: then it holds a lock of its own kind on its users' file."""
+    fd = os.open(home.sockets / "users", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _pid(home: Home, service: str) -> int:
+    try:
+        return int((home.sockets / f"{service}.pid").read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def _tail(path: Path) -> str:
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+    except OSError:
+        return "(no log)"
