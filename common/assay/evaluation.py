@@ -135,10 +135,15 @@ async def follow(
                 return
             if event.state is RunState.PAUSED and snapshots > 1:
                 await client.resume_run(run_id)
-        elif isinstance(event, StateChange) and event.state is RunState.PAUSED:
-            # An old event of a run that goes on again is followed by more.
-            if (await client.get_run(run_id)).state is RunState.PAUSED:
-                return
+        elif await _is_paused_for_good(client, run_id, event):
+            return
+
+
+async def _is_paused_for_good(client: Client, run_id: str, event: StateChange | CaseResult) -> bool:
+    """Return whether the run stands still; an old pause of a run that goes on again is followed by more."""
+    if not isinstance(event, StateChange) or event.state is not RunState.PAUSED:
+        return False
+    return (await client.get_run(run_id)).state is RunState.PAUSED
 
 
 async def _guard(stack: LocalStack) -> None:

@@ -18,6 +18,8 @@ from assay_cli.options import connect, debug_option, json_option, run_async, ser
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from assay.client import Client
     from assay.datasets import Dataset, DatasetInfo
     from assay.hosting.calling import AgentCaller
@@ -107,7 +109,7 @@ class _Job:
         self._interrupted = False
 
     @contextlib.contextmanager
-    def stdout_guarded(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[misc]  # a generator
+    def stdout_guarded(self) -> Iterator[None]:
         """Send what the agent prints to stderr: stdout is for results."""
         with contextlib.redirect_stdout(sys.stderr):
             yield

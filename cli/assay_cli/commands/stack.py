@@ -1,0 +1,70 @@
+"""`assay up` and `assay down`: the local stack kept running."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from assay.catalogue import DEFAULT_MODEL
+from assay_cli.options import debug_option, run_async
+
+__all__ = ["down", "up"]
+
+
+@click.command()
+@click.option("--no-embedder", is_flag=True, help="Start the orchestrator alone.")
+@click.option("--model", "models", multiple=True, metavar="NAME", help=f"Model to load ({DEFAULT_MODEL}).")
+@debug_option
+def up(no_embedder: bool, models: tuple[str, ...], debug: bool) -> int:
+    """Start the local stack and keep it running, so that later runs find it warm."""
+
+    async def main() -> int:
+        from assay.client import Client
+        from assay.evaluation import STARTUP_TIMEOUT_S, wait_for_stack
+        from assay.local.home import Home
+        from assay.local.stack import LocalStack
+        from assay.rpc.channel import open_channel, wait_for_ready
+
+        home = Home.open()
+        stack = LocalStack(home, stay=True)
+        stack.start(models=() if no_embedder else models or (DEFAULT_MODEL,))
+        try:
+            async with Client(stack.address) as client:
+                await wait_for_stack(client, stack)
+            if not no_embedder:
+                async with open_channel(f"unix:{home.socket('embedder')}") as channel:
+                    await wait_for_ready(channel, "assay.v1.EmbedderService", STARTUP_TIMEOUT_S)
+        finally:
+            await stack.wait_until_stopped()
+        click.echo(f"the local stack is up at {stack.address}; stop it with `assay down`")
+        return 0
+
+    return run_async(main())
+
+
+@click.command()
+@debug_option
+def down(debug: bool) -> int:
+    """Stop the local stack; runs that are going on are paused and can be resumed."""
+    from assay.local.home import Home
+    from assay.local.stack import running_services, stop_services
+
+    home = Home.open()
+    stopped = stop_services(home)
+    if not stopped:
+        click.echo("the local stack is not running")
+        return 0
+
+    async def wait() -> None:
+        async with asyncio.timeout(20):
+            while running_services(home):
+                await asyncio.sleep(0.05)
+
+    try:
+        asyncio.run(wait())
+    except TimeoutError:
+        click.echo(f"still stopping: {', '.join(running_services(home))}", err=True)
+        return 3
+    click.echo(f"stopped: {', '.join(stopped)}")
+    return 0

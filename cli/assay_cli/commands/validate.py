@@ -1,0 +1,72 @@
+"""`assay validate`: every problem of a spec and its dataset, and nothing started or called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from assay.datasets import open_dataset
+from assay.errors import InvalidInputError, Problem
+from assay.evaluation import check_inputs
+from assay.spec import load_spec
+from assay_cli.options import debug_option, json_option
+from assay_cli.terminal import clean
+
+__all__ = ["validate"]
+
+
+@click.command()
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option("--dataset", type=click.Path(path_type=Path), help="A dataset in place of the spec's.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the spec.")
+@json_option
+@debug_option
+def validate(spec: Path, dataset: Path | None, overrides: tuple[str, ...], as_json: bool, debug: bool) -> int:
+    """Check SPEC, its dataset and its agent's code; say what was recognised, or every problem at once."""
+    problems: list[Problem] = []
+    lines: list[str] = []
+    try:
+        checked = load_spec(spec, overrides=overrides, dataset=dataset)
+    except InvalidInputError as error:
+        return _finish(error.problems, lines, as_json)
+    settings = checked.settings
+    lines.append(f"spec     {settings.name}: {', '.join(metric.name for metric in settings.metrics)}")
+    assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
+    try:
+        cases = open_dataset(checked.dataset, field_map=checked.dataset_map, encoding=checked.dataset_encoding)
+        info = check_inputs(checked, cases)
+        fields = ", ".join(f"{name} <- {source}" for name, source in info.mapping.items())
+        lines.append(f"dataset  {info.name}: {info.case_count} cases, {info.format}, {fields}")
+        lines += [f"warning  {warning}" for warning in info.warnings]
+    except InvalidInputError as error:
+        problems += error.problems
+    if settings.agent.adapter == "python":
+        from assay.hosting.loading import load_agent
+
+        try:
+            load_agent(settings.agent.target, checked.base_dir)
+            lines.append(f"agent    {settings.agent.target}: found")
+        except InvalidInputError as error:
+            problems += error.problems
+    return _finish(problems, lines, as_json)
+
+
+def _finish(problems: list[Problem], lines: list[str], as_json: bool) -> int:
+    if as_json:
+        found = [
+            {"message": problem.message, "field": problem.field, "file": problem.file, "line": problem.line}
+            for problem in problems
+        ]
+        click.echo(json.dumps({"valid": not problems, "problems": found}, ensure_ascii=False, indent=1))
+        return 2 if problems else 0
+    for line in lines:
+        click.echo(clean(line))
+    if problems:
+        click.echo(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}:", err=True)
+        for problem in problems:
+            click.echo(f"  {clean(str(problem))}", err=True)
+        return 2
+    click.echo("valid")
+    return 0

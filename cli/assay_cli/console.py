@@ -1,0 +1,142 @@
+"""The summary on the console: metrics, gates, failing cases, latency."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+from assay.results import GateOutcome
+from assay_cli.terminal import clean, shorten
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.results import CaseResult, MetricSummary, Run, RunSummary
+
+__all__ = ["ConsoleSummary", "table"]
+
+_MAX_FAILING = 10
+_MARKS = {GateOutcome.PASS: "PASS", GateOutcome.FAIL: "FAIL", GateOutcome.INCOMPLETE: "INCOMPLETE"}
+_COLOURS = {"PASS": "32", "FAIL": "31", "INCOMPLETE": "33", "NO_DATA": "33"}
+
+
+class ConsoleSummary:
+    """Takes a run's rows as they pass and writes the summary at the end; it keeps only a few rows."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._failing: list[CaseResult] = []
+        self._failing_count = 0
+        self._colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+    def take(self, row: CaseResult) -> None:
+        """Take one row."""
+        if row.passed is False or row.reason:
+            self._failing_count += 1
+            if len(self._failing) < _MAX_FAILING:
+                self._failing.append(row)
+
+    def render(self, report: Path | None) -> str:
+        """Return the summary as text; `report` is where the full report lies."""
+        run, summary = self._run, self._run.summary
+        assert summary is not None, "only finished runs are summarised"
+        parts = [
+            f"{clean(run.settings.name)}  {run.run_id}  {run.counts.total} rows",
+            self._metrics(summary),
+            self._verdict(summary),
+        ]
+        if summary.gates:
+            parts.append(self._gates(summary))
+        if self._failing:
+            parts.append(self._failures())
+        if report is not None:
+            parts.append(f"report: {report}")
+        return "\n\n".join(parts) + "\n"
+
+    def _metrics(self, summary: RunSummary) -> str:
+        rows = [("metric", "value", "scored", "skipped", "errors", "passed", "failed", "threshold")]
+        for metric in summary.metrics:
+            rows.append(
+                (
+                    metric.metric,
+                    _value(metric),
+                    str(metric.n_scored),
+                    str(metric.n_skipped),
+                    str(metric.n_error),
+                    *((str(metric.passed), str(metric.failed)) if metric.passed + metric.failed else ("-", "-")),
+                    self._threshold(metric),
+                )
+            )
+        return table(rows)
+
+    def _threshold(self, metric: MetricSummary) -> str:
+        if metric.threshold is None:
+            return "-"
+        sign = "<=" if metric.metric == "latency" else ">="
+        mark = {True: "PASS", False: "FAIL", None: "NO_DATA"}[metric.meets_threshold]
+        return f"{sign} {metric.threshold:g} {self._paint(mark)}"
+
+    def _verdict(self, summary: RunSummary) -> str:
+        counts = self._run.counts
+        rate = f"{summary.pass_rate:.1%}" if summary.pass_rate is not None else "none decided"
+        lines = [f"pass rate  {rate}  ({summary.passed} of {summary.decided} decided, {counts.total} rows)"]
+        if counts.agent_errors:
+            lines.append(f"agent errors  {counts.agent_errors}")
+        latency = summary.latency
+        if latency.count:
+            lines.append(
+                f"latency  mean {_seconds(latency.mean_s)}  P50 {_seconds(latency.p50_s)}  "
+                f"P95 {_seconds(latency.p95_s)}  max {_seconds(latency.max_s)}  ({latency.count} rows)"
+            )
+        lines.append(f"thresholds  {self._paint(summary.overall_status)}")
+        return "\n".join(lines)
+
+    def _gates(self, summary: RunSummary) -> str:
+        lines = []
+        for gate in summary.gates:
+            actual = f"  actual {gate.actual:.4g}" if gate.actual is not None else ""
+            reason = f"  {clean(gate.reason)}" if gate.reason else ""
+            lines.append(f"gate  {self._paint(_MARKS[gate.outcome])}  {clean(gate.expression)}{actual}{reason}")
+        return "\n".join(lines)
+
+    def _failures(self) -> str:
+        width = max(60, shutil.get_terminal_size((110, 24)).columns)
+        names = [shorten(row.case_id, 24) for row in self._failing]
+        column = max(map(len, names))
+        lines = [f"{self._failing_count} failing rows:"]
+        for name, row in zip(names, self._failing, strict=True):
+            lines.append(f"  {name:<{column}}  {shorten(row.reason or 'failed', width - column - 4)}")
+            if row.input:
+                lines.append(f"  {'':<{column}}  asked: {shorten(row.input, width - column - 11)}")
+        if self._failing_count > len(self._failing):
+            lines.append(f"  ... and {self._failing_count - len(self._failing)} more in the report")
+        return "\n".join(lines)
+
+    def _paint(self, mark: str) -> str:
+        return f"\x1b[{_COLOURS[mark]}m{mark}\x1b[0m" if self._colour else mark
+
+
+def table(rows: list[tuple[str, ...]]) -> str:
+    """Return rows as aligned columns; the first row is the heading, the first column text."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if index in (0, len(row) - 1) else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def _value(metric: MetricSummary) -> str:
+    if metric.value is None:
+        return "-"
+    if metric.metric == "latency":
+        return _seconds(metric.value)
+    return f"{metric.value:.1%}" if metric.metric in ("exact_match", "coverage") else f"{metric.value:.4f}"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} s"

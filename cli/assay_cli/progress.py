@@ -1,0 +1,143 @@
+"""What a run shows while it goes on: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from assay.results import CaseResult, Run, StateChange
+from assay_cli.terminal import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["Progress", "make_progress"]
+
+_PLAIN_EVERY_S = 5.0
+_LIVE_EVERY_S = 0.1
+_BAR_WIDTH = 24
+
+
+class Progress(Protocol):
+    """Takes what happens in a run."""
+
+    def take(self, event: Run | StateChange | CaseResult) -> None:
+        """Take one snapshot or event."""
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Show the end."""
+
+
+def make_progress(run: Run, *, hidden: bool) -> Progress:
+    """Return what fits: nothing, a live line on a terminal, or plain lines."""
+    if hidden:
+        return _Hidden(run)
+    return _Live(run) if sys.stderr.isatty() else _Plain(run)
+
+
+class _Hidden:
+    """Counts and shows nothing."""
+
+    every_s = float("inf")
+
+    def __init__(self, run: Run, clock: Callable[[], float] = time.monotonic) -> None:
+        self._run = run
+        self._clock = clock
+        self._total = run.counts.total
+        self._done = self._passed = self._failed = 0
+        self._begun_at = self._shown_at = clock()
+        self._done_before = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def take(self, event: Run | StateChange | CaseResult) -> None:
+        """Take one snapshot or event."""
+        if isinstance(event, CaseResult):
+            self._done += 1
+            self._passed += event.passed is True
+            self._failed += event.passed is False
+            if self._clock() - self._shown_at >= self.every_s or self._done == self._total:
+                self._shown_at = self._clock()
+                self.show()
+        elif isinstance(event, StateChange) and event.reason:
+            self.say(f"{event.state.value}: {event.reason}")
+
+    def show(self) -> None:
+        """Show how far the run is."""
+
+    def say(self, text: str) -> None:
+        """Show a sentence."""
+
+    def line(self) -> str:
+        """Return how far the run is: cases, pass rate, rate, time left."""
+        seconds = max(self._clock() - self._begun_at, 1e-6)
+        rate = self._done / seconds
+        decided = self._passed + self._failed
+        passed = f"{self._passed / decided:.1%} passed" if decided else "none decided"
+        left = (self._total - self._done) / rate if rate > 0 else 0.0
+        return f"{self._done}/{self._total} cases  {passed}  {rate:.0f} cases/s  {_duration(left)} left"
+
+
+class _Plain(_Hidden):
+    """A line now and then, for logs."""
+
+    every_s = _PLAIN_EVERY_S
+
+    def __enter__(self) -> Self:
+        self.say(f"run {self._run.run_id}: {self._total} cases over {self._run.dataset.name}")
+        return self
+
+    def show(self) -> None:
+        self.say(self.line())
+
+    def say(self, text: str) -> None:
+        click.echo(clean(text), err=True)
+
+
+class _Live(_Hidden):
+    """One line that is drawn again and again."""
+
+    every_s = _LIVE_EVERY_S
+
+    def __enter__(self) -> Self:
+        click.echo(f"run {clean(self._run.run_id)}", err=True)
+        self.show()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.show()
+        click.echo("", err=True)
+
+    def show(self) -> None:
+        share = self._done / self._total if self._total else 1.0
+        filled = round(share * _BAR_WIDTH)
+        bar = "━" * filled + "╌" * (_BAR_WIDTH - filled)
+        click.echo(f"\r\x1b[2K{bar} {self.line()}", err=True, nl=False)
+
+    def say(self, text: str) -> None:
+        click.echo(f"\r\x1b[2K{clean(text)}", err=True)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min {seconds:02d} s"

@@ -1,0 +1,1 @@
+"""Report writers, one format a file; every file is complete or absent."""

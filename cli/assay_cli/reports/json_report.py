@@ -1,0 +1,168 @@
+"""The JSON report: everything about a run, one row per case and repeat.
+
+It is written row by row, so a run of any size needs little memory. `docs/report.md` describes the document.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from typing import IO, TYPE_CHECKING, Any
+
+from assay.answers import response_to_json
+from assay_cli.reports.atomic import atomic_writer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from assay.datasets import DatasetInfo
+    from assay.results import CaseResult, MetricSummary, Run
+    from assay.spec import Spec
+
+__all__ = ["JsonReport", "row_document"]
+
+_SCHEMA = "assay/results/1"
+
+
+class JsonReport:
+    """Writes the document of one finished run.
+
+    Args:
+        run: With its summary.
+        spec: Where it came from; None where only the run is known.
+        info: The dataset as it was recognised; None likewise.
+    """
+
+    def __init__(self, run: Run, spec: Spec | None, info: DatasetInfo | None) -> None:
+        self._run = run
+        self._spec = spec
+        self._info = info
+
+    async def write(self, path: Path, rows: AsyncIterator[CaseResult], also: Callable[[CaseResult], None]) -> None:
+        """Write the document to a file, handing every row to `also` as it passes.
+
+        Raises:
+            SetupError: The file cannot be written.
+        """
+        with atomic_writer(path) as file:
+            head = json.dumps(self._head(), ensure_ascii=False, allow_nan=False, indent=1)
+            file.write(head.removesuffix("\n}") + ',\n "rows": [')
+            separator = "\n  "
+            async for row in rows:
+                also(row)
+                file.write(separator + json.dumps(row_document(row), ensure_ascii=False, allow_nan=False))
+                separator = ",\n  "
+            file.write("\n ]\n}\n")
+
+    def copy_to(self, path: Path, target: IO[str]) -> None:
+        """Write the document of a file that was written before to a stream."""
+        with path.open(encoding="utf-8") as file:
+            shutil.copyfileobj(file, target)
+
+    def _head(self) -> dict[str, Any]:
+        run = self._run
+        assert run.summary is not None, "only finished runs are reported"
+        summary = run.summary
+        return {
+            "schema": _SCHEMA,
+            "timestamp": run.created_at,
+            "test_cases_path": str(self._spec.dataset) if self._spec and self._spec.dataset else run.dataset.name,
+            "test_cases_count": run.dataset.case_count,
+            "config": _settings(run),
+            "run": self._provenance(),
+            "results": {metric.metric: _result(metric) for metric in summary.metrics},
+            "summary": {
+                "overall_status": summary.overall_status,
+                "failed_criteria": list(summary.failed_criteria),
+                "skipped_criteria": list(summary.skipped_criteria),
+                "total": run.counts.total,
+                "passed": summary.passed,
+                "decided": summary.decided,
+                "pass_rate": summary.pass_rate,
+                "agent_errors": run.counts.agent_errors,
+                "latency": dataclasses.asdict(summary.latency),
+                "gates": [
+                    {
+                        "expression": gate.expression,
+                        "outcome": gate.outcome.value,
+                        "actual": gate.actual,
+                        "reason": gate.reason,
+                    }
+                    for gate in summary.gates
+                ],
+            },
+        }
+
+    def _provenance(self) -> dict[str, Any]:
+        run, info = self._run, self._info
+        return {
+            "run_id": run.run_id,
+            "name": run.settings.name,
+            "state": run.state.value,
+            "created_at": run.created_at,
+            "started_at": run.started_at,
+            "ended_at": run.ended_at,
+            "assay_version": run.assay_version,
+            "spec_path": str(self._spec.source) if self._spec and self._spec.source else None,
+            "dataset": {
+                **dataclasses.asdict(run.dataset),
+                "sha256": info.sha256 if info else None,
+                "mapping": dict(info.mapping) if info else None,
+                "warnings": [str(warning) for warning in info.warnings] if info else None,
+            },
+        }
+
+
+def row_document(row: CaseResult) -> dict[str, Any]:
+    """Return one row as the report holds it."""
+    response = response_to_json(row.response) if row.response is not None else {}
+    return {
+        "case_id": row.case_id,
+        "repeat": row.repeat_index,
+        "category": row.category or None,
+        "status": row.status.value,
+        "passed": row.passed,
+        "reason": row.reason or None,
+        "question": row.input,
+        "answer": row.response.text if row.response is not None else None,
+        "references": list(row.references),
+        "latency_ms": row.latency_ms,
+        "scores": {
+            score.metric: {
+                "value": score.value,
+                "status": score.status.value,
+                "passed": score.passed,
+                "reason": score.reason or None,
+                "detail": dict(score.detail),
+            }
+            for score in row.scores
+        },
+        "response": {key: value for key, value in response.items() if key not in ("text", "status", "latency_ms")},
+    }
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    settings = dataclasses.asdict(run.settings)
+    headers = settings["agent"]["options"].get("headers")
+    if headers:
+        # Whatever was written into a header in place of ${NAME} may be a secret.
+        settings["agent"]["options"]["headers"] = {
+            name: value if "${" in value else "[redacted]" for name, value in headers.items()
+        }
+    return settings
+
+
+def _result(metric: MetricSummary) -> dict[str, Any]:
+    return {
+        "value": metric.value,
+        "n_scored": metric.n_scored,
+        "n_skipped": metric.n_skipped,
+        "n_error": metric.n_error,
+        "passed": metric.passed,
+        "failed": metric.failed,
+        "threshold": metric.threshold,
+        "meets_threshold": metric.meets_threshold,
+        **metric.detail,
+    }
