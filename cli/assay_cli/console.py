@@ -11,6 +11,7 @@ from assay.results import GateOutcome
 from assay_cli.terminal import clean, shorten
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from assay.results import CaseResult, MetricSummary, Run, RunSummary
@@ -57,19 +58,21 @@ class ConsoleSummary:
 
     def _metrics(self, summary: RunSummary) -> str:
         rows = [("metric", "value", "scored", "skipped", "errors", "passed", "failed", "threshold")]
-        for metric in summary.metrics:
-            rows.append(
-                (
-                    metric.metric,
-                    _value(metric),
-                    str(metric.n_scored),
-                    str(metric.n_skipped),
-                    str(metric.n_error),
-                    *((str(metric.passed), str(metric.failed)) if metric.passed + metric.failed else ("-", "-")),
-                    self._threshold(metric),
-                )
-            )
+        rows += [self._metric(metric) for metric in summary.metrics]
         return table(rows)
+
+    def _metric(self, metric: MetricSummary) -> tuple[str, str, str, str, str, str, str, str]:
+        decided = metric.passed + metric.failed
+        return (
+            metric.metric,
+            _value(metric),
+            str(metric.n_scored),
+            str(metric.n_skipped),
+            str(metric.n_error),
+            str(metric.passed) if decided else "-",
+            str(metric.failed) if decided else "-",
+            self._threshold(metric),
+        )
 
     def _threshold(self, metric: MetricSummary) -> str:
         if metric.threshold is None:
@@ -118,7 +121,7 @@ class ConsoleSummary:
         return f"\x1b[{_COLOURS[mark]}m{mark}\x1b[0m" if self._colour else mark
 
 
-def table(rows: list[tuple[str, ...]]) -> str:
+def table(rows: Sequence[tuple[str, ...]]) -> str:
     """Return rows as aligned columns; the first row is the heading, the first column text."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(

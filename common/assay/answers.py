@@ -310,7 +310,7 @@ def _error(value: object) -> AgentError | None:
         return AgentError(AgentErrorKind.RAISED, _text(value, "error")[:4000])
     data = _mapping(value, "error")
     kind = data.get("kind", AgentErrorKind.RAISED)
-    if kind not in AgentErrorKind:
+    if kind not in {known.value for known in AgentErrorKind}:
         kind = AgentErrorKind.RAISED
     return AgentError(
         kind=AgentErrorKind(kind),

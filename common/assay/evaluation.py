@@ -90,7 +90,7 @@ async def drive_run(
         The run as it stands then.
     """
     watching = asyncio.ensure_future(follow(client, run.run_id, listener))
-    tasks: set[asyncio.Future[object]] = {watching}
+    tasks: set[asyncio.Future[None]] = {watching}
     if caller is not None:
         tasks.add(
             asyncio.ensure_future(client.host_agent(run.run_id, caller, concurrency=run.settings.agent.concurrency))

@@ -58,7 +58,7 @@ def down(debug: bool) -> int:
 
     async def wait() -> None:
         async with asyncio.timeout(20):
-            while running_services(home):
+            while running_services(home):  # noqa: ASYNC110 - another process ends; nothing here can be awaited
                 await asyncio.sleep(0.05)
 
     try:
