@@ -19,7 +19,7 @@ from assay.errors import AssayError, InternalError, OverloadedError, Unavailable
 from assay.rpc import status
 from assay.rpc.options import ServerOptions
 
-__all__ = ["Admission", "Guard"]
+__all__ = ["Admission", "Guard", "presentable"]
 
 logger = logging.getLogger("assay.rpc")
 
@@ -101,7 +101,9 @@ class Guard(_Around):
             if limit.expired() and isinstance(error, TimeoutError):
                 message = f"The call took longer than the {self._deadline_cap_s:g} s that the server allows."
                 await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, message)
-            await _abort(context, _presentable(error, method))
+            if isinstance(cause := _single_cause(error), grpc.aio.AbortError):
+                raise cause from None  # the handler has ended its call itself
+            await _abort(context, presentable(error, method))
 
 
 class Admission(_Around):
@@ -151,10 +153,14 @@ async def _coroutine(result: Any, method: str) -> Any:
     return await result
 
 
-def _presentable(error: Exception, method: str) -> AssayError | grpc.aio.AbortError:
+def presentable(error: Exception, method: str) -> AssayError:
+    """Return what a client may know of a failure; the log gets the rest.
+
+    Args:
+        error: What a handler raised. A domain error is shown as it is, also when a task group wraps it.
+        method: Where it happened, for the log.
+    """
     cause = _single_cause(error)
-    if isinstance(cause, grpc.aio.AbortError):
-        return cause
     if isinstance(cause, AssayError):
         return cause
     error_id = uuid.uuid4().hex[:12]
@@ -169,9 +175,7 @@ def _single_cause(error: BaseException) -> BaseException:
     return error
 
 
-async def _abort(context: Context, error: AssayError | grpc.aio.AbortError) -> None:
-    if isinstance(error, grpc.aio.AbortError):  # the handler has ended its call itself
-        raise error
+async def _abort(context: Context, error: AssayError) -> None:
     sent = status.to_status(error)
     trailers = ((status.DETAILS_KEY, sent.SerializeToString()),)
     await context.abort(status.code_of(error), sent.message, trailing_metadata=trailers)

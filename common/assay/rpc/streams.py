@@ -1,0 +1,72 @@
+"""Answering a stream of requests, several at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from assay.errors import UnavailableError
+
+__all__ = ["answered"]
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+_END = object()
+
+
+async def answered(
+    requests: AsyncIterable[Request],
+    answer: Callable[[Request], Coroutine[Any, Any, Response]],
+    *,
+    in_flight: int,
+    stopping: asyncio.Event,
+) -> AsyncIterator[Response]:
+    """Yield the answer of each request as soon as it is ready, in any order.
+
+    Args:
+        requests: The client's stream; read no further while `in_flight` requests are worked on.
+        answer: Answers one request; what it raises ends the stream.
+        in_flight: Most requests worked on at once.
+        stopping: Once set no further request is read and the stream ends after the answers under way.
+
+    Raises:
+        UnavailableError: The server is stopping (reason STOPPING); what has no answer was not worked on.
+    """
+    source = aiter(requests)
+    stop = asyncio.ensure_future(stopping.wait())
+    reading: asyncio.Task[Any] | None = asyncio.ensure_future(_next(source))
+    working: set[asyncio.Task[Response]] = set()
+    try:
+        while reading or working:
+            waited: set[asyncio.Task[Any]] = {*working}
+            if reading and len(working) < in_flight:
+                waited |= {reading, stop}
+            done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if stop in done:
+                await _cancel([reading])
+                reading = None
+            elif reading in done and reading is not None:
+                request = reading.result()
+                reading = None if request is _END else asyncio.ensure_future(_next(source))
+                if request is not _END:
+                    working.add(asyncio.ensure_future(answer(request)))
+            for task in done & working:
+                working.discard(task)
+                yield task.result()
+        if stop.done():
+            raise UnavailableError("The server is stopping; ask again for what has no answer.", reason="STOPPING")
+    finally:
+        await _cancel([stop, reading, *working])
+
+
+async def _next(source: AsyncIterator[Any]) -> Any:
+    return await anext(source, _END)
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[Any] | None]) -> None:
+    left = [task for task in tasks if task is not None]
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)

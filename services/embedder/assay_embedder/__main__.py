@@ -1,0 +1,80 @@
+"""`python -m assay_embedder`: one embedder process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from assay.errors import InvalidInputError, SetupError
+from assay.local.lease import watch_lease
+from assay.rpc.options import ServerOptions
+from assay.rpc.server import RpcServer, serve_until_signal
+from assay.v1 import embedder_pb2_grpc
+from assay_embedder.registry import Registry
+from assay_embedder.service import SERVICE_NAME, EmbedderService
+from assay_embedder.settings import Settings, read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import grpc.aio
+
+__all__ = ["main", "serve"]
+
+logger = logging.getLogger("assay_embedder")
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until a signal, or until the lease of `exit_with_lock` is released.
+
+    Raises:
+        SetupError: A model cannot be loaded or the address cannot be used.
+    """
+    server = RpcServer(ServerOptions(reflection=settings.reflection))
+    registry = Registry(settings)
+    service = EmbedderService(registry, stream_in_flight=settings.stream_in_flight, stopping=server.stopping)
+
+    def register(grpc_server: grpc.aio.Server) -> None:
+        embedder_pb2_grpc.add_EmbedderServiceServicer_to_server(service, grpc_server)
+
+    async def warm_up(address: str) -> None:
+        logger.info("listening at %s, loading %s", address, ", ".join(settings.models))
+        await registry.load_listed()
+        logger.info("ready")
+
+    unneeded = asyncio.Event()
+    if settings.exit_with_lock is not None:
+        watch_lease(settings.exit_with_lock, asyncio.get_running_loop(), unneeded.set)
+    server.add(SERVICE_NAME, register)
+    try:
+        await serve_until_signal(
+            server, settings.listen, on_ready=warm_up, grace_s=settings.grace_s, also_stop_on=unneeded
+        )
+    finally:
+        await registry.aclose()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the process; return its exit code: 0 stopped, 2 wrong settings, 3 cannot serve here."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
+    try:
+        settings = read_settings(sys.argv[1:] if arguments is None else arguments, os.environ)
+        if settings.threads:
+            # Read when the arithmetic libraries are loaded, which happens with the first model.
+            os.environ["OMP_NUM_THREADS"] = str(settings.threads)
+        asyncio.run(serve(settings))
+    except InvalidInputError as error:
+        print(f"assay_embedder: {error.message}", file=sys.stderr)  # noqa: T201  # the user's terminal
+        return 2
+    except SetupError as error:
+        print(f"assay_embedder: {error.message}", file=sys.stderr)  # noqa: T201
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

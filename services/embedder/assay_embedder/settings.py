@@ -1,0 +1,149 @@
+"""What an operator may set, by flag or by environment variable."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.errors import InvalidInputError, Problem
+from assay.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["DEFAULT_MODEL", "MAX_TEXTS", "Settings", "read_settings"]
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+MAX_TEXTS = 512
+DEVICES = ("auto", "cpu", "cuda")
+PRECISIONS = ("float32", "bfloat16", "float16")
+_PREFIX = "ASSAY_EMBEDDER_"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one embedder process runs.
+
+    Args:
+        listen: Where to listen: "unix:/path" or "host:port".
+        models: Names or folders of the models to load at the start, the default first.
+        allow_models: Patterns of further models that a request may name; they are loaded then.
+        max_models: Models in memory at once.
+        device: "auto", "cpu" or "cuda".
+        precision: Number format of the weights.
+        max_batch_tokens: Word pieces computed at once, padding included; 0 chooses by device.
+        queue_limit: Texts that may wait per model, at least as many as one request may hold.
+        threads: Threads of the arithmetic on a CPU; 0 leaves the choice to the library.
+        stream_in_flight: Requests of one stream that are worked on at once.
+        grace_s: Running calls may go on this long when the process stops.
+        reflection: Whether tools may ask for the contract.
+        exit_with_lock: The process ends when no other process holds this file's lock; None: it stays.
+    """
+
+    listen: str = "127.0.0.1:7071"
+    models: tuple[str, ...] = (DEFAULT_MODEL,)
+    allow_models: tuple[str, ...] = ()
+    max_models: int = 4
+    device: str = "auto"
+    precision: str = "float32"
+    max_batch_tokens: int = 0
+    queue_limit: int = 4_096
+    threads: int = 0
+    stream_in_flight: int = 16
+    grace_s: float = 10.0
+    reflection: bool = True
+    exit_with_lock: Path | None = None
+
+    def __post_init__(self) -> None:
+        checks = [
+            (not self.listen, "listen", "is empty; give unix:/path or host:port"),
+            (not self.models, "model", "names no model; give at least one"),
+            (len(set(self.models)) < len(self.models), "model", "names a model twice"),
+            (self.device not in DEVICES, "device", f"is {self.device}; use one of {', '.join(DEVICES)}"),
+            (
+                self.precision not in PRECISIONS,
+                "precision",
+                f"is {self.precision}; use one of {', '.join(PRECISIONS)}",
+            ),
+            (self.max_models < len(self.models), "max_models", "is less than the number of models to load"),
+            (self.max_batch_tokens < 0, "max_batch_tokens", "is negative; use 0 to choose by device"),
+            (self.queue_limit < MAX_TEXTS, "queue_limit", f"is below {MAX_TEXTS}, which one request may hold"),
+            (self.threads < 0, "threads", "is negative; use 0 to leave the choice to the library"),
+            (self.stream_in_flight < 1, "stream_in_flight", "is below 1"),
+            (self.grace_s < 0, "grace_s", "is negative"),
+        ]
+        problems = [Problem(message, field=_flag(field)) for wrong, field, message in checks if wrong]
+        if problems:
+            raise InvalidInputError(problems, reason="INVALID_SETTINGS")
+
+    def allows(self, name: str) -> bool:
+        """Return whether a request may name this model."""
+        if name in self.models:
+            return True
+        return ".." not in Path(name).parts and any(fnmatchcase(name, pattern) for pattern in self.allow_models)
+
+
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Return the settings from command line flags, else environment variables, else defaults.
+
+    Args:
+        arguments: The command line without the program's name.
+        environment: `--max-models` is also ASSAY_EMBEDDER_MAX_MODELS, and so on; lists are comma-separated.
+
+    Raises:
+        InvalidInputError: All problems, each with its flag.
+        SystemExit: A flag is unknown or its value no number; argparse has said so.
+    """
+    given = vars(_parser(environment).parse_args(arguments))
+    for name in ("model", "allow_models"):
+        given[name] = tuple(given[name] or _listed(environment.get(_PREFIX + name.upper(), "")))
+    models = given.pop("model") or (DEFAULT_MODEL,)
+    return Settings(models=models, **given)
+
+
+def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="assay_embedder",
+        description="Turns texts into vectors over gRPC.",
+        epilog="Every flag is also an environment variable: --max-models is ASSAY_EMBEDDER_MAX_MODELS; "
+        "lists are comma-separated there.",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    defaults = Settings()
+
+    def add(name: str, text: str, kind: type = str) -> None:
+        default = environment.get(_PREFIX + name.upper(), getattr(defaults, name))
+        parser.add_argument(_flag(name), default=default, type=kind, help=f"{text} (default: {default})")
+
+    add("listen", "unix:/path or host:port")
+    parser.add_argument("--model", action="append", metavar="NAME|DIR", help="a model to load; repeatable")
+    parser.add_argument(
+        "--allow-models", action="append", metavar="PATTERN", help="further models that requests may name; repeatable"
+    )
+    add("max_models", "models in memory at once", int)
+    add("device", "auto, cpu or cuda")
+    add("precision", ", ".join(PRECISIONS))
+    add("max_batch_tokens", "word pieces computed at once; 0 chooses by device", int)
+    add("queue_limit", "texts that may wait per model", int)
+    add("threads", "threads of the arithmetic on a CPU; 0 leaves it to the library", int)
+    add("stream_in_flight", "requests of one stream worked on at once", int)
+    add("grace_s", "seconds that running calls get when the process stops", float)
+    add("exit_with_lock", "end when no other process holds this file's lock", Path)
+    parser.add_argument(
+        "--reflection",
+        action=argparse.BooleanOptionalAction,
+        default=environment.get(_PREFIX + "REFLECTION", "true").lower() in ("1", "true", "yes", "on"),
+        help="let tools ask for the contract",
+    )
+    return parser
+
+
+def _flag(field: str) -> str:
+    return "--" + field.replace("_", "-")
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
