@@ -24,7 +24,7 @@ class Parameter:
     Args:
         name: Its name.
         kind: "number", "boolean", "text" or "text_list".
-        default: Its value where the spec gives none; None means "none".
+        default: Its value where the spec gives none; None means "none". A threshold may always be None.
         help: One sentence.
         minimum: Smallest value of a number.
         maximum: Largest value of a number.
@@ -39,7 +39,7 @@ class Parameter:
 
     def problem(self, value: object) -> str:
         """Return what is wrong with a value, or the empty string."""
-        if value is None and self.default is None:
+        if value is None and (self.default is None or self.name == "threshold"):
             return ""
         match self.kind:
             case "number":

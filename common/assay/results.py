@@ -5,6 +5,7 @@ The names are those of `protos/assay/v1/orchestrator.proto`. Absent is None, nev
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -76,6 +77,9 @@ class Score:
         passed: Whether the row passes by this metric; None where the metric does not decide.
         reason: A stable word such as "no_reference", or empty.
         detail: What produced the score and what else it found.
+
+    Raises:
+        ValueError: The value is not finite, or does not fit the status.
     """
 
     metric: str
@@ -84,6 +88,11 @@ class Score:
     passed: bool | None = None
     reason: str = ""
     detail: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        has_value = self.value is not None and math.isfinite(self.value)
+        if has_value is not (self.status is ScoreStatus.SCORED) or (self.value is not None and not has_value):
+            raise ValueError(f"{self.metric}: a score with status {self.status} cannot have the value {self.value}")
 
 
 @dataclass(frozen=True, slots=True)

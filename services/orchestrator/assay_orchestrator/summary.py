@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from assay.gates import decide, parse_gate
@@ -32,7 +33,7 @@ def summarise(rows: Iterable[CaseResult], metrics: Sequence[Metric], gates: Sequ
     for row in rows:
         for fold, score in zip(folds, row.scores, strict=True):
             fold.add(row, score)
-        if row.latency_ms is not None and row.latency_ms >= 0:
+        if row.latency_ms is not None and math.isfinite(row.latency_ms) and row.latency_ms >= 0:
             latency.add(row.latency_ms / 1000)
         passed += row.passed is True
         decided += row.passed is not None
@@ -69,6 +70,10 @@ def _gate_result(gate: Gate, summaries: Sequence[MetricSummary], pass_rate: floa
     )
 
 
+_DETAIL_NAMES = {"mean": "mean_s", "p50": "p50_s", "p95": "p95_s", "max": "max_s"}
+"""Statistics of the latency as gates name them, and as its summary does."""
+
+
 def _actual(
     gate: Gate, summaries: Sequence[MetricSummary], pass_rate: float | None, undecided: int
 ) -> tuple[float | None, str]:
@@ -80,8 +85,8 @@ def _actual(
     summary = next(summary for summary in summaries if summary.metric == gate.name)
     if summary.n_own_error:
         return None, f"{gate.name} could not be computed on {summary.n_own_error} rows"
-    value = summary.value if gate.stat == "value" else summary.detail.get(_DETAIL_NAMES.get(gate.stat, gate.stat))
+    if gate.stat == "pass_rate":
+        decided = summary.passed + summary.failed
+        return (summary.passed / decided, "") if decided else (None, f"{gate.name} gave no row a verdict")
+    value = summary.value if gate.stat == "value" else summary.detail.get(_DETAIL_NAMES[gate.stat])
     return value, "" if value is not None else f"{gate.name} was computed on no row"
-
-
-_DETAIL_NAMES = {"mean": "mean_s", "p50": "p50_s", "p95": "p95_s", "max": "max_s"}

@@ -4,7 +4,8 @@
 
 A row counts in the total when its case has a reference that is not blank; with several, any may match.
 An agent error is incorrect. Inner whitespace, punctuation and diacritics count unless an option says
-otherwise. accuracy = correct / total, which must reach the threshold.
+otherwise; an option that would leave nothing of a text is not applied to it, so that a blank answer never
+matches. accuracy = correct / total, which must reach the threshold.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ class ExactMatch:
         """Return the form in which two texts are compared."""
         text = unicodedata.normalize("NFC", text).strip().casefold()
         if self._arabic_fold:
-            text = fold(text)
+            text = fold(text) or text
         if self._strip_punctuation:
-            text = "".join(char for char in text if not unicodedata.category(char).startswith("P")).strip()
+            text = "".join(char for char in text if not unicodedata.category(char).startswith("P")).strip() or text
         if self._collapse_whitespace:
             text = " ".join(text.split())
         return text

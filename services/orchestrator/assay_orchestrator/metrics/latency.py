@@ -19,7 +19,7 @@ import numpy as np
 from assay.results import LatencySummary, Score, ScoreStatus
 from assay_orchestrator.metrics.exact_sum import ExactSum
 from assay_orchestrator.metrics.fold import MeanFold
-from assay_orchestrator.metrics.score import scored
+from assay_orchestrator.metrics.score import not_computed, scored
 from assay_orchestrator.metrics.thresholds import exceeds
 
 if TYPE_CHECKING:
@@ -87,11 +87,14 @@ class Latency:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_latency")
         latency_s = latency_ms / 1000
         if not math.isfinite(latency_s) or latency_s < 0:
-            return Score(self.name, ScoreStatus.ERROR, reason="invalid_latency")
+            decides = self._threshold is not None
+            return not_computed(self.name, "invalid_latency", decides=decides, version=self.version)
         tier = rating(latency_s)
-        passed = not exceeds(latency_s, self._threshold) if self._threshold is not None else None
         detail = {"version": self.version, "rating": tier, "score": RATINGS[tier]}
-        return scored(self.name, latency_s, passed=passed, detail=detail)
+        if self._threshold is None:
+            return scored(self.name, latency_s, detail=detail)
+        detail["threshold"] = self._threshold
+        return scored(self.name, latency_s, passed=not exceeds(latency_s, self._threshold), detail=detail)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

@@ -18,12 +18,12 @@ __all__ = ["row_reason", "row_verdict"]
 def row_verdict(status: AgentStatus, scores: Sequence[Score]) -> bool | None:
     """Return a row's verdict from the verdicts of its metrics.
 
-    An agent error fails. Else one failed metric fails the row; a metric that could not be computed on
-    Assay's side leaves it undecided; one that passed passes it; without any it is undecided.
+    An agent error fails. Else one failed metric fails the row; a deciding metric that could not be computed
+    on Assay's side leaves it undecided; one that passed passes it; without any it is undecided.
     """
     if status is AgentStatus.ERROR or any(score.passed is False for score in scores):
         return False
-    if any(score.status is ScoreStatus.ERROR for score in scores):
+    if any(_leaves_undecided(score) for score in scores):
         return None
     return True if any(score.passed for score in scores) else None
 
@@ -35,14 +35,24 @@ def row_reason(response: AgentResponse, scores: Sequence[Score]) -> str:
         return f"agent error ({error.kind.value}): {error.message}" if error is not None else "agent error"
     complaints = [_complaint(score) for score in scores if score.passed is False]
     complaints += [
-        f"{score.metric} could not be computed: {score.reason}" for score in scores if score.status is ScoreStatus.ERROR
+        f"{score.metric} could not be computed: {score.reason}" for score in scores if _leaves_undecided(score)
     ]
     return "; ".join(complaints)
+
+
+def _leaves_undecided(score: Score) -> bool:
+    return score.status is ScoreStatus.ERROR and score.passed is None and not score.detail.get("advisory")
 
 
 def _complaint(score: Score) -> str:
     if score.reason:
         return f"{score.metric} failed: {score.reason}"
-    if score.metric == "exact_match":
-        return "exact_match: differs from the reference"
-    return f"{score.metric} {score.value:.4g} misses its threshold"
+    threshold = score.detail.get("threshold")
+    if score.value is None or threshold is None:
+        return f"{score.metric}: the answer differs from the reference"
+    sign = "<" if score.value < threshold else ">"
+    # Enough digits that the two numbers do not look equal.
+    shown = next(
+        text for text in (f"{score.value:.3g}", f"{score.value:.6g}", repr(score.value)) if float(text) != threshold
+    )
+    return f"{score.metric} {shown} {sign} {threshold:g}"

@@ -3,18 +3,19 @@
     S = 0.5·similarity + 0.3·has_events + 0.2·max(0, 1 - latency_ms/5000), clamped to [0, 1]
 
 has_events is 1 when the agent retrieved at least one item; the fallback phrase plays no part. Missing
-similarity or latency: skipped. Negative latency: error. Agent error: 0.0, because a fast crash must not
-earn the latency part. The aggregate is the mean.
+similarity or latency: skipped. Negative, NaN or infinite latency: error. Agent error: 0.0, because a fast
+crash must not earn the latency part. The aggregate is the mean.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
 from assay.results import Score, ScoreStatus
 from assay_orchestrator.metrics.fold import MeanFold
-from assay_orchestrator.metrics.score import scored
+from assay_orchestrator.metrics.score import not_computed, scored
 from assay_orchestrator.metrics.similarity import similarity
 from assay_orchestrator.metrics.thresholds import meets
 
@@ -49,14 +50,14 @@ class Satisfaction:
             return self._scored(0.0, "agent_error", {})
         found = similarity(row, self.embedding_model)
         latency_ms = row.response.latency_ms
-        if found.value is None and not found.skipped:
-            return Score(self.name, ScoreStatus.ERROR, reason=found.reason, detail=found.detail)
-        if found.value is None:
+        if found.skipped:
             return Score(self.name, ScoreStatus.SKIPPED, reason=found.reason)
+        if found.value is None:
+            return self._failed(found.reason, found.detail)
         if latency_ms is None:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_latency")
-        if latency_ms < 0:
-            return Score(self.name, ScoreStatus.ERROR, reason="negative_latency")
+        if not math.isfinite(latency_ms) or latency_ms < 0:
+            return self._failed("invalid_latency", found.detail)
         has_events = bool(row.response.retrieved)
         parts = {"similarity": found.value, "has_events": has_events, "latency_ms": latency_ms}
         return self._scored(satisfaction(found.value, has_events, latency_ms), "", {**found.detail, **parts})
@@ -66,5 +67,13 @@ class Satisfaction:
         return MeanFold(self.name, self._threshold)
 
     def _scored(self, value: float, reason: str, detail: dict[str, Any]) -> Score:
-        passed = meets(value, self._threshold) if self._threshold is not None else None
-        return scored(self.name, value, passed=passed, reason=reason, detail={"version": self.version, **detail})
+        detail = {"version": self.version, **detail}
+        if self._threshold is None:
+            return scored(self.name, value, reason=reason, detail=detail)
+        detail["threshold"] = self._threshold
+        passed = meets(value, self._threshold)
+        return scored(self.name, value, passed=passed, reason=reason, detail=detail)
+
+    def _failed(self, reason: str, detail: dict[str, Any]) -> Score:
+        decides = self._threshold is not None
+        return not_computed(self.name, reason, decides=decides, version=self.version, **detail)

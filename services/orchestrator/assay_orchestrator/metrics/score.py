@@ -25,6 +25,7 @@ __all__ = [
     "Metric",
     "Row",
     "has_reference",
+    "not_computed",
     "score_from_json",
     "score_to_json",
     "scored",
@@ -100,6 +101,20 @@ def scored(metric: str, value: float, **details: Any) -> Score:
     if not math.isfinite(value):
         return Score(metric, ScoreStatus.ERROR, reason="not_finite", detail=details.get("detail", {}))
     return Score(metric, ScoreStatus.SCORED, value=float(value), **details)
+
+
+def not_computed(metric: str, reason: str, *, decides: bool, **detail: Any) -> Score:
+    """Return the score of a row on which a metric failed.
+
+    Args:
+        metric: The metric.
+        reason: A stable word.
+        decides: Whether the metric gives rows verdicts; the failure of one that does not is marked
+            advisory and leaves the row to the other metrics.
+        detail: What else is known.
+    """
+    marks = {} if decides else {"advisory": True}
+    return Score(metric, ScoreStatus.ERROR, reason=reason, detail={**detail, **marks})
 
 
 def usable_references(case: Case) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from assay.results import Score, ScoreStatus
 from assay_orchestrator.metrics.fold import MeanFold
 from assay_orchestrator.metrics.intervals import wilson
-from assay_orchestrator.metrics.score import scored
+from assay_orchestrator.metrics.score import not_computed, scored
 from assay_orchestrator.metrics.similarity import similarity
 from assay_orchestrator.metrics.thresholds import meets
 
@@ -41,14 +41,20 @@ class SemanticSimilarity:
         """Return the row's similarity."""
         assert self.embedding_model is not None
         found = similarity(row, self.embedding_model)
-        detail = {"version": self.version, **found.detail}
-        if found.value is not None:
-            passed = meets(found.value, self._threshold) if self._threshold is not None else None
-            return scored(self.name, found.value, passed=passed, reason=found.reason, detail=detail)
         if found.skipped:
             return Score(self.name, ScoreStatus.SKIPPED, reason=found.reason)
-        failed = found.reason == "agent_error" and self._threshold is not None
-        return Score(self.name, ScoreStatus.ERROR, passed=False if failed else None, reason=found.reason, detail=detail)
+        decides = self._threshold is not None
+        detail = {"version": self.version, **found.detail}
+        if found.value is None and found.reason == "agent_error":
+            passed = False if decides else None
+            return Score(self.name, ScoreStatus.ERROR, passed=passed, reason=found.reason, detail=detail)
+        if found.value is None:
+            return not_computed(self.name, found.reason, decides=decides, **detail)
+        if self._threshold is None:
+            return scored(self.name, found.value, reason=found.reason, detail=detail)
+        passed = meets(found.value, self._threshold)
+        detail["threshold"] = self._threshold
+        return scored(self.name, found.value, passed=passed, reason=found.reason, detail=detail)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

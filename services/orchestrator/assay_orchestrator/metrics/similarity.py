@@ -76,11 +76,11 @@ def _best(row: Row, evidence: EmbeddingEvidence) -> Similarity:
         detail["warnings"] = ["model_language_mismatch"]
     values = [cosine(evidence.answer, vector) for vector in evidence.references]
     known = [value for value in values if value is not None]
-    if not known:
+    if not known or len(values) != len(references):
         return Similarity(None, "invalid_vector", detail=detail)
     best = max(known)
     if len(values) > 1:
-        detail["reference_index"] = values.index(best)
+        detail["reference_index"] = row.case.references.index(references[values.index(best)])
     return Similarity(best, detail=detail)
 
 
@@ -88,4 +88,4 @@ def _foreign_share(text: str) -> float:
     letters = [char for char in text if char.isalpha()]
     if text.isascii() or not letters:
         return 0.0
-    return sum(not unicodedata.name(char, "").startswith("LATIN") for char in letters) / len(letters)
+    return sum("LATIN" not in unicodedata.name(char, "") for char in letters) / len(letters)

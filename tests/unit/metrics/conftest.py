@@ -1,0 +1,94 @@
+"""Rows and metrics for the tests of metric arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
+from assay.cases import Case, Turn
+from assay.catalogue import DEFAULT_MODEL, complete_parameters
+from assay.results import CaseResult
+from assay_orchestrator.metrics import build_metric
+from assay_orchestrator.metrics.row_verdict import row_reason, row_verdict
+from assay_orchestrator.metrics.score import EmbeddingEvidence, Metric, Row
+
+
+@pytest.fixture
+def metric() -> Callable[..., Metric]:
+    """A metric by name, with the parameters given and the catalogue's defaults."""
+
+    def build(name: str, **parameters: Any) -> Metric:
+        return build_metric(name, complete_parameters(name, parameters, where="metrics[0]"))
+
+    return build
+
+
+@pytest.fixture
+def row() -> Callable[..., Row]:
+    """A row of a case and an answer; `vectors` are those of the answer and of each reference."""
+
+    def build(
+        text: str = "",
+        references: Sequence[str] = (),
+        *,
+        events: int | None = None,
+        latency_ms: float | None = None,
+        failed: bool = False,
+        vectors: Sequence[Sequence[float]] = (),
+        **evidence: Any,
+    ) -> Row:
+        response = AgentResponse(
+            status=AgentStatus.ERROR if failed else AgentStatus.SUCCESS,
+            text=text,
+            error=AgentError(AgentErrorKind.TIMEOUT, "no answer within 30 s") if failed else None,
+            retrieved=None if events is None else (Source(title="Event"),) * events,
+            latency_ms=latency_ms,
+        )
+        arrays = [np.asarray(vector, dtype=np.float32) for vector in vectors]
+        embeddings = {}
+        if arrays or evidence:
+            details = {"model": DEFAULT_MODEL, "revision": "abc", **evidence}
+            answer = arrays[0] if arrays else None
+            embeddings[DEFAULT_MODEL] = EmbeddingEvidence(answer, tuple(arrays[1:]), **details)
+        return Row(Case("case", (Turn("question", references=tuple(references)),)), response, embeddings)
+
+    return build
+
+
+@pytest.fixture
+def result() -> Callable[..., CaseResult]:
+    """The stored result of a row by some metrics."""
+
+    def build(row: Row, metrics: Sequence[Metric], index: int = 0) -> CaseResult:
+        scores = tuple(metric.score(row) for metric in metrics)
+        return CaseResult(
+            case_id=f"case-{index}",
+            case_index=index,
+            repeat_index=0,
+            category="",
+            status=row.response.status,
+            passed=row_verdict(row.response.status, scores),
+            scores=scores,
+            latency_ms=row.response.latency_ms,
+            reason=row_reason(row.response, scores),
+        )
+
+    return build
+
+
+@pytest.fixture
+def fold(result: Callable[..., CaseResult]) -> Callable[..., Any]:
+    """The summary of one metric over some rows."""
+
+    def build(metric: Metric, rows: Sequence[Row]) -> Any:
+        aggregate = metric.aggregate()
+        for row in rows:
+            stored = result(row, [metric])
+            aggregate.add(stored, stored.scores[0])
+        return aggregate.result()
+
+    return build

@@ -1,0 +1,89 @@
+"""A row's verdict from its metrics, and why it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.results import CaseResult, Score, ScoreStatus
+from assay_orchestrator.metrics.row_verdict import row_reason, row_verdict
+from assay_orchestrator.metrics.score import Metric, Row, not_computed
+
+PASSED = Score("exact_match", ScoreStatus.SCORED, value=1.0, passed=True)
+FAILED = Score("exact_match", ScoreStatus.SCORED, value=0.0, passed=False)
+SILENT = Score("coverage", ScoreStatus.SCORED, value=0.0, reason="nothing_retrieved")
+SKIPPED = Score("semantic_similarity", ScoreStatus.SKIPPED, reason="no_reference")
+BROKEN = not_computed("semantic_similarity", "embedder_unavailable", decides=True)
+ADVISORY = not_computed("satisfaction", "embedder_unavailable", decides=False)
+
+
+@pytest.mark.parametrize(
+    ("status", "scores", "verdict"),
+    [
+        (AgentStatus.ERROR, [PASSED], False),
+        (AgentStatus.ERROR, [], False),
+        (AgentStatus.SUCCESS, [PASSED, FAILED], False),
+        (AgentStatus.SUCCESS, [BROKEN, FAILED], False),
+        (AgentStatus.SUCCESS, [PASSED, BROKEN], None),
+        (AgentStatus.SUCCESS, [PASSED, ADVISORY], True),
+        (AgentStatus.SUCCESS, [ADVISORY], None),
+        (AgentStatus.SUCCESS, [PASSED, SKIPPED, SILENT], True),
+        (AgentStatus.OUT_OF_SCOPE, [PASSED], True),
+        (AgentStatus.SUCCESS, [SKIPPED, SILENT], None),
+        (AgentStatus.SUCCESS, [], None),
+    ],
+)
+def test_verdict(status: AgentStatus, scores: list[Score], verdict: bool | None) -> None:
+    """Failing beats unknown, unknown beats passing, and what does not decide stays out."""
+    assert row_verdict(status, scores) is verdict
+
+
+@pytest.mark.parametrize(
+    ("scores", "reason"),
+    [
+        ([PASSED, SKIPPED, SILENT, ADVISORY], ""),
+        ([FAILED], "exact_match: the answer differs from the reference"),
+        ([BROKEN], "semantic_similarity could not be computed: embedder_unavailable"),
+        ([FAILED, BROKEN],
+         ("exact_match: the answer differs from the reference; "
+          "semantic_similarity could not be computed: embedder_unavailable")),
+    ],
+)  # fmt: skip
+def test_reason(scores: list[Score], reason: str) -> None:
+    """The sentence names each metric that failed or could not be computed, and nothing else."""
+    assert row_reason(AgentResponse(text="answer"), scores) == reason
+
+
+@pytest.mark.parametrize(
+    ("name", "threshold", "value", "reason"),
+    [
+        ("semantic_similarity", 0.75, 0.41, "semantic_similarity 0.41 < 0.75"),
+        ("semantic_similarity", 0.75, 0.749999, "semantic_similarity 0.749999 < 0.75"),
+        ("semantic_similarity", 0.75, 0.74999998, "semantic_similarity 0.74999998 < 0.75"),
+        ("latency", 4.0, 31.25, "latency 31.2 > 4"),
+    ],
+)
+def test_a_missed_threshold_is_shown_with_its_value(name: str, threshold: float, value: float, reason: str) -> None:
+    """Value and threshold never look equal."""
+    score = Score(name, ScoreStatus.SCORED, value=value, passed=False, detail={"threshold": threshold})
+    assert row_reason(AgentResponse(), [score]) == reason
+
+
+def test_an_agent_error_is_told_in_its_own_words() -> None:
+    """The agent's failure explains the row; metrics add nothing."""
+    error = AgentError(AgentErrorKind.TIMEOUT, "no answer within 30 s")
+    response = AgentResponse(status=AgentStatus.ERROR, error=error)
+    assert row_reason(response, [FAILED]) == "agent error (timeout): no answer within 30 s"
+
+
+def test_metrics_put_their_threshold_where_the_reason_finds_it(
+    metric: Callable[..., Metric], row: Callable[..., Row], result: Callable[..., CaseResult]
+) -> None:
+    """A real row that misses two thresholds is explained with both."""
+    metrics = [metric("semantic_similarity"), metric("latency", threshold=2.0)]
+    built = row("a", ["b"], vectors=[(1, 0), (0, 1)], latency_ms=2500.0)
+    stored = result(built, metrics)
+    assert stored.passed is False
+    assert stored.reason == "semantic_similarity 0 < 0.75; latency 2.5 > 2"

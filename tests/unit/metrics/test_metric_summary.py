@@ -1,0 +1,220 @@
+"""The summary of a run: counts, status, gates, and bits that do not depend on order."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from assay.results import CaseResult, GateOutcome, RunSummary
+from assay_orchestrator.metrics.exact_sum import ExactSum
+from assay_orchestrator.metrics.score import Metric, Row
+from assay_orchestrator.settings_json import summary_to_json
+from assay_orchestrator.summary import summarise
+
+NAMES = ("semantic_similarity", "exact_match", "coverage", "satisfaction", "latency")
+Summarise = Callable[..., RunSummary]
+
+
+@pytest.fixture
+def summary_of(metric: Callable[..., Metric], result: Callable[..., CaseResult]) -> Summarise:
+    """The summary of some rows by metrics with default parameters, or by those given."""
+
+    def build(
+        rows: Sequence[Row], names: Sequence[str] = NAMES, gates: Sequence[str] = (), metrics: Sequence[Metric] = ()
+    ) -> RunSummary:
+        metrics = metrics or [metric(name) for name in names]
+        stored = [result(row, metrics, index) for index, row in enumerate(rows)]
+        return summarise(stored, metrics, gates)
+
+    return build
+
+
+def _random_rows(row: Callable[..., Row], seed: int, count: int) -> list[Row]:
+    chance = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        vectors = [[chance.gauss(0, 1) for _ in range(4)] for _ in range(2)]
+        rows.append(
+            row(
+                chance.choice(["a", "b", "", "couldn't find any events"]),
+                chance.choice([["a"], ["b"], []]),
+                events=chance.choice([None, 0, 2]),
+                latency_ms=chance.choice([None, chance.uniform(0, 20_000), chance.uniform(0, 1e-3)]),
+                failed=chance.random() < 0.2,
+                vectors=vectors if chance.random() < 0.9 else [],
+            )
+        )
+    return rows
+
+
+def _bits(summary: RunSummary) -> str:
+    return json.dumps(summary_to_json(summary), sort_keys=True, allow_nan=False)
+
+
+@given(seed=st.integers(0, 2**32), count=st.integers(0, 40), order=st.randoms())
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_order_of_rows_gives_the_same_bits(
+    summary_of: Summarise, row: Callable[..., Row], seed: int, count: int, order: random.Random
+) -> None:
+    """Re-ordered and re-sharded runs have one summary, to the last bit and without NaN."""
+    rows = _random_rows(row, seed, count)
+    gates = ["pass_rate >= 0.5", "latency.p95 < 4", "semantic_similarity >= 0.1"]
+    expected = _bits(summary_of(rows, gates=gates))
+    order.shuffle(rows)
+    assert _bits(summary_of(rows, gates=gates)) == expected
+
+
+@given(st.lists(st.floats(-1e150, 1e150), max_size=50))
+def test_a_streamed_sum_is_rounded_once(terms: list[float]) -> None:
+    """The running sum equals the exact rational sum, rounded, whatever the cancellation."""
+    total = ExactSum()
+    for term in terms:
+        total.add(term)
+    assert total.total == math.fsum(terms) == float(sum(map(Fraction, terms), Fraction(0)))
+    assert total.count == len(terms)
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_null_row_changes_only_counts(summary_of: Summarise, row: Callable[..., Row], seed: int) -> None:
+    """A row that has nothing for a metric leaves its value, verdicts and threshold as they were."""
+    names = ("semantic_similarity", "exact_match", "satisfaction", "latency")
+    rows = _random_rows(row, seed, 12)
+    before, after = summary_of(rows, names), summary_of([*rows, row("answer")], names)
+    assert after.pass_rate == before.pass_rate
+    for old, new in zip(before.metrics, after.metrics, strict=True):
+        assert (new.value, new.n_scored, new.passed, new.failed) == (old.value, old.n_scored, old.passed, old.failed)
+        assert (new.meets_threshold, new.detail) == (old.meets_threshold, old.detail)
+        assert new.n_skipped == old.n_skipped + 1
+
+
+@given(seed=st.integers(0, 2**32), references=st.sampled_from([["a"], []]))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_an_agent_error_never_helps(
+    summary_of: Summarise, row: Callable[..., Row], seed: int, references: list[str]
+) -> None:
+    """One more failed agent raises neither the pass rate nor coverage, exact match or satisfaction."""
+    rows = _random_rows(row, seed, 12)
+    before = summary_of(rows)
+    after = summary_of([*rows, row("a", references, failed=True, events=2, latency_ms=1.0)])
+    assert before.pass_rate is None or after.pass_rate is not None
+    assert (after.pass_rate or 0.0) <= (before.pass_rate or 0.0)
+    for old, new in zip(before.metrics, after.metrics, strict=True):
+        if old.metric in ("exact_match", "coverage", "satisfaction"):
+            assert (new.value or 0.0) <= (old.value or 0.0)
+        assert _share(new.passed, new.failed) <= _share(old.passed, old.failed)
+
+
+def _share(passed: int, failed: int) -> float:
+    return passed / (passed + failed) if passed else 0.0
+
+
+def test_every_row_is_counted_once_by_every_metric(summary_of: Summarise, row: Callable[..., Row]) -> None:
+    """Scored, skipped and error rows of each metric add up to all rows."""
+    for metric in summary_of(_random_rows(row, 1, 60)).metrics:
+        assert metric.n_scored + metric.n_skipped + metric.n_error == 60
+
+
+def test_pass_rate_leaves_undecided_rows_out(summary_of: Summarise, row: Callable[..., Row]) -> None:
+    """Passed by decided rows; a row without verdict is in neither part."""
+    rows = [row("a", ["a"]), row("b", ["a"]), row("a", ["a"], failed=True), row("a")]
+    summary = summary_of(rows, ["exact_match"])
+    assert (summary.passed, summary.decided) == (1, 3)
+    assert summary.pass_rate == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "failed", "skipped"),
+    [
+        (["a", "a"], "PASS", [], ["semantic_similarity", "latency"]),
+        (["a", "b"], "FAIL", ["exact_match"], ["semantic_similarity", "latency"]),
+    ],
+)
+def test_overall_status_is_decided_by_computed_metrics(
+    summary_of: Summarise,
+    row: Callable[..., Row],
+    answers: list[str],
+    status: str,
+    failed: list[str],
+    skipped: list[str],
+) -> None:
+    """Metrics without a value are listed and never decide."""
+    summary = summary_of([row(answer, ["a"]) for answer in answers], ["semantic_similarity", "exact_match", "latency"])
+    assert (summary.overall_status, summary.failed_criteria, summary.skipped_criteria) == (status, failed, skipped)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_nothing_computed_is_no_data(summary_of: Summarise, row: Callable[..., Row], count: int) -> None:
+    """Without any value the run neither passes nor fails."""
+    summary = summary_of([row("a")] * count, ["semantic_similarity", "exact_match"])
+    assert summary.overall_status == "NO_DATA"
+    assert summary.pass_rate is None
+    assert [metric.n_skipped for metric in summary.metrics] == [count, count]
+
+
+def test_latency_of_the_run_is_over_every_measured_row(summary_of: Summarise, row: Callable[..., Row]) -> None:
+    """Failed rows count, missing and impossible durations do not."""
+    rows = [row(latency_ms=1000.0), row(latency_ms=3000.0, failed=True)]
+    rows += [row(latency_ms=value) for value in (None, -1.0, math.nan, math.inf)]
+    latency = summary_of(rows, ["exact_match"]).latency
+    assert (latency.count, latency.mean_s, latency.max_s) == (2, 2.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("gate", "outcome", "actual"),
+    [
+        ("pass_rate >= 0.5", GateOutcome.PASS, 0.5),
+        ("pass_rate > 0.5", GateOutcome.FAIL, 0.5),
+        ("exact_match >= 0.6", GateOutcome.FAIL, 0.5),
+        ("exact_match.pass_rate >= 0.5", GateOutcome.PASS, 0.5),
+        ("latency.p50 <= 2", GateOutcome.PASS, 2.0),
+        ("latency.mean == 2", GateOutcome.PASS, 2.0),
+        ("latency < 2", GateOutcome.FAIL, 2.0),
+        ("latency.max < 4", GateOutcome.PASS, 3.0),
+    ],
+)
+def test_gates_on_what_was_computed(
+    summary_of: Summarise, row: Callable[..., Row], gate: str, outcome: GateOutcome, actual: float
+) -> None:
+    """Each statistic that a gate may name is compared with its bound."""
+    rows = [row("a", ["a"], latency_ms=1000.0), row("b", ["a"], latency_ms=3000.0)]
+    (found,) = summary_of(rows, ["exact_match", "latency"], [gate]).gates
+    assert (found.expression, found.outcome, found.actual, found.reason) == (gate, outcome, actual, "")
+
+
+@pytest.mark.parametrize(
+    ("gate", "reason"),
+    [
+        ("semantic_similarity >= 0", "semantic_similarity could not be computed on 1 rows"),
+        ("pass_rate >= 0", "1 rows could not be decided because a metric could not be computed"),
+        ("latency < 9", "latency was computed on no row"),
+        ("coverage.pass_rate >= 0", "coverage gave no row a verdict"),
+    ],
+)
+def test_a_gate_on_what_is_unknown_is_incomplete(
+    summary_of: Summarise, row: Callable[..., Row], gate: str, reason: str
+) -> None:
+    """A gate never passes or fails on a number that failures of our own have thinned out."""
+    rows = [row("a", ["a"], vectors=[(1, 0), (1, 0)]), row("a", ["a"], error="embedder_unavailable")]
+    (found,) = summary_of(rows, ["semantic_similarity", "coverage", "latency"], [gate]).gates
+    assert (found.outcome, found.actual, found.reason) == (GateOutcome.INCOMPLETE, None, reason)
+
+
+def test_a_metric_without_verdict_cannot_hold_up_the_pass_rate(summary_of: Summarise, row: Callable[..., Row]) -> None:
+    """Satisfaction without threshold may fail on a row that exact match decides."""
+    rows = [row("a", ["a"], error="embedder_unavailable", latency_ms=1.0)]
+    summary = summary_of(rows, ["exact_match", "satisfaction"], ["pass_rate >= 1", "satisfaction >= 0"])
+    assert [gate.outcome for gate in summary.gates] == [GateOutcome.PASS, GateOutcome.INCOMPLETE]
+
+
+def test_a_gate_on_nothing_decided_says_so(summary_of: Summarise, row: Callable[..., Row]) -> None:
+    """A run in which no metric decides has no pass rate to gate."""
+    (gate,) = summary_of([row("a", events=1)], ["coverage"], ["pass_rate >= 0.5"]).gates
+    assert (gate.outcome, gate.reason) == (GateOutcome.INCOMPLETE, "no metric decided any row")
