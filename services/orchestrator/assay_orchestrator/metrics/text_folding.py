@@ -35,11 +35,11 @@ def fold(text: str) -> str:
     """
     if text.isascii():
         return " ".join(text.casefold().split())
-    previous = None
-    while text != previous:
-        previous = text
-        text = _fold_once(text)
-    return text
+    text = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES))
+    text = text.translate(_LETTERS).casefold()
+    # Case folding decomposes some letters and yields look-alikes; unifying again makes fold idempotent.
+    text = unicodedata.normalize("NFKC", text).translate(_APOSTROPHES)
+    return " ".join(text.split())
 
 
 def contains_word(folded: str, phrase: str, *, particles: str = _PARTICLES) -> bool:
@@ -51,13 +51,6 @@ def contains_word(folded: str, phrase: str, *, particles: str = _PARTICLES) -> b
         particles: Letters one of which may be attached before an Arabic phrase.
     """
     return _word_pattern(phrase, particles).search(folded) is not None
-
-
-def _fold_once(text: str) -> str:
-    text = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES))
-    text = text.translate(_LETTERS).casefold()
-    text = unicodedata.normalize("NFKC", text).translate(_APOSTROPHES)
-    return " ".join(text.split())
 
 
 @lru_cache(maxsize=512)
