@@ -64,16 +64,21 @@ class Model:
     """
 
     def __init__(self, transformer: Any, description: Description, tokenizer: Any) -> None:
-        self.description = description
+        self._description = description
         self._transformer = transformer
         self._tokenizer = tokenizer
         self._padding_id = transformer.tokenizer.pad_token_id or 0
         self._pads_left = transformer.tokenizer.padding_side == "left"
         self._reads_types = "token_type_ids" in transformer.tokenizer.model_input_names
 
+    @property
+    def description(self) -> Description:
+        """What it is."""
+        return self._description
+
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Return the word pieces of each text, cut to the model's window."""
-        prefix = self.description.prefix
+        prefix = self._description.prefix
         encodings = self._tokenizer.encode_batch([prefix + _storable(text) for text in texts])
         return [Tokens(each.ids, each.type_ids, bool(each.overflowing)) for each in encodings]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import AssayError, InvalidInputError, Problem, UnavailableError
 from assay_embedder import models
-from assay_embedder.batcher import Batcher
+from assay_embedder.batcher import Batcher, Encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,9 +16,17 @@ if TYPE_CHECKING:
     from assay_embedder.batcher import BatchReport, Embedded
     from assay_embedder.settings import Settings
 
-__all__ = ["Registry", "Served"]
+__all__ = ["LoadedModel", "Registry", "Served"]
 
 _BATCH_TOKENS = {"cpu": 1_024, "cuda": 32_768}  # larger ones gain nothing on a CPU
+
+
+class LoadedModel(Encoder, Protocol):
+    """An encoder that says what it is."""
+
+    @property
+    def description(self) -> models.Description:
+        """What it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +46,19 @@ class Registry:
 
     Args:
         settings: Which models, where and how.
+        load: Loads one; called in a thread.
         on_batch: Passed on to every batcher.
     """
 
-    def __init__(self, settings: Settings, *, on_batch: Callable[[BatchReport], None] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        load: Callable[..., LoadedModel] = models.load,
+        on_batch: Callable[[BatchReport], None] | None = None,
+    ) -> None:
         self._settings = settings
+        self._load_model = load
         self._on_batch = on_batch
         self._served: dict[str, Served] = {}
         self._loading = asyncio.Lock()
@@ -104,7 +120,7 @@ class Registry:
 
     async def _loaded(self, name: str) -> Served:
         device = await asyncio.to_thread(models.choose_device, self._settings.device)
-        model = await asyncio.to_thread(models.load, name, device=device, precision=self._settings.precision)
+        model = await asyncio.to_thread(self._load_model, name, device=device, precision=self._settings.precision)
         batcher = Batcher(
             model,
             max_batch_tokens=self._settings.max_batch_tokens or _BATCH_TOKENS[device],

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from assay.errors import InvalidInputError
+from assay_embedder.settings import Settings, read_settings
+from assay_embedder.similarity import cosine
+
+
+def test_defaults_without_flags() -> None:
+    """Nothing needs to be set."""
+    assert read_settings([], {}) == Settings()
+
+
+def test_flags_win_over_the_environment_over_defaults() -> None:
+    """Every flag is also a variable; lists are comma-separated there and repeated as flags."""
+    environment = {
+        "ASSAY_EMBEDDER_MODEL": "one, two",
+        "ASSAY_EMBEDDER_ALLOW_MODELS": "hub/*",
+        "ASSAY_EMBEDDER_DEVICE": "cuda",
+        "ASSAY_EMBEDDER_QUEUE_LIMIT": "600",
+        "ASSAY_EMBEDDER_REFLECTION": "false",
+        "ASSAY_EMBEDDER_EXIT_WITH_LOCK": "/run/lock",
+        "ASSAY_EMBEDDER_GRACE_S": "2.5",
+    }
+    settings = read_settings(["--device", "cpu", "--model", "three", "--model", "four"], environment)
+    assert settings.models == ("three", "four")
+    assert settings.device == "cpu"
+    assert settings.allow_models == ("hub/*",)
+    assert settings.queue_limit == 600
+    assert settings.reflection is False
+    assert settings.exit_with_lock == Path("/run/lock")
+    assert settings.grace_s == 2.5
+    assert read_settings([], environment).models == ("one", "two")
+    assert read_settings(["--reflection"], environment).reflection is True
+
+
+def test_every_setting_has_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    """A setting that operators cannot reach does not exist."""
+    with pytest.raises(SystemExit):
+        read_settings(["--help"], {})
+    shown = capsys.readouterr().out
+    names = {"model" if field.name == "models" else field.name for field in fields(Settings)}
+    assert not [name for name in names if f"--{name.replace('_', '-')}" not in shown]
+
+
+def test_all_problems_are_named_at_once() -> None:
+    """One start shows everything that is wrong, each with its flag."""
+    with pytest.raises(InvalidInputError) as caught:
+        Settings(device="tpu", precision="int3", queue_limit=10, grace_s=-1, threads=-1, stream_in_flight=0)
+    assert {problem.field for problem in caught.value.problems} == {
+        "--device",
+        "--precision",
+        "--queue-limit",
+        "--grace-s",
+        "--threads",
+        "--stream-in-flight",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("listed", True),
+        ("hub/small", True),
+        ("hub/a/b", True),
+        ("other/small", False),
+        ("", False),
+        ("hub/../etc", False),
+        ("/models/../etc", False),
+    ],
+)
+def test_requests_name_only_models_that_the_operator_allows(name: str, allowed: bool) -> None:
+    """A pattern cannot be left through parent folders."""
+    settings = Settings(models=("listed",), allow_models=("hub/*", "/models/*"))
+    assert settings.allows(name) is allowed
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ((1, 0), (1, 1), 0.7071067811865475),
+        ((3, 4), (4, 3), 0.96),
+        ((1, 2, 3), (-1, -2, -3), -1.0),
+        ((0.2, 0.1, 0.4), (0.1, 0.3, 0.5), 0.9221388919541468),
+        ((0, 0), (1, 1), None),
+        ((1, 1), (0, 0), None),
+    ],
+)
+def test_cosine_of_plain_vectors(first: tuple[float, ...], second: tuple[float, ...], expected: float | None) -> None:
+    """The arithmetic, by hand; a vector without direction has no cosine."""
+    found = cosine(np.array(first), np.array(second))
+    assert found is None if expected is None else found == pytest.approx(expected, abs=1e-12)
+
+
+def test_cosine_stays_in_range() -> None:
+    """Rounding never yields a cosine beyond 1."""
+    rng = np.random.default_rng(7)
+    for _ in range(200):
+        vector = rng.normal(size=384).astype(np.float32)
+        found = cosine(vector, vector)
+        assert found is not None
+        assert found <= 1.0
+        assert found == pytest.approx(1.0, abs=1e-12)
+
+
+def test_help_needs_no_model_library() -> None:
+    """Asking for help, or a wrong flag, does not wait seconds for torch."""
+    code = (
+        "import sys, assay_embedder.__main__; print([name for name in ('torch', 'tokenizers') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_wrong_settings_end_the_process_with_a_sentence() -> None:
+    """Exit code 2, the sentence on stderr, no traceback."""
+    done = subprocess.run(
+        [sys.executable, "-m", "assay_embedder", "--device", "tpu"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.strip() == "assay_embedder: --device: is tpu; use one of auto, cpu, cuda"
