@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from assay.rpc.methods import NOT_RETRIED, RETRIED, service_config
 from assay.rpc.options import ChannelOptions, ServerOptions, channel_arguments, server_arguments
 from assay.v1 import agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2

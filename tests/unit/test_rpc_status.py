@@ -6,12 +6,13 @@ from urllib.parse import quote
 import grpc
 import grpc.aio
 import pytest
-from assay import errors
-from assay.errors import AssayError, DatasetError, InvalidInputError, OverloadedError, Problem
-from assay.rpc.status import CODES, DETAILS_KEY, code_of, error_of, from_rpc_error, to_status, translated
 from google.rpc import error_details_pb2
 from hypothesis import given
 from hypothesis import strategies as st
+
+from assay import errors
+from assay.errors import AssayError, DatasetError, InvalidInputError, OverloadedError, Problem
+from assay.rpc.status import CODES, DETAILS_KEY, code_of, error_of, from_rpc_error, to_status, translated
 
 
 def arrived(error: AssayError) -> grpc.aio.AioRpcError:

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+
 from assay.rpc.channel import open_channel
 from assay.rpc.options import ChannelOptions, ServerOptions
 from assay.rpc.server import RpcServer

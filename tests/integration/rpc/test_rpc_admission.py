@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
 from assay.errors import OverloadedError, SetupError
 from assay.rpc.channel import read_stream
 from assay.rpc.options import ServerOptions
 from assay.rpc.status import translated
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 SERVICE = "assay.test.Service"
 

@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+
 from assay.errors import UnavailableError
 from assay.rpc.channel import read_stream, wait_for_ready
 from assay.rpc.options import ChannelOptions

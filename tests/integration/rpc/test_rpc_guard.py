@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+
 from assay.errors import InternalError, OverloadedError, Problem, SpecError, UnavailableError
 from assay.rpc.options import ServerOptions
 from assay.rpc.status import from_rpc_error, translated

@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+
 from assay.rpc.options import ChannelOptions, ServerOptions
 
 PROBED_MS, NEVER_MS = 1_000, 3_600_000

@@ -9,10 +9,11 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
 from assay.errors import SetupError
 from assay.rpc.channel import read_stream, wait_for_ready
 from assay.rpc.server import RpcServer, serve_until_signal
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 SERVICE = "assay.test.Service"
 Status = health_pb2.HealthCheckResponse
