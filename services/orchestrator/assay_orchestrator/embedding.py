@@ -84,7 +84,7 @@ class EmbeddingClient:
                 model=self._model,
                 revision="",
                 english_only=False,
-                error=problem.message,
+                error=problem.reason.lower(),
             )
         answer, *references = embedded
         return EmbeddingEvidence(
@@ -164,7 +164,7 @@ class EmbeddingClient:
                 if not isinstance(problem, UnavailableError | OverloadedError):
                     raise problem from error
                 if loop.time() >= give_up_at:
-                    raise UnavailableError("embedder_unavailable", reason="EMBEDDER_UNAVAILABLE") from error
+                    raise UnavailableError("the embedder cannot be reached", reason="EMBEDDER_UNAVAILABLE") from error
                 await asyncio.sleep(_wait_s(problem, delay_s))
                 delay_s = min(delay_s * 2, 2.0)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from assay.cases import Case, case_from_json, case_to_json
+from assay.errors import DatasetError
 from assay.results import DatasetRef
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.times import now
@@ -24,19 +26,29 @@ def case_text(case: Case) -> str:
 
 
 def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows: Sequence[tuple[str, str]]) -> None:
-    """Store (case id, case text) pairs of an upload that is not finished yet."""
-    connection.execute(
-        schema.dataset_cases.insert(),
-        [
-            {
-                "upload_id": upload_id,
-                "case_index": first_index + offset,
-                "case_id": case_id,
-                "case_json": text,
-            }
-            for offset, (case_id, text) in enumerate(rows)
-        ],
+    """Store (case id, case text) pairs of an upload that is not finished yet.
+
+    Raises:
+        DatasetError: A case id is used twice.
+    """
+    values = [
+        {"upload_id": upload_id, "case_index": first_index + offset, "case_id": case_id, "case_json": text}
+        for offset, (case_id, text) in enumerate(rows)
+    ]
+    try:
+        connection.execute(schema.dataset_cases.insert(), values)
+    except sa.exc.IntegrityError:
+        twice = _used_twice(connection, upload_id, [case_id for case_id, _ in rows])
+        raise DatasetError(f"case ids must be unique; given twice: {', '.join(twice[:10])}") from None
+
+
+def _used_twice(connection: sa.Connection, upload_id: str, case_ids: Sequence[str]) -> list[str]:
+    cases = schema.dataset_cases
+    stored = connection.execute(
+        sa.select(cases.c.case_id).where(cases.c.upload_id == upload_id, cases.c.case_id.in_(set(case_ids)))
     )
+    counts = Counter([*case_ids, *(row.case_id for row in stored)])
+    return sorted(case_id for case_id, count in counts.items() if count > 1)
 
 
 def finish(connection: sa.Connection, upload_id: str, record: DatasetRef) -> DatasetRef:

@@ -1,0 +1,345 @@
+"""Runs through the real wire and a real database."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.answers import AgentResponse
+from assay.cases import Case, Turn
+from assay.errors import ConflictError, DatasetError, NotFoundError, ResumeExpiredError, SpecError, WrongStateError
+from assay.hosting.calling import AgentCaller
+from assay.results import CaseResult, GateOutcome, MetricSettings, Run, RunState, StateChange
+from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import orchestrator_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from assay.answers import AgentRequest
+    from assay.client import Client
+    from assay.results import RunSettings
+
+    Serve = Callable[..., AbstractAsyncContextManager[Client]]
+    SettingsOf = Callable[..., RunSettings]
+
+
+def recorded(count: int) -> list[Case]:
+    """Return cases with recorded answers, every fifth of them wrong."""
+    return [
+        Case(
+            f"c{i}",
+            (Turn(f"q{i}", references=(f"a{i}",)),),
+            recorded=AgentResponse(text=f"a{i}" if i % 5 else "wrong", latency_ms=float(i)),
+        )
+        for i in range(count)
+    ]
+
+
+async def finished(client: Client, run_id: str) -> Run:
+    """Watch a run to its end and return it."""
+    async for _ in client.watch_run(run_id):
+        pass
+    return await client.get_run(run_id)
+
+
+async def test_a_run_is_scored_stored_and_summarised(serve: Serve, settings_of: SettingsOf) -> None:
+    """A run over recorded answers ends with a summary, gates and one row per case in dataset order."""
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(25), name="d", format="plain/json")
+        run = await finished(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
+        rows = [row async for row in client.list_results(run.run_id)]
+    assert run.state is RunState.SUCCEEDED
+    assert run.summary is not None
+    assert (run.summary.passed, run.summary.decided, run.summary.pass_rate) == (20, 25, 0.8)
+    assert [gate.outcome for gate in run.summary.gates] == [GateOutcome.PASS]
+    assert run.summary.failed_criteria == ("exact_match",)
+    assert [row.case_id for row in rows] == [f"c{i}" for i in range(25)]
+    assert rows[5].response is not None
+    assert (rows[5].passed, rows[5].response.text, rows[5].references) == (False, "wrong", ("a5",))
+
+
+async def test_events_are_gap_free_and_a_watch_resumes_after_any_of_them(serve: Serve, settings_of: SettingsOf) -> None:
+    """Sequence numbers run 1, 2, 3, ...; watching after number n gives exactly the events after n."""
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(40), name="d")
+        run = await client.create_run(settings_of(), dataset.dataset_id)
+        events = [event async for event in client.watch_run(run.run_id) if not isinstance(event, Run)]
+        assert [event.sequence for event in events] == list(range(1, 43))
+        assert isinstance(events[0], StateChange)
+        assert isinstance(events[-1], StateChange)
+        assert events[-1].state is RunState.SUCCEEDED
+        for after in (1, 17, 41):
+            rest = [
+                event
+                async for event in client.watch_run(run.run_id, after_sequence=after)
+                if not isinstance(event, Run)
+            ]
+            assert [event.sequence for event in rest] == list(range(after + 1, 43))
+
+
+async def test_events_carry_answers_only_where_asked_for(serve: Serve, settings_of: SettingsOf) -> None:
+    """An event holds the answer and its case with include_answers, ids and scores without."""
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(3), name="d")
+        run = await finished(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
+        for wanted in (True, False):
+            rows = [
+                event
+                async for event in client.watch_run(run.run_id, include_answers=wanted)
+                if isinstance(event, CaseResult)
+            ]
+            assert [row.response is not None for row in rows] == [wanted] * 3
+            assert all(bool(row.input) is wanted and len(row.scores) == 2 for row in rows)
+
+
+async def test_the_same_request_id_gives_the_same_run(serve: Serve, settings_of: SettingsOf) -> None:
+    """CreateRun is idempotent by request id; the id with other content is refused."""
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(3), name="d")
+        first, second = await asyncio.gather(
+            *(client.create_run(settings_of(), dataset.dataset_id, request_id="r1") for _ in range(2))
+        )
+        assert first.run_id == second.run_id
+        with pytest.raises(ConflictError, match="another spec"):
+            await client.create_run(settings_of(retries=3), dataset.dataset_id, request_id="r1")
+        assert len(await client.list_runs()) == 1
+
+
+async def test_the_same_cases_are_stored_once(serve: Serve) -> None:
+    """Uploading equal cases again gives the same dataset id; other cases another."""
+    async with serve() as client:
+        first = await client.upload_dataset(recorded(5), name="d")
+        again = await client.upload_dataset(recorded(5), name="d")
+        other = await client.upload_dataset(recorded(6), name="d")
+    assert first == again
+    assert other.dataset_id != first.dataset_id
+
+
+async def test_a_broken_upload_is_refused(serve: Serve) -> None:
+    """Equal case ids, conversations of several turns and empty datasets are refused with a sentence."""
+    case = recorded(1)[0]
+    async with serve() as client:
+        with pytest.raises(DatasetError, match="c0"):
+            await client.upload_dataset([case, case], name="d")
+        with pytest.raises(DatasetError, match="one turn"):
+            await client.upload_dataset([Case("x", (Turn("a"), Turn("b")))], name="d")
+        with pytest.raises(DatasetError, match="at least one case"):
+            await client.upload_dataset([], name="d")
+
+
+async def test_every_problem_of_a_run_is_reported_at_once(serve: Serve, settings_of: SettingsOf) -> None:
+    """The orchestrator checks what a client sends by itself and names every problem."""
+    settings = settings_of("pyhton", retries=11)
+    broken = type(settings)(
+        name="", agent=settings.agent, metrics=(MetricSettings("exact_mach", {}),), gates=("nope >= 1",)
+    )
+    async with serve() as client:
+        with pytest.raises(SpecError) as caught:
+            await client.create_run(broken, "none")
+    text = str(caught.value)
+    for word in ("name", "did you mean 'python'", "retries", "did you mean 'exact_match'", "gates[0]"):
+        assert word in text
+
+
+async def test_unknown_things_are_named(serve: Serve, settings_of: SettingsOf) -> None:
+    """An unknown run or dataset is NOT_FOUND; a foreign page token is refused."""
+    async with serve() as client:
+        with pytest.raises(NotFoundError, match="no run"):
+            await client.get_run("nope")
+        with pytest.raises(NotFoundError, match="upload it first"):
+            await client.create_run(settings_of(), "nope")
+        stub = orchestrator_pb2_grpc.RunServiceStub(client._channel)
+        from assay.rpc.status import translated
+
+        with pytest.raises(ResumeExpiredError), translated():
+            await stub.ListRuns(pb.ListRunsRequest(page_token="bm9wZQ=="))
+
+
+async def test_runs_are_listed_newest_first_in_pages(serve: Serve, settings_of: SettingsOf) -> None:
+    """ListRuns pages through all runs without repeating or leaving one out."""
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(1), name="d")
+        made = [(await client.create_run(settings_of(), dataset.dataset_id)).run_id for _ in range(5)]
+        stub = orchestrator_pb2_grpc.RunServiceStub(client._channel)
+        found, token = [], ""
+        while True:
+            page = await stub.ListRuns(pb.ListRunsRequest(page_size=2, page_token=token))
+            found += [run.run_id for run in page.runs]
+            token = page.next_page_token
+            if not token:
+                break
+    assert sorted(found) == sorted(made)
+    assert len(found) == 5
+
+
+async def host(client: Client, run: Run, agent: Any) -> Run:
+    """Answer a run's questions with `agent` until it ends, and return it."""
+    hosting = asyncio.ensure_future(
+        client.host_agent(run.run_id, AgentCaller(agent), concurrency=run.settings.agent.concurrency)
+    )
+    done = await finished(client, run.run_id)
+    await hosting
+    return done
+
+
+async def test_a_hosted_agent_is_asked_on_the_clients_side(serve: Serve, settings_of: SettingsOf) -> None:
+    """The python adapter asks through ServeAgent; the references never travel to the agent."""
+    seen: list[AgentRequest] = []
+
+    async def agent(request: AgentRequest) -> str:
+        seen.append(request)
+        return "a" + request.input[1:]
+
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(30), name="d")
+        run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
+        run = await host(client, run, agent)
+    assert run.counts.passed == 30
+    assert sorted(request.case_id for request in seen) == sorted(f"c{i}" for i in range(30))
+    assert not any("'a1'" in repr(request) for request in seen)
+
+
+async def test_one_bad_case_harms_no_other(serve: Serve, settings_of: SettingsOf) -> None:
+    """An agent that raises, hangs, returns garbage or 200 MB fails its own case only."""
+    never = asyncio.Event()
+
+    async def agent(request: AgentRequest) -> object:
+        match request.case_id:
+            case "c0":
+                raise RuntimeError("boom")
+            case "c1":
+                await never.wait()
+            case "c2":
+                return {"text": {1, 2}}
+            case "c3":
+                return "x" * 200_000_000
+        return "a" + request.input[1:]
+
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(10), name="d")
+        settings = settings_of("python", "m:f", retries=0, timeout_s=0.2)
+        run = await host(client, await client.create_run(settings, dataset.dataset_id), agent)
+        rows = [row async for row in client.list_results(run.run_id)]
+    assert run.state is RunState.SUCCEEDED
+    assert (run.counts.agent_errors, run.counts.passed) == (4, 6)
+    kinds = [row.response.error.kind.value for row in rows[:4] if row.response and row.response.error]
+    assert kinds == ["raised", "timeout", "malformed", "too_large"]
+
+
+async def test_a_failed_attempt_is_tried_again_and_recorded(serve: Serve, settings_of: SettingsOf) -> None:
+    """A case whose agent fails once is asked again under the same idempotency key."""
+    keys: dict[str, list[str]] = {}
+
+    async def agent(request: AgentRequest) -> str:
+        keys.setdefault(request.idempotency_key, []).append(request.request_id)
+        if len(keys[request.idempotency_key]) == 1:
+            raise ConnectionError("flaky")
+        return "a" + request.input[1:]
+
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(2), name="d")
+        run = await host(client, await client.create_run(settings_of("python", "m:f"), dataset.dataset_id), agent)
+        rows = [row async for row in client.list_results(run.run_id)]
+    assert run.counts.passed == 2
+    assert all(len(set(attempts)) == 2 for attempts in keys.values())
+    assert all(row.response is not None and len(row.response.attempts) == 1 for row in rows)
+
+
+async def test_a_host_that_leaves_has_its_questions_asked_elsewhere(serve: Serve, settings_of: SettingsOf) -> None:
+    """Questions that a client took with it go to the next one, under the same idempotency key."""
+    taken = asyncio.Event()
+    keys: list[str] = []
+
+    async def hangs(request: AgentRequest) -> str:
+        keys.append(request.idempotency_key)
+        taken.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async def answers(request: AgentRequest) -> str:
+        keys.append(request.idempotency_key)
+        return "a" + request.input[1:]
+
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(1), name="d")
+        run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
+        leaving = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(hangs), concurrency=1))
+        await taken.wait()
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        run = await host(client, run, answers)
+    assert run.counts.passed == 1
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
+
+
+async def test_cancelling_keeps_what_is_stored(serve: Serve, settings_of: SettingsOf) -> None:
+    """A cancelled run ends as CANCELLED, twice cancelling is once, and a finished run refuses it."""
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(5), name="d")
+        run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
+        assert (await client.cancel_run(run.run_id)).state is RunState.CANCELLED
+        assert (await client.cancel_run(run.run_id)).state is RunState.CANCELLED
+        with pytest.raises(WrongStateError, match="cancelled"):
+            await client.resume_run(run.run_id)
+        done = await finished(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
+        with pytest.raises(WrongStateError, match="succeeded"):
+            await client.cancel_run(done.run_id)
+
+
+async def test_a_stored_answer_is_never_asked_for_again(serve: Serve, settings_of: SettingsOf) -> None:
+    """After a stop in the middle, the next start finishes the run and asks only what has no answer yet."""
+    asked: list[str] = []
+    enough = asyncio.Event()
+
+    async def agent(request: AgentRequest) -> str:
+        asked.append(request.case_id)
+        if len(asked) == 20:
+            enough.set()
+        if len(asked) >= 20:
+            await asyncio.Event().wait()
+        return "a" + request.input[1:]
+
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(50), name="d")
+        run = await client.create_run(settings_of("python", "m:f", concurrency=4), dataset.dataset_id)
+        hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=4))
+        await enough.wait()
+        hosting.cancel()
+        await asyncio.gather(hosting, return_exceptions=True)
+        stored = [row.case_id async for row in client.list_results(run.run_id)]
+    first = list(asked)
+    asked.clear()
+    assert len(stored) >= 10
+
+    async def again(request: AgentRequest) -> str:
+        asked.append(request.case_id)
+        return "a" + request.input[1:]
+
+    async with serve() as client:
+        run = await host(client, await client.get_run(run.run_id), again)
+    assert run.state is RunState.SUCCEEDED
+    assert run.counts.finished == 50
+    assert not set(stored) & set(asked)
+    assert len(first) + len(asked) <= 50 + 4
+
+
+async def test_interrupted_runs_wait_where_the_policy_says_so(serve: Serve, settings_of: SettingsOf) -> None:
+    """With recover="on-request" a run that was going on is paused with a reason until it is resumed."""
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(5), name="d")
+        run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
+        async for event in client.watch_run(run.run_id):
+            if isinstance(event, StateChange):
+                break
+    async with serve(recover="on-request") as client:
+        paused = await client.get_run(run.run_id)
+        assert paused.state is RunState.PAUSED
+        assert "stopped" in paused.state_reason
+        assert (await client.resume_run(run.run_id)).state in (RunState.PAUSED, RunState.RUNNING)
+        run = await host(client, run, lambda request: "a" + request.input[1:])
+    assert run.state is RunState.SUCCEEDED
