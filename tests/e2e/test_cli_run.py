@@ -1,0 +1,261 @@
+"""`assay run` and its companions, as subprocesses."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Cli
+
+ROOT = Path(__file__).resolve().parents[2]
+
+WAITING_AGENT = """
+import pathlib, time
+def answer(request):
+    with open("asked.txt", "a") as file:
+        file.write(request.case_id + "\\n")
+    while request.case_id == "c15" and not pathlib.Path("go").exists():
+        time.sleep(0.01)
+    return request.input.upper()
+"""
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    """Return the JSON report of a folder."""
+    document: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return document
+
+
+def wait_until(condition: Any, process: subprocess.Popen[str], seconds: float = 60.0) -> None:
+    """Wait for a condition that another process brings about, as long as that process lives."""
+    give_up_at = time.monotonic() + seconds
+    while not condition():
+        if process.poll() is not None:
+            out, err = process.communicate()
+            pytest.fail(f"the command ended with {process.returncode}\n{out}\n{err}")
+        assert time.monotonic() < give_up_at, "the other process did not get there"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("example", "rows", "metrics"),
+    [
+        ("product-manual", 36, {"semantic_similarity", "latency"}),
+        ("city-events", 35, {"semantic_similarity", "coverage", "satisfaction", "latency"}),
+    ],
+)
+def test_the_examples_run_as_they_are(cli: Cli, example: str, rows: int, metrics: set[str]) -> None:
+    """Each example runs offline with the real model; most cases pass, some fail, the gates hold."""
+    done = cli.run("run", ROOT / "examples" / example / "assay.yaml", "--output-dir", "out")
+    report = report_of(cli.folder / "out")
+    assert len(report["rows"]) == rows
+    assert set(report["results"]) == metrics
+    assert 0.6 <= report["summary"]["pass_rate"] <= 0.95
+    assert all(gate["outcome"] == "pass" for gate in report["summary"]["gates"])
+    assert all(row["scores"]["semantic_similarity"]["status"] == "scored" for row in report["rows"])
+    revision = report["rows"][0]["scores"]["semantic_similarity"]["detail"]["revision"]
+    assert revision == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    assert "report: out/results.json" in done.stdout
+    assert "failing rows" in done.stdout
+
+
+def test_a_run_without_embedding_metrics_starts_no_embedder(project: Cli) -> None:
+    """Exact match alone needs no model: the embedder's log is never made."""
+    project.run("run", "assay.yaml")
+    assert (project.home / "logs" / "orchestrator.log").exists()
+    assert not (project.home / "logs" / "embedder.log").exists()
+
+
+def test_json_on_stdout_is_the_report_and_nothing_else(project: Cli) -> None:
+    """--json prints exactly the report's document, whatever the agent prints."""
+    project.write("agent.py", "print('hello')\ndef answer(request):\n    print('noise')\n    return 'Q1'\n")
+    done = project.run("run", "assay.yaml", "--json", "--output-dir", "out", status=1)
+    assert json.loads(done.stdout) == report_of(project.folder / "out")
+
+
+def test_the_exit_status_follows_the_gates(project: Cli) -> None:
+    """0 when gates hold, 1 when one fails."""
+    project.run("run", "assay.yaml")
+    done = project.run("run", "assay.yaml", "--set", 'gates=["pass_rate > 1"]', status=1)
+    assert "FAIL" in done.stdout
+
+
+def test_quick_limit_metrics_and_repeats(project: Cli) -> None:
+    """Options narrow the run down or repeat it."""
+    project.run("run", "assay.yaml", "--quick", "--metrics", "exact_match", "--repeats", "2", "--output-dir", "out")
+    report = report_of(project.folder / "out")
+    assert [row["case_id"] for row in report["rows"][:4]] == ["c0", "c0", "c1", "c1"]
+    assert len(report["rows"]) == 20
+    assert list(report["results"]) == ["exact_match"]
+
+
+def test_every_problem_is_said_at_once_before_anything_starts(project: Cli) -> None:
+    """A wrong spec exits with 2, names file, line and the nearest name, and starts nothing."""
+    project.write(
+        "bad.yaml",
+        "name: x\ndatset: qa.jsonl\nagent: {adapter: pyhton, target: 'agent:answer'}\nmetrics: [exact_mach]\n",
+    )
+    for command in ("run", "validate"):
+        done = project.run(command, "bad.yaml", status=2)
+        for expected in ("bad.yaml:2", "'dataset'", "'python'", "'exact_match'", "bad.yaml:4"):
+            assert expected in done.stderr
+    assert not project.home.exists()
+
+
+def test_a_module_that_does_not_import_shows_its_own_traceback(project: Cli) -> None:
+    """The user's traceback is shown, without frames of Assay, and the exit status is 2."""
+    project.write("agent.py", "import nothing_like_this\n")
+    done = project.run("run", "assay.yaml", status=2)
+    assert "No module named 'nothing_like_this'" in done.stderr
+    assert "agent.py" in done.stderr
+    assert "assay_cli" not in done.stderr
+    done = project.run("run", "assay.yaml", "--set", "agent.target=agent:anser", status=2)
+    assert "nothing_like_this" in done.stderr or "anser" in done.stderr
+
+
+def test_a_missing_file_is_a_sentence(project: Cli) -> None:
+    """Missing spec and dataset exit with 2 and name the file."""
+    assert "nope.yaml" in project.run("run", "nope.yaml", status=2).stderr
+    done = project.run("run", "assay.yaml", "--dataset", "nope.jsonl", status=2)
+    assert "nope.jsonl" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_hostile_text_reaches_neither_terminal_nor_report_as_control(project: Cli) -> None:
+    """Escape sequences in an agent's error are taken out of the console output."""
+    project.write("agent.py", "def answer(request):\n    raise ValueError('\\x1b]0;owned\\x07 \\u202e evil')\n")
+    done = project.run("run", "assay.yaml", "--set", "agent.retries=0", status=1)
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "\u202e" not in done.stdout + done.stderr
+    assert "evil" in done.stdout
+
+
+def test_an_interrupted_run_is_resumed_without_asking_again(project: Cli) -> None:
+    """Ctrl-C exits with 130 and says how to go on; what was answered is not asked again."""
+    project.write("agent.py", WAITING_AGENT)
+    asked = project.folder / "asked.txt"
+    process = project.start("run", "assay.yaml", "--set", "agent.concurrency=1")
+    wait_until(lambda: asked.exists() and "c15" in asked.read_text(), process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    hint = next(line for line in err.splitlines() if "--resume" in line)
+    (project.folder / "go").touch()
+    asked.unlink()
+    project.run("run", "assay.yaml", "--resume", hint.split("--resume ")[1].strip(), "--output-dir", "out")
+    assert len(report_of(project.folder / "out")["rows"]) == 20
+    assert sorted(asked.read_text().split()) == sorted(f"c{i}" for i in range(15, 20))
+
+
+def test_a_killed_orchestrator_is_started_again_and_nothing_is_asked_twice(project: Cli) -> None:
+    """kill -9 of the orchestrator in the middle of a run: the run finishes, stored answers are not repeated."""
+    project.write("agent.py", WAITING_AGENT)
+    asked = project.folder / "asked.txt"
+    process = project.start("run", "assay.yaml", "--set", "agent.concurrency=1", "--output-dir", "out")
+    wait_until(lambda: asked.exists() and "c15" in asked.read_text(), process)
+    (orchestrator,) = project.services()
+    orchestrator.kill()
+    psutil.wait_procs([orchestrator], timeout=10)
+    (project.folder / "go").touch()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, f"{out}\n{err}"
+    assert len(report_of(project.folder / "out")["rows"]) == 20
+    counts = {case: asked.read_text().split().count(case) for case in (f"c{i}" for i in range(20))}
+    assert all(counts[f"c{i}"] == 1 for i in range(20) if i != 15), counts
+    assert counts["c15"] in (1, 2)  # it was in flight
+
+
+def test_services_end_with_a_killed_command(project: Cli) -> None:
+    """kill -9 of the command leaves no service behind, and the database can be used again."""
+    project.write("agent.py", WAITING_AGENT)
+    asked = project.folder / "asked.txt"
+    process = project.start("run", "assay.yaml")
+    wait_until(lambda: asked.exists() and "c15" in asked.read_text(), process)
+    services = project.services()
+    assert services
+    process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(services, timeout=15)
+    assert not alive
+    assert json.loads(project.run("runs", "list", "--json").stdout)[0]["state"] == "paused"
+
+
+def test_up_keeps_the_stack_and_down_stops_it(project: Cli) -> None:
+    """Runs share a stack that `up` started; `down` ends it."""
+    project.run("up", "--no-embedder")
+    try:
+        (service,) = project.services()
+        project.run("run", "assay.yaml")
+        assert [process.pid for process in project.services()] == [service.pid]
+    finally:
+        project.run("down")
+    psutil.wait_procs([service], timeout=10)
+    assert not project.services()
+    assert "not running" in project.run("down").stdout
+
+
+def test_runs_are_listed_shown_and_cancelled(project: Cli) -> None:
+    """Stored runs can be listed, shown and looked up; a finished one cannot be cancelled."""
+    project.run("run", "assay.yaml")
+    (listed,) = json.loads(project.run("runs", "list", "--json").stdout)
+    assert (listed["state"], listed["finished"]) == ("succeeded", 20)
+    assert "exact_match" in project.run("runs", "show", listed["run_id"]).stdout
+    assert json.loads(project.run("runs", "show", listed["run_id"], "--json").stdout)["summary"]["passed"] == 20
+    assert "succeeded" in project.run("runs", "watch", listed["run_id"]).stdout
+    assert "already succeeded" in project.run("runs", "cancel", listed["run_id"], status=2).stderr
+    assert "no run" in project.run("runs", "show", "nope", status=2).stderr
+
+
+def test_doctor_validate_version_and_help(project: Cli) -> None:
+    """The small commands work, and every command has a help."""
+    assert "orchestrator installed" in project.run("doctor").stdout
+    assert "valid" in project.run("validate", "assay.yaml").stdout
+    assert project.run("--version").stdout.startswith("assay ")
+    for command in ("run", "validate", "runs", "up", "down", "serve", "doctor"):
+        assert "Usage" in project.run(command, "--help").stdout
+    assert "did you mean 'runs'" in project.run("rums", status=2).stderr
+
+
+def test_help_is_light() -> None:
+    """`assay --help` imports neither grpc nor anything heavy."""
+    code = (
+        "import sys; from assay_cli.commands import assay\n"
+        "try: assay.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'pandas', 'matplotlib', 'numpy', 'sqlalchemy', 'grpc', 'httpx'} & set(sys.modules)\n"
+        "sys.exit(f'imports {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_second_orchestrator_on_one_database_is_refused(project: Cli) -> None:
+    """Two processes on one database: the second ends with a sentence and status 3."""
+    project.run("up", "--no-embedder")
+    try:
+        done = project.run("serve", "orchestrator", "--listen", "127.0.0.1:0", status=3)
+        assert "in use by another orchestrator" in done.stderr
+        assert "Traceback" not in done.stderr
+    finally:
+        project.run("down")
+
+
+def test_a_database_of_a_newer_version_is_refused(project: Cli) -> None:
+    """A newer schema is a sentence that says what to do."""
+    import sqlite3
+
+    project.run("run", "assay.yaml")
+    with sqlite3.connect(project.home / "assay.db") as database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    database.close()
+    done = project.run("run", "assay.yaml", status=3)
+    assert "newer version of Assay" in done.stderr
