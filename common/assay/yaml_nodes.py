@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
 
@@ -17,7 +17,17 @@ from assay.errors import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Lines", "YamlSyntaxError", "construct", "iterate_documents", "iterate_items", "parse_scalar", "parse_yaml"]
+__all__ = [
+    "Lines",
+    "TextStream",
+    "YamlSyntaxError",
+    "compose",
+    "construct",
+    "iterate_documents",
+    "iterate_events",
+    "parse_scalar",
+    "parse_yaml",
+]
 
 Lines = dict[str, int]
 """1-based line of every value, by its path, e.g. "metrics[1].threshold"."""
@@ -25,11 +35,21 @@ Lines = dict[str, int]
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_BYTES = 1024 * 1024
 _MAX_DEPTH = 50
+_PREFIX = "tag:yaml.org,2002:"
+_TAGS = {"", *(f"{_PREFIX}{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map"))}
 _INT = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
           "null": None, "Null": None, "NULL": None, "~": None, "": None}  # fmt: skip
+
+
+class TextStream(Protocol):
+    """What gives a text piece by piece."""
+
+    def read(self, size: int = -1, /) -> str:
+        """Return at most `size` characters; the empty text at the end."""
+        ...
 
 
 class YamlSyntaxError(Exception):
@@ -67,34 +87,24 @@ def parse_yaml(text: str, *, file: str, problems: list[Problem]) -> tuple[Any, L
     return data, lines
 
 
-def iterate_documents(text: str | BinaryIO) -> Iterator[yaml.Node]:
+def iterate_documents(text: str | TextStream) -> Iterator[yaml.Node]:
     """Yield the root node of each document.
 
     Raises:
         YamlSyntaxError: The syntax is wrong, or an alias is used.
     """
-    events = _events(text)
+    events = iterate_events(text)
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
-            yield _compose(next(events), events, 0)
+            yield compose(next(events), events, 0)
 
 
-def iterate_items(stream: BinaryIO) -> Iterator[yaml.Node]:
-    """Yield the items of a list one by one, or the root node of a document that is no list.
+def iterate_events(text: str | TextStream) -> Iterator[yaml.Event]:
+    """Yield what the parser comes across, from a text or a stream that is read as far as it is needed.
 
     Raises:
-        YamlSyntaxError: The syntax is wrong, or an alias is used.
+        YamlSyntaxError: The syntax is wrong.
     """
-    events = _events(stream)
-    for event in events:
-        if isinstance(event, yaml.SequenceStartEvent):
-            while not isinstance(item := next(events), yaml.SequenceEndEvent):
-                yield _compose(item, events, 1)
-        elif isinstance(event, yaml.NodeEvent):
-            yield _compose(event, events, 0)
-
-
-def _events(text: str | BinaryIO) -> Iterator[yaml.Event]:
     try:
         yield from yaml.parse(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -104,24 +114,26 @@ def _events(text: str | BinaryIO) -> Iterator[yaml.Event]:
         raise YamlSyntaxError(f"is not valid YAML: {str(error).splitlines()[0]}", None) from None
 
 
-def _compose(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> yaml.Node:
+def compose(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> yaml.Node:
     """Return the node that begins with an event; the library's own composer cannot stream."""
     if isinstance(event, yaml.AliasEvent):
         # A few bytes of aliases can stand for gigabytes.
         raise YamlSyntaxError("uses an alias (*), which is not read: write the value out", _line(event.start_mark))
     if depth > _MAX_DEPTH:
         raise YamlSyntaxError(f"is nested more than {_MAX_DEPTH} levels deep", _line(event.start_mark))
+    if getattr(event, "anchor", None):
+        raise YamlSyntaxError("uses an anchor (&), which is not read: remove it", _line(event.start_mark))
     mark: Any = event.start_mark
-    tag = getattr(event, "tag", None) or "tag:yaml.org,2002:str"
+    tag = getattr(event, "tag", None) or ""
     if isinstance(event, yaml.SequenceStartEvent):
         items = []
         while not isinstance(item := next(events), yaml.SequenceEndEvent):
-            items.append(_compose(item, events, depth + 1))
+            items.append(compose(item, events, depth + 1))
         return yaml.SequenceNode(tag, items, mark)
     if isinstance(event, yaml.MappingStartEvent):
         pairs = []
         while not isinstance(key := next(events), yaml.MappingEndEvent):
-            pairs.append((_compose(key, events, depth + 1), _compose(next(events), events, depth + 1)))
+            pairs.append((compose(key, events, depth + 1), compose(next(events), events, depth + 1)))
         return yaml.MappingNode(tag, pairs, mark)
     assert isinstance(event, yaml.ScalarEvent)
     return yaml.ScalarNode(tag, event.value, mark, style=event.style)
@@ -142,6 +154,9 @@ def construct(
     line = node.start_mark.line + 1
     if lines is not None:
         lines[path] = line
+    if node.tag not in _TAGS:
+        problems.append((path, YamlSyntaxError(f"uses the tag {node.tag}, which is not read", line)))
+        return None
     if isinstance(node, yaml.MappingNode):
         return _mapping(node, lines, problems, path)
     if isinstance(node, yaml.SequenceNode):
@@ -192,10 +207,7 @@ def _mapping(
 
 def _scalar(node: yaml.Node, problems: list[tuple[str, YamlSyntaxError]], path: str) -> Any:
     text, line = node.value, node.start_mark.line + 1
-    if not node.tag.startswith("tag:yaml.org,2002:"):
-        problems.append((path, YamlSyntaxError(f"uses the tag {node.tag}, which is not read", line)))
-        return None
-    if getattr(node, "style", None) in ("'", '"', "|", ">"):
+    if node.tag == f"{_PREFIX}str" or getattr(node, "style", None) in ("'", '"', "|", ">"):
         return text
     if text in _WORDS:
         return _WORDS[text]

@@ -1,268 +1,321 @@
-"""From a raw record to a case: field names recognised by their aliases, everything checked."""
+"""From a raw record to a case, everything checked."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
+import re
 import unicodedata
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentResponse, MalformedAnswerError, Message, response_from_json
-from assay.cases import Case, Turn
-from assay.names import nearest, unknown_name
+from assay.cases import Case, Turn, case_to_json
+from assay.datasets.fields import is_blank
+from assay.datasets.records import find_unusable, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from assay.datasets.fields import Layout
+    from assay.datasets.records import Record
 
-__all__ = ["ALIASES", "FieldMap", "derive_id", "foreign_format", "map_record"]
+__all__ = ["MAX_CASE_BYTES", "Trouble", "build_case"]
 
-ALIASES: Mapping[str, tuple[str, ...]] = {
-    "input": ("input", "question", "query", "user_query", "user_input", "prompt", "instruction"),
-    "references": ("references", "reference_answer", "reference", "ground_truth", "ground_truths", "expected_answer",
-                   "expected_output", "expected", "expected_response", "ideal", "target"),
-    "id": ("id", "eval_id", "case_id", "example_id", "name"),
-    "category": ("category", "type"),
-    "tags": ("tags",),
-    "variables": ("variables", "vars"),
-    "parameters": ("parameters", "filters"),
-    "contexts": ("contexts", "context", "retrieved_contexts"),
-    "history": ("history", "messages"),
-    "expected_sources": ("expected_sources", "reference_contexts", "expected_urls"),
-    "metadata": ("metadata",),
-    "recorded": ("recorded", "actual_output", "response", "output"),
-}  # fmt: skip
-"""Canonical field to the names it is recognised by, best first; case does not count, `-` and space are `_`."""
+MAX_CASE_BYTES = 3 * 1024 * 1024
+"""Largest case as JSON: a case must fit in one message."""
 
 _MAX_ID_CHARS = 200
-_SHOWN_CHARS = 60
+_MAX_BYTES_PER_CHAR = 6  # a control character as JSON: \\u0001
+_ROLES = ("system", "user", "assistant", "tool")
+_ANSWERS = ("references", "recorded", "expected_sources")
+_TAG_MARKS = re.compile(r"[,;|]")
+
+Trouble = list[tuple[str, str]]
+"""What is wrong with one record, as (field, message) pairs."""
 
 
-@dataclass(slots=True)
-class FieldMap:
-    """Which field of the dataset holds what, decided record by record and remembered for people.
+def build_case(record: Record, layout: Layout, *, from_cells: bool, trouble: Trouble) -> Case | None:
+    """Return the case that a record describes, or None after adding what is wrong to `trouble`.
+
+    A case without an id of its own gets the empty id.
 
     Args:
-        given: The user's own mapping, canonical name to the dataset's.
-        seen: Canonical name to the dataset's, as recognised so far.
+        record: A record that holds an object.
+        layout: Where its fields are.
+        from_cells: Whether its values are cells of a table, in which lists and objects stand as JSON.
+        trouble: Takes what is wrong.
     """
-
-    given: Mapping[str, str] = field(default_factory=dict)
-    seen: dict[str, str] = field(default_factory=dict)
-    _by_keys: dict[tuple[str, ...], dict[str, str]] = field(default_factory=dict)
-
-    def problems(self) -> list[str]:
-        """Return what is wrong with the user's mapping."""
-        return [unknown_name("field in map", name, ALIASES) for name in self.given if name not in ALIASES]
-
-    def resolve(self, record: Mapping[str, Any]) -> dict[str, str]:
-        """Return, for one record, canonical name to the record's field."""
-        keys = tuple(record)
-        found = self._by_keys.get(keys)
-        if found is None:
-            found = self._resolve(keys)
-            if len(self._by_keys) < 1000:
-                self._by_keys[keys] = found
-            for name, source in found.items():
-                self.seen.setdefault(name, source)
-        return found
-
-    def _resolve(self, keys: tuple[str, ...]) -> dict[str, str]:
-        folded: dict[str, str] = {}
-        for key in keys:
-            folded.setdefault(key.strip().lower().replace("-", "_").replace(" ", "_"), key)
-        found = {}
-        for name, aliases in ALIASES.items():
-            if name in self.given:
-                if self.given[name] in keys:
-                    found[name] = self.given[name]
-            else:
-                source = next((folded[alias] for alias in aliases if alias in folded), None)
-                if source is not None and source not in self.given.values():
-                    found[name] = source
-        # `answer` is the reference, unless another field is; then it is what an agent once answered.
-        if "answer" in folded and folded["answer"] not in self.given.values():
-            if "references" not in found and "references" not in self.given:
-                found["references"] = folded["answer"]
-            elif "recorded" not in found and "recorded" not in self.given:
-                found["recorded"] = folded["answer"]
-        return found
+    if record.suspect and (problem := find_unusable(record.data)):
+        trouble.append(("", problem))
+        return None
+    fields = _Fields(record.data, layout, trouble, from_cells=from_cells)
+    expected, references = _expected(fields)
+    variables = dict(fields.mapping("variables"))
+    turns = _turns(fields, references, variables) if "turns" in layout.sources else None
+    if turns is None:
+        turns = (_turn(fields, references, variables),)
+    case = Case(
+        case_id=_case_id(fields),
+        turns=turns,
+        variables=variables,
+        parameters=fields.mapping("parameters"),
+        contexts=fields.texts("contexts"),
+        category=fields.text("category"),
+        tags=_tags(fields),
+        expected=expected,
+        metadata=_metadata(fields),
+        recorded=_recorded(fields),
+    )
+    if trouble:
+        return None
+    if record.size * _MAX_BYTES_PER_CHAR > MAX_CASE_BYTES and _size_bytes(case) > MAX_CASE_BYTES:
+        trouble.append(("", f"is larger than {MAX_CASE_BYTES // 1024**2} MiB: shorten it, or leave fields out"))
+        return None
+    return case
 
 
 class _Fields:
     """The values of one record by canonical name; gathers what is wrong."""
 
-    def __init__(self, record: Mapping[str, Any], names: Mapping[str, str]) -> None:
-        self._record = record
-        self._names = names
-        self.problems: list[tuple[str, str]] = []
+    def __init__(self, record: Mapping[str, Any], layout: Layout, trouble: Trouble, *, from_cells: bool) -> None:
+        self.record = record
+        self.layout = layout
+        self.trouble = trouble
+        self.from_cells = from_cells
 
-    def report(self, name: str, message: str) -> None:
-        self.problems.append((self._names.get(name, name), message))
-
-    def get(self, name: str) -> Any:
-        return self._record[self._names[name]] if name in self._names else None
+    def find(self, name: str) -> tuple[str, Any]:
+        """Return the field that holds a canonical one, and its value; None where there is none."""
+        sources = self.layout.sources.get(name)
+        if sources is None:
+            return name, None
+        for source in sources:
+            value = self.record[source]
+            if value is not None and value != "":
+                return source, value
+        return sources[0], self.record[sources[0]]
 
     def text(self, name: str) -> str:
-        value = self.get(name)
-        return "" if value is None else self.as_text(name, value)
+        source, value = self.find(name)
+        return "" if value is None else self.as_text(source, value)
 
-    def as_text(self, name: str, value: object) -> str:
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            self.report(name, f"must be a text, not {_shown(value)}")
-            return ""
-        if isinstance(value, float) and not math.isfinite(value):
-            self.report(name, f"must be a text, not {value}")
-            return ""
-        text = str(value)
-        if "\0" in text or _has_surrogate(text):
-            self.report(name, f"holds a character that no text may hold (NUL or half of a pair): {_shown(text)}")
-            return ""
-        return text
+    def as_text(self, where: str, value: object) -> str:
+        if type(value) is str:
+            return value
+        if isinstance(value, str):
+            return str(value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.trouble.append((where, f"must be a text, not {shown(value)}"))
+        elif isinstance(value, float) and not math.isfinite(value):
+            self.trouble.append((where, f"must be a text, not {value}"))
+        else:
+            return str(value)
+        return ""
 
-    def texts(self, name: str) -> tuple[str, ...]:
-        value = self.get(name)
-        if value is None:
+    def texts(self, name: str, *, lists_in_cells: bool = True) -> tuple[str, ...]:
+        source, value = self.find(name)
+        if is_blank(value):
             return ()
+        if self.from_cells and lists_in_cells and isinstance(value, str) and value.startswith("["):
+            value = _listed(value)
         if isinstance(value, list):
-            return tuple(self.as_text(name, item) for item in value if item is not None)
-        return (self.as_text(name, value),)
+            return tuple(self.as_text(f"{source}[{i}]", item) for i, item in enumerate(value) if item is not None)
+        return (self.as_text(source, value),)
 
     def mapping(self, name: str) -> dict[str, Any]:
-        value = self.get(name)
-        if value is None:
+        source, value = self.find(name)
+        if is_blank(value):
             return {}
-        if not isinstance(value, dict):
-            self.report(name, f"must be a mapping, not {_shown(value)}")
-            return {}
-        return value
+        if self.from_cells and isinstance(value, str):
+            value = _object(value)
+        if isinstance(value, dict):
+            return value
+        self.trouble.append((source, f"must be an object, not {shown(value)}"))
+        return {}
 
 
-def map_record(record: object, field_map: FieldMap) -> tuple[Case | None, list[tuple[str, str]]]:
-    """Return the case of a record, or what is wrong with it as (field, message) pairs.
+def _listed(cell: str) -> Any:
+    """Return the texts that a cell lists as JSON, or the cell."""
+    try:
+        value = json.loads(cell)
+    except (ValueError, RecursionError):
+        return cell
+    return value if isinstance(value, list) and all(isinstance(item, str) for item in value) else cell
 
-    A case without an id of its own gets the empty id; `derive_id` makes one.
-    """
-    if not isinstance(record, dict):
-        return None, [("", f"must be an object with named fields, not {_shown(record)}")]
-    if not all(isinstance(key, str) for key in record):
-        return None, [("", "has a field name that is not a text")]
-    names = field_map.resolve(record)
-    fields = _Fields(record, names)
-    value = fields.get("input")
-    variables = fields.mapping("variables")
+
+def _object(cell: str) -> Any:
+    """Return the object that a cell holds as JSON, or the cell."""
+    if not cell.lstrip().startswith("{"):
+        return cell
+    try:
+        value = json.loads(cell, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        return cell
+    return cell if find_unusable(value) else value
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _expected(fields: _Fields) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return what metrics compare with: named values, and the references."""
+    source, value = fields.find("references")
+    plural = source.lower().endswith("s")
+    expected: dict[str, Any] = {}
+    references: tuple[str, ...] = ()
+    if isinstance(value, dict):
+        if source.lower() != "expected":
+            fields.trouble.append((source, f"must be a text or a list of texts, not {shown(value)}"))
+        expected = dict(value)
+    else:
+        # A cell in a column for one reference may be JSON that the agent is to answer with.
+        references = fields.texts("references", lists_in_cells=plural)
+    # Under `expected`, because agents see metadata and must not see answers.
+    spare = [name for canonical in _ANSWERS for name in _spare(fields, canonical)]
+    for name in (*fields.layout.hidden, *spare):
+        value = fields.record[name]
+        if name == "expected" and isinstance(value, dict):
+            expected = {**value, **expected}
+        elif not is_blank(value):
+            expected.setdefault(name, value)
+    return expected, references
+
+
+def _spare(fields: _Fields, canonical: str) -> list[str]:
+    """Return the fields that could be a canonical one, but another is."""
+    sources = fields.layout.sources.get(canonical, ())
+    if len(sources) < 2:
+        return []
+    used, _ = fields.find(canonical)
+    return [name for name in sources if name != used]
+
+
+def _turn(fields: _Fields, references: tuple[str, ...], variables: dict[str, Any]) -> Turn:
+    source, value = fields.find("input")
     text = ""
     if isinstance(value, dict):
-        variables = {**value, **variables}
+        if variables:
+            fields.trouble.append((source, "is an object of variables, and so is another field: keep one of them"))
+        variables.update(value)
+    elif isinstance(value, list):
+        fields.trouble.append(
+            (source, f"must be a text, not {shown(value)}: earlier messages belong in `history`, later ones in `turns`")
+        )
     elif value is not None:
-        text = fields.as_text("input", value)
-    case = Case(
-        case_id=_case_id(fields),
-        turns=(
-            Turn(
-                input=text,
-                history=_history(fields),
-                references=fields.texts("references"),
-                expected_sources=fields.texts("expected_sources"),
-            ),
-        ),
-        variables=variables,
-        parameters=fields.mapping("parameters"),
-        contexts=fields.texts("contexts"),
-        category=fields.text("category"),
-        tags=fields.texts("tags"),
-        metadata={**fields.mapping("metadata"), **_unmapped(record, names)},
-        recorded=_recorded(fields),
-    )
-    if not fields.problems and not text.strip() and not variables:
-        fields.problems.append(_no_input(record, names))
-    return (None if fields.problems else case), fields.problems
+        text = fields.as_text(source, value)
+    if not text.strip() and not variables and not fields.trouble:
+        missing = "is blank" if "input" in fields.layout.sources else "is missing"
+        fields.trouble.append((source, f"{missing}: every case needs a question, or variables for a prompt"))
+    _, history = fields.find("history")
+    return Turn(text, _history(fields, "history", history), references, fields.texts("expected_sources"))
 
 
-def derive_id(case: Case) -> str:
-    """Return 12 hexadecimal digits that stay the same when cases are reordered or references edited."""
-    content = [case.input, case.variables, case.parameters]
-    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(unicodedata.normalize("NFC", text).encode()).hexdigest()[:12]
+def _turns(fields: _Fields, references: tuple[str, ...], variables: dict[str, Any]) -> tuple[Turn, ...] | None:
+    source, value = fields.find("turns")
+    if is_blank(value):
+        return None
+    if "input" in fields.layout.sources or references:
+        fields.trouble.append((source, "stands beside an input or a reference: put them into the turns"))
+    if not isinstance(value, list) or not value:
+        fields.trouble.append((source, f"must be a list of turns, not {shown(value)}"))
+        return ()
+    turns = []
+    for index, item in enumerate(value):
+        where = f"{source}[{index}]"
+        if not isinstance(item, dict):
+            fields.trouble.append((where, f"must be an object with an input, not {shown(item)}"))
+            continue
+        turns.append(_inner_turn(fields, where, item, needs_input=not variables))
+    return tuple(turns)
 
 
-def foreign_format(record: object) -> str:
-    """Return the name of a format of other tools that this version does not read, or the empty string."""
-    if not isinstance(record, dict):
-        return ""
-    keys = set(record)
-    if "conversation" in keys or {"name", "data"} <= keys:
-        return "an ADK eval set"
-    if "expected_tool_use" in keys:
-        return "an ADK test file, which is one conversation,"
-    if "assert" in keys or ("vars" in keys and not keys & {"input", "question", "expected"}):
-        return "a promptfoo test file"
-    if {"output_1", "output_2"} <= keys:
-        return "a file of pairwise labels"
-    if isinstance(record.get("inputs"), dict) and keys & {"outputs", "expectations"}:
-        return "an MLflow or LangSmith dataset"
-    return ""
+def _inner_turn(fields: _Fields, where: str, item: dict[str, Any], *, needs_input: bool) -> Turn:
+    unknown = [key for key in item if key not in ("input", "history", "references", "expected_sources")]
+    if unknown:
+        fields.trouble.append((f"{where}.{unknown[0]}", "is no field of a turn"))
+    text = "" if item.get("input") is None else fields.as_text(f"{where}.input", item["input"])
+    if needs_input and not text.strip():
+        fields.trouble.append((f"{where}.input", "is blank: every turn needs a question"))
+    lists: dict[str, tuple[str, ...]] = {}
+    for name in ("references", "expected_sources"):
+        value = item.get(name)
+        values = [] if is_blank(value) else value if isinstance(value, list) else [value]
+        lists[name] = tuple(fields.as_text(f"{where}.{name}[{i}]", each) for i, each in enumerate(values))
+    return Turn(text, _history(fields, f"{where}.history", item.get("history")), **lists)
+
+
+def _history(fields: _Fields, where: str, value: object) -> tuple[Message, ...]:
+    if is_blank(value):
+        return ()
+    if not isinstance(value, list):
+        fields.trouble.append((where, f"must be a list of messages with role and content, not {shown(value)}"))
+        return ()
+    messages = []
+    for index, item in enumerate(value):
+        place = f"{where}[{index}]"
+        if not isinstance(item, dict) or item.get("role") not in _ROLES:
+            fields.trouble.append((place, f"must be a message with role ({', '.join(_ROLES)}), not {shown(item)}"))
+            continue
+        texts = {
+            name: fields.as_text(f"{place}.{name}", item[name])
+            for name in ("content", "name", "tool_call_id")
+            if item.get(name) is not None
+        }
+        messages.append(Message(**{"role": item["role"], "content": "", **texts}))
+    return tuple(messages)
 
 
 def _case_id(fields: _Fields) -> str:
-    case_id = fields.text("id").strip()
+    case_id = fields.text("id")
+    if case_id.isascii() and case_id.isprintable() and len(case_id) <= _MAX_ID_CHARS:
+        return case_id.strip()
+    case_id = case_id.strip()
+    source, _ = fields.find("id")
     if len(case_id) > _MAX_ID_CHARS:
-        fields.report("id", f"must have at most {_MAX_ID_CHARS} characters, not {len(case_id)}")
+        fields.trouble.append((source, f"must have at most {_MAX_ID_CHARS} characters, not {len(case_id)}"))
     elif any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in case_id):
-        fields.report("id", f"must not hold control characters: {_shown(case_id)}")
+        fields.trouble.append((source, f"must not hold control characters: {shown(case_id)}"))
     return case_id
 
 
-def _history(fields: _Fields) -> tuple[Message, ...]:
-    value = fields.get("history")
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        fields.report("history", f"must be a list of messages with role and content, not {_shown(value)}")
-        return ()
-    return tuple(
-        Message(
-            role=fields.as_text("history", item.get("role", "user")),
-            content=fields.as_text("history", item.get("content", "")),
-        )
-        for item in value
-    )
+def _tags(fields: _Fields) -> tuple[str, ...]:
+    tags = fields.texts("tags")
+    if fields.from_cells and len(tags) == 1:
+        return tuple(tag.strip() for tag in _TAG_MARKS.split(tags[0]) if tag.strip())
+    return tags
+
+
+def _metadata(fields: _Fields) -> dict[str, Any]:
+    """Return what Assay does not read: nothing that a dataset holds is dropped."""
+    source, value = fields.find("metadata")
+    if fields.from_cells and isinstance(value, str) and value:
+        value = _object(value)
+    metadata: dict[str, Any] = {}
+    if isinstance(value, dict):
+        metadata.update(value)
+    elif not is_blank(value):
+        metadata[source] = value
+    for name in fields.layout.rest:
+        if name in metadata:
+            metadata[f"metadata.{name}"] = metadata[name]
+        metadata[name] = fields.record[name]
+    for canonical in fields.layout.sources:
+        if canonical not in _ANSWERS:
+            metadata.update({name: fields.record[name] for name in _spare(fields, canonical)})
+    return metadata
 
 
 def _recorded(fields: _Fields) -> AgentResponse | None:
-    value = fields.get("recorded")
+    source, value = fields.find("recorded")
     if value is None:
         return None
+    if fields.from_cells and source.lower() == "recorded":
+        value = _object(value)
     try:
-        return response_from_json(value)
+        return response_from_json(value if isinstance(value, dict) else fields.as_text(source, value))
     except MalformedAnswerError as problem:
-        fields.report("recorded", f"is no recorded answer: {problem}")
+        fields.trouble.append((source, f"is no recorded answer: {problem}"))
         return None
 
 
-def _unmapped(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    used = set(names.values())
-    return {key: value for key, value in record.items() if key not in used}
-
-
-def _no_input(record: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str, str]:
-    if "input" in names:
-        return names["input"], "is blank: every case needs a question"
-    close = next((key for key in record if nearest(key, ALIASES["input"])), None)
-    hint = f"; is it {close!r}? then set map: {{input: {close}}}" if close else ", or set map: {input: YOUR_FIELD}"
-    found = ", ".join(list(record)[:12]) or "none"
-    return "", f"has no input field (fields: {found}): name it {' or '.join(ALIASES['input'][:3])}{hint}"
-
-
-def _has_surrogate(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
-def _shown(value: object) -> str:
-    text = ascii(value) if isinstance(value, str) else repr(value)
-    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
+def _size_bytes(case: Case) -> int:
+    return len(json.dumps(case_to_json(case), ensure_ascii=False).encode())

@@ -1,19 +1,21 @@
-"""What every reader yields: raw records with their place."""
+"""What every reader yields: raw records with their place; and the one way to read a JSON text."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-__all__ = ["MAX_RECORD_BYTES", "BadFileError", "Record", "check_depth", "parse_json_record"]
-
 import json
 import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-MAX_RECORD_BYTES = 3 * 1024 * 1024
-"""Largest record; a case must fit in one message."""
+__all__ = ["MAX_DEPTH", "MAX_RAW_CHARS", "BadFileError", "JsonText", "Record", "find_unusable", "shown"]
 
-_MAX_DEPTH = 100
+MAX_RAW_CHARS = 8 * 1024 * 1024
+"""Largest raw record in characters: a case of 3 MiB fits however it is escaped."""
+
+MAX_DEPTH = 100
+"""Deepest nesting of a record."""
+
+_SHOWN_CHARS = 60
 
 
 class BadFileError(Exception):
@@ -25,14 +27,15 @@ class BadFileError(Exception):
         self.line = line
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One raw record.
 
     Args:
         number: 1-based number of the record in the file.
-        line: 1-based physical line at which it starts; None where unknown.
-        data: What it holds.
+        line: 1-based physical line at which it starts; None where there are no lines.
+        data: What it holds; None where `problem` says why there is nothing.
+        size: Characters that it took in the file.
+        suspect: Whether it may hold NUL, half characters or deep nesting, and must be searched for them.
         problem: Why it holds nothing usable; empty where it does.
         warning: What is odd about it; empty where nothing is.
     """
@@ -40,52 +43,110 @@ class Record:
     number: int
     line: int | None
     data: Any
+    size: int = 0
+    suspect: bool = True
     problem: str = ""
     warning: str = ""
 
 
-def parse_json_record(text: bytes, number: int, line: int) -> Record:
-    """Return the record of one JSON text; NaN, infinity and deep nesting are problems, not values."""
-    warnings: list[str] = []
+@dataclass(slots=True)
+class _Oddities:
+    """What the hooks of one JSON text came across."""
 
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        data = dict(items)
-        if len(data) != len(items):
-            names = [name for name, _ in items]
-            twice = sorted({name for name in names if names.count(name) > 1})
-            warnings.append(f"gives {', '.join(twice)} twice: the last one counts")
+    twice: str = ""
+    not_finite: str = ""
+
+
+class JsonText:
+    """Reads JSON values out of texts; keeps what is odd about the last one."""
+
+    def __init__(self) -> None:
+        self._odd = _Oddities()
+        decoder = json.JSONDecoder(
+            object_pairs_hook=self._pairs, parse_constant=self._constant, parse_float=self._finite
+        )
+        self._read = decoder.raw_decode
+
+    def read(self, text: str, start: int = 0) -> tuple[Any, int]:
+        """Return the value that begins at `start`, and where it ends.
+
+        Raises:
+            json.JSONDecodeError: There is no JSON value; `pos` says where it went wrong.
+            ValueError: A number has more digits than can be read.
+            RecursionError: It is nested far too deep.
+        """
+        odd = self._odd
+        odd.twice = odd.not_finite = ""
+        return self._read(text, start)
+
+    def record(self, number: int, line: int, data: Any, raw: str) -> Record:
+        """Return the record of the value that was read last.
+
+        Args:
+            number: The record's number.
+            line: Its line.
+            data: The value.
+            raw: The text it was read from.
+        """
+        odd = self._odd
+        # Only an escape can bring in NUL or half a character; only many brackets can nest deep.
+        suspect = "\\u" in raw or raw.count("[") + raw.count("{") > MAX_DEPTH
+        problem = odd.not_finite and f"holds {odd.not_finite}, which is no JSON number: write null, or a number"
+        warning = odd.twice and f"gives the field {shown(odd.twice)} twice: the last one counts"
+        return Record(number, line, None if problem else data, len(raw), suspect, problem, warning)
+
+    def _pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        data = dict(pairs)
+        if len(data) != len(pairs):
+            names = [name for name, _ in pairs]
+            self._odd.twice = next(name for name in names if names.count(name) > 1)
         return data
 
-    try:
-        data = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=pairs)
-    except UnicodeDecodeError as error:
-        raise BadFileError(
-            f"is not UTF-8 (byte {error.start} of the record): save it as UTF-8, or set `encoding`, e.g. cp1256", line
-        ) from None
-    except json.JSONDecodeError as error:
-        return Record(number, line, None, f"is not valid JSON: {error.msg} at column {error.colno}")
-    except RecursionError:
-        return Record(number, line, None, f"is nested more than {_MAX_DEPTH} levels deep")
-    except ValueError as error:
-        return Record(number, line, None, str(error))
-    return Record(number, line, data, warning="; ".join(warnings))
+    def _constant(self, name: str) -> None:
+        self._odd.not_finite = name
+
+    def _finite(self, digits: str) -> float:
+        number = float(digits)
+        if math.isinf(number):
+            self._odd.not_finite = digits[:_SHOWN_CHARS]
+        return number
 
 
-def check_depth(data: Any) -> str:
-    """Return a problem if data is nested too deep or holds a number that is not finite."""
-    pending = [(data, 0)]
+def find_unusable(data: Any) -> str:
+    """Return what no store or wire takes in `data`: NUL, half characters, nesting too deep; empty if nothing."""
+    pending: list[tuple[Any, int]] = [(data, 0)]
     while pending:
         item, depth = pending.pop()
-        if depth > _MAX_DEPTH:
-            return f"is nested more than {_MAX_DEPTH} levels deep"
-        if isinstance(item, dict):
+        if depth > MAX_DEPTH:
+            return f"is nested more than {MAX_DEPTH} levels deep"
+        if isinstance(item, str):
+            if problem := _unusable_text(item):
+                return problem
+        elif isinstance(item, dict):
+            pending += [(key, depth) for key in item]
             pending += [(value, depth + 1) for value in item.values()]
         elif isinstance(item, list):
             pending += [(value, depth + 1) for value in item]
-        elif isinstance(item, float) and not math.isfinite(item):
-            return f"holds {item}, which is not a number that can be kept"
     return ""
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"holds {name}, which is not JSON: write null, or a number")
+def _unusable_text(text: str) -> str:
+    if "\0" in text:
+        return f"holds the character NUL in {shown(text)}: remove it"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return f"holds half a character (a lone surrogate) in {shown(text)}: write the file again as UTF-8"
+    return ""
+
+
+def shown(value: object) -> str:
+    """Return a value for a message, shortened, on one line and safe to print."""
+    if isinstance(value, str) and len(value) > _SHOWN_CHARS:
+        value = value[:_SHOWN_CHARS] + "..."
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError):
+        text = ascii(value) if isinstance(value, str) else f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN_CHARS + 5 else text[:_SHOWN_CHARS] + "..."

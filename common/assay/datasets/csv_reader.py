@@ -1,0 +1,122 @@
+"""CSV and TSV: one record per row, by the names in the first row."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, TextIO
+
+from assay.datasets.records import MAX_RAW_CHARS, BadFileError, Record, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["find_delimiter", "read_csv"]
+
+_DELIMITERS = ",;\t|"
+_SAMPLE_ROWS = 20
+
+
+def find_delimiter(head: str) -> str:
+    """Return what separates the cells: the first of `, ; tab |` that cuts all first rows into equally many."""
+    complete = head[: head.rfind("\n") + 1] or head
+    fallback = ""
+    for delimiter in _DELIMITERS:
+        widths = _widths(complete, delimiter)
+        if widths and widths[0] > 1:
+            if len(set(widths)) == 1:
+                return delimiter
+            fallback = fallback or delimiter
+    return fallback or ","
+
+
+def _widths(text: str, delimiter: str) -> list[int]:
+    widths: list[int] = []
+    try:
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True):
+            if row:
+                widths.append(len(row))
+            if len(widths) == _SAMPLE_ROWS:
+                break
+    except csv.Error:
+        pass  # a quoted cell that the sample cuts off, or a fault that reading will name
+    return widths
+
+
+def read_csv(stream: TextIO, delimiter: str) -> Iterator[Record]:
+    """Yield one record per row; a cell may span lines, an empty cell is an absent field.
+
+    Args:
+        stream: The text, opened so that line ends are kept.
+        delimiter: One character.
+    """
+    if csv.field_size_limit() < MAX_RAW_CHARS:
+        csv.field_size_limit(MAX_RAW_CHARS)
+    lines = _Lines(stream)
+    rows = csv.reader(lines, delimiter=delimiter, strict=True)
+    number = 0
+    names: list[str] | None = None
+    start = 1
+    try:
+        for row in rows:
+            if not any(row):
+                pass  # an empty line, or a row of nothing but separators
+            elif names is None:
+                names = _header(row)
+            else:
+                number += 1
+                yield _record(number, start, names, row, lines)
+            lines.size, lines.has_nul = 0, False
+            start = rows.line_num + 1
+    except csv.Error as error:
+        raise BadFileError(f"is not valid CSV: {error} in the row that begins here", start) from None
+
+
+def _record(number: int, line: int, names: list[str], row: list[str], lines: _Lines) -> Record:
+    if len(row) != len(names):
+        while len(row) > len(names) and not row[-1]:
+            row.pop()
+        if len(row) != len(names):
+            problem = (
+                f"has {len(row)} cells, but the first row names {len(names)} columns: "
+                "put texts that hold separators, quotes or line ends into double quotes"
+            )
+            return Record(number, line, None, problem=problem)
+    data = {name: cell for name, cell in zip(names, row, strict=True) if cell}
+    return Record(number, line, data, lines.size, lines.has_nul)
+
+
+def _header(row: list[str]) -> list[str]:
+    names = [name.strip() for name in row]
+    while names and not names[-1]:
+        names.pop()
+    if "" in names:
+        raise BadFileError(f"has no name for column {names.index('') + 1}: its first row must name every column", 1)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BadFileError(f"names two columns {shown(twice)}: give every column a name of its own", 1)
+    return names
+
+
+class _Lines:
+    """The lines of a file, counted in size from one record to the next."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.size = 0
+        self.has_nul = False
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = self._stream.readline(MAX_RAW_CHARS)
+        if not line:
+            raise StopIteration
+        self.size += len(line)
+        if self.size >= MAX_RAW_CHARS:
+            limit = MAX_RAW_CHARS // 1024**2
+            raise csv.Error(f"a row longer than {limit} MiB, or a quote that is never closed,")
+        if "\0" in line:
+            self.has_nul = True
+        return line

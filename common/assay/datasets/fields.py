@@ -1,0 +1,174 @@
+"""Which field of a dataset holds what: names, their aliases, and the user's own mapping."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from assay.datasets.json_reader import folded
+from assay.datasets.records import shown
+from assay.names import nearest, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["ALIASES", "FieldMap", "Layout", "is_blank"]
+
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "id": ("id", "eval_id", "case_id", "example_id", "name"),
+    "input": ("input", "question", "query", "user_query", "user_input", "prompt", "instruction"),
+    "turns": ("turns",),
+    "history": ("history", "messages"),
+    "references": ("references", "reference_answer", "reference", "ground_truth", "ground_truths", "expected_answer",
+                   "expected_output", "expected", "expected_response", "ideal", "target"),
+    "recorded": ("recorded", "actual_output"),
+    "expected_sources": ("expected_sources", "reference_contexts", "expected_urls"),
+    "variables": ("variables", "vars"),
+    "parameters": ("parameters", "filters"),
+    "contexts": ("contexts", "context"),
+    "category": ("category", "type"),
+    "tags": ("tags",),
+    "metadata": ("metadata",),
+}  # fmt: skip
+"""Canonical field to the names it is recognised by, best first; case does not count, `-` and space are `_`."""
+
+_SYNONYMS = {"case_id": "id", "reference": "references", "context": "contexts", "filters": "parameters"}
+# The answer that is right, or the answer that an agent once gave: what stands beside it decides.
+_TWO_FACED = ("answer", "output", "response")
+_MAX_LAYOUTS = 1000
+
+
+def is_blank(value: object) -> bool:
+    """Return whether a field holds nothing: null, or an empty text."""
+    return value is None or value == ""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the fields of one kind of record are.
+
+    Args:
+        sources: Canonical name to the record's fields for it, best first.
+        hidden: Fields that would give the answer away; agents must not see them.
+        rest: Fields that Assay does not read.
+        choices: Of `input` and `references`, those that more than one field could be.
+    """
+
+    sources: Mapping[str, tuple[str, ...]]
+    hidden: tuple[str, ...]
+    rest: tuple[str, ...]
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class FieldMap:
+    """Which field of the dataset holds what.
+
+    `learn` settles, from the first records, what a field called `answer` is; `layout` then places every record.
+
+    Args:
+        given: The user's own mapping, canonical name to the dataset's; an empty name switches a field off.
+    """
+
+    given: Mapping[str, str] = field(default_factory=dict)
+    seen: dict[str, dict[str, None]] = field(default_factory=dict)
+    answer_is_recorded: bool = False
+    _found: dict[str, None] = field(default_factory=dict)
+    _layouts: dict[tuple[str, ...], Layout] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.given = {_SYNONYMS.get(folded(name), folded(name)): source for name, source in self.given.items()}
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the user's mapping."""
+        return [unknown_name("field in map", name, ALIASES) for name in self.given if name not in ALIASES]
+
+    def learn(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Settle what `answer` is: recorded, if some record holds it beside another reference."""
+        if source := self.given.get("references"):
+            self.answer_is_recorded = folded(source) not in _TWO_FACED
+        elif "references" in self.given:
+            self.answer_is_recorded = True
+        else:
+            self.answer_is_recorded = any(map(self._holds_both, records))
+
+    def _holds_both(self, record: Mapping[str, Any]) -> bool:
+        held = {folded(key) for key, value in record.items() if not is_blank(value)}
+        return "answer" in held and not held.isdisjoint(ALIASES["references"])
+
+    def layout(self, record: Mapping[str, Any]) -> Layout:
+        """Return where the fields of a record are."""
+        keys = tuple(record)
+        found = self._layouts.get(keys)
+        if found is None:
+            found = self._place(keys)
+            if len(self._layouts) >= _MAX_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[keys] = found
+            for name, sources in found.sources.items():
+                self.seen.setdefault(name, {}).update(dict.fromkeys(sources))
+            if len(self._found) < _MAX_LAYOUTS:
+                self._found.update(dict.fromkeys(keys))
+        return found
+
+    def _place(self, keys: tuple[str, ...]) -> Layout:
+        named: dict[str, str] = {}
+        for key in keys:
+            named.setdefault(folded(key), key)
+        sources: dict[str, tuple[str, ...]] = {}
+        for name, source in self.given.items():
+            actual = source if source in keys else named.get(folded(source))
+            if source and actual is not None:
+                sources[name] = (actual,)
+        taken = {key for found in sources.values() for key in found}
+        for name, aliases in self._aliases().items():
+            free = tuple(named[alias] for alias in aliases if alias in named and named[alias] not in taken)
+            if name not in self.given and free:
+                sources[name] = free
+        used = {key for found in sources.values() for key in found}
+        rest = tuple(key for key in keys if key not in used)
+        hidden = tuple(key for key in rest if _gives_away(folded(key)))
+        choices = tuple(name for name in ("input", "references") if len(sources.get(name, ())) > 1)
+        return Layout(sources, hidden, tuple(key for key in rest if key not in hidden), choices)
+
+    def _aliases(self) -> dict[str, tuple[str, ...]]:
+        aliases = dict(ALIASES)
+        if self.answer_is_recorded:
+            aliases["recorded"] += _TWO_FACED
+        else:
+            aliases["references"] += ("answer",)
+            aliases["recorded"] += ("output", "response")
+        return aliases
+
+    def mapping(self) -> dict[str, str]:
+        """Return, for people, canonical name to the dataset's fields as recognised so far."""
+        return {name: " | ".join(self.seen[name]) for name in ALIASES if name in self.seen}
+
+    def unused(self) -> list[str]:
+        """Return what is wrong with the user's mapping after all records were seen."""
+        found = ", ".join(shown(name) for name in list(self._found)[:12])
+        return [
+            f"{name}: no record has a field {shown(source)}; did you mean {shown(close)}?"
+            if (close := nearest(source, self._found))
+            else f"{name}: no record has a field {shown(source)}; fields found: {found or 'none'}"
+            for name, source in self.given.items()
+            if source and name not in self.seen
+        ]
+
+    def without_input(self, fields: Iterable[str]) -> str:
+        """Return the sentence for a dataset in which no field holds the question."""
+        fields = list(fields)
+        listed = ", ".join(shown(name) for name in fields[:12]) or "none"
+        if source := self.given.get("input"):
+            return f"map: input: no record has a field {shown(source)}; fields found: {listed}"
+        close = next((name for name in fields if nearest(name, ALIASES["input"])), None)
+        if close is not None:
+            hint = f"if {shown(close)} is the question, set `map: {{input: {close}}}`"
+        else:
+            hint = "say which field is the question: `map: {input: YOUR_FIELD}`"
+        known = ", ".join(ALIASES["input"])
+        return f"no field holds the question (fields found: {listed}; read as the question: {known}); {hint}"
+
+
+def _gives_away(name: str) -> bool:
+    return name.startswith(("expected", "ground_truth", "reference")) or name in ALIASES["references"] + _TWO_FACED

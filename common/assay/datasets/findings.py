@@ -1,0 +1,101 @@
+"""What a pass over a dataset finds: problems, which refuse it, and warnings, which do not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from assay.datasets.fields import is_blank
+from assay.datasets.records import shown
+from assay.errors import DatasetError, Problem
+
+if TYPE_CHECKING:
+    from assay.cases import Case
+    from assay.datasets.fields import Layout
+    from assay.datasets.records import Record
+
+__all__ = ["Findings"]
+
+_MAX_PROBLEMS = 50
+# UTF-8 read as cp1252: what becomes of quotes and dashes, of ≤ and ≥, of accented letters, of Arabic.
+_MOJIBAKE = re.compile("â€|â‰|Ã[\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹Œ]|Ø[§¨ª\u00ad¯±³¹]|Ù[„…†ˆŠ\u0080-\u008a]")
+
+
+@dataclass(slots=True)
+class Findings:
+    """Gathers problems and warnings.
+
+    Args:
+        file: The file as the user named it; empty where there is none.
+    """
+
+    file: str
+    problem_count: int = 0
+    _problems: list[Problem] = field(default_factory=list)
+    _warnings: dict[str, tuple[Problem, int]] = field(default_factory=dict)
+
+    def report(self, message: str, *, record: Record | None = None, name: str = "", line: int | None = None) -> None:
+        """Add a problem; only the first fifty are kept."""
+        self.problem_count += 1
+        if len(self._problems) < _MAX_PROBLEMS:
+            self._problems.append(self._problem(message, record, name, line))
+
+    def warn(self, kind: str, message: str, *, record: Record | None = None, name: str = "") -> None:
+        """Add a warning; only the first of its kind is kept, the others are counted."""
+        if kind not in self._warnings and len(self._warnings) >= _MAX_PROBLEMS:
+            return
+        first, count = self._warnings.get(kind, (None, 0))
+        self._warnings[kind] = (first or self._problem(message, record, name, None), count + 1)
+
+    def _problem(self, message: str, record: Record | None, name: str, line: int | None) -> Problem:
+        if record is None:
+            return Problem(message, name, self.file, line)
+        where = f"record {record.number}" + (f", {name}" if name else "")
+        return Problem(message, where, self.file, record.line)
+
+    def error(self) -> DatasetError:
+        """Return the error with every problem."""
+        more = self.problem_count - len(self._problems)
+        listed = list(self._problems)
+        if more:
+            listed.append(Problem(f"... and {more} more", file=self.file))
+        return DatasetError(listed)
+
+    def warnings(self) -> tuple[Problem, ...]:
+        """Return one warning of each kind."""
+        return tuple(
+            first
+            if count == 1
+            else Problem(f"{first.message} (and {count - 1} more)", first.field, first.file, first.line)
+            for first, count in self._warnings.values()
+        )
+
+    def look_at(self, case: Case, layout: Layout, record: Record) -> None:
+        """Warn about what is odd in a case, but no reason to refuse it."""
+        for text in (case.input, *case.references):
+            if not text.isascii():
+                self._look_at_text(text, record)
+        for name in layout.choices:
+            self._look_at_choice(name, layout, record)
+
+    def _look_at_text(self, text: str, record: Record) -> None:
+        if _MOJIBAKE.search(text):
+            self.warn(
+                "mojibake",
+                f"looks like UTF-8 that was read in another encoding: {shown(text[:40])}; write the file again from "
+                "its source",
+                record=record,
+            )
+        elif "\ufffd" in text:
+            self.warn("replaced", f"holds U+FFFD where characters were lost: {shown(text[:40])}", record=record)
+
+    def _look_at_choice(self, name: str, layout: Layout, record: Record) -> None:
+        held = [source for source in layout.sources[name] if not is_blank(record.data[source])]
+        if len(held) > 1:
+            self.warn(
+                f"choice {held}",
+                f"{shown(held[0])} is read as {name}, {', '.join(map(shown, held[1:]))} is not: "
+                f"to choose, set `map: {{{name}: ...}}`",
+                record=record,
+            )

@@ -1,0 +1,112 @@
+"""Where a dataset's records come from: a file, or objects in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from assay.datasets.jsonl_reader import parse_line
+from assay.datasets.readers import Container, recognise_container
+from assay.datasets.records import BadFileError, JsonText, Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["FileSource", "ObjectSource", "Signature", "Source"]
+
+Signature = tuple[int, ...]
+"""What changes when a file does."""
+
+
+class Source(Protocol):
+    """Where records come from."""
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None for objects."""
+        ...
+
+    @property
+    def file(self) -> str:
+        """The file as the user named it; empty for objects."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        ...
+
+    def open(self) -> tuple[Container | None, Iterator[Record]]:
+        """Return the container, None for objects, and the records from the beginning."""
+        ...
+
+    def signature(self) -> Signature:
+        """Return what changes when the source does."""
+        ...
+
+    def sha256(self) -> str:
+        """Return the SHA-256 of the file's bytes; the empty text for objects."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """A file of records."""
+
+    path: Path
+    file: str
+    encoding: str | None
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def open(self) -> tuple[Container | None, Iterator[Record]]:
+        container = recognise_container(self.path, self.encoding)
+        return container, container.records()
+
+    def signature(self) -> Signature:
+        try:
+            status = self.path.stat()
+        except (OSError, ValueError):
+            return ()  # opening it will say why
+        return status.st_size, status.st_mtime_ns, status.st_ino
+
+    def sha256(self) -> str:
+        try:
+            with self.path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise BadFileError(f"cannot be read: {error.strerror or error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSource:
+    """Objects in memory."""
+
+    objects: tuple[Mapping[str, Any], ...]
+    name: str
+    path: None = None
+    file: str = ""
+
+    def open(self) -> tuple[Container | None, Iterator[Record]]:
+        text = JsonText()
+        return None, (_object_record(text, number, data) for number, data in enumerate(self.objects, start=1))
+
+    def signature(self) -> Signature:
+        return ()
+
+    def sha256(self) -> str:
+        return ""
+
+
+def _object_record(text: JsonText, number: int, data: object) -> Record:
+    """Return the record of an object, read as if it stood in a file."""
+    try:
+        raw = json.dumps(dict(data) if isinstance(data, Mapping) else data, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        return Record(number, None, None, problem=f"cannot be written as JSON: {error}")
+    return parse_line(text, raw, number, 0)._replace(line=None, suspect=True)
