@@ -1,6 +1,8 @@
 """Assay: shared scoring infrastructure for LLM agents."""
 
+import importlib
 import os
+from typing import TYPE_CHECKING
 
 from assay.version import __version__
 
@@ -8,4 +10,24 @@ from assay.version import __version__
 # lines (GOAWAY and the like) mean nothing to a user.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from assay.api import Evaluation, evaluate, evaluate_async
+    from assay.client import Client
+    from assay.errors import AssayError
+
+__all__ = ["AssayError", "Client", "Evaluation", "__version__", "evaluate", "evaluate_async"]
+
+_WHERE = {
+    "AssayError": "assay.errors",
+    "Client": "assay.client",
+    "Evaluation": "assay.api",
+    "evaluate": "assay.api",
+    "evaluate_async": "assay.api",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: `import assay` itself stays quick."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'assay' has no attribute {name!r}")
+    return getattr(importlib.import_module(_WHERE[name]), name)

@@ -36,6 +36,8 @@ _SERVICE = "assay.v1.RunService"
 _UPLOAD_BATCH_BYTES = 1024 * 1024
 _UPLOAD_BATCH_CASES = 500
 _UPLOAD_TIMEOUT_S = 3600.0
+_RESULT_PAGE = 500
+_PAGE_TIMEOUT_S = 60.0
 
 
 class Client:
@@ -170,16 +172,26 @@ class Client:
 
     async def list_results(self, run_id: str, *, failed_only: bool = False) -> AsyncIterator[CaseResult]:
         """Yield the stored results of a run in dataset order, with their answers."""
-        token = ""
-        while True:
-            request = pb.ListResultsRequest(run_id=run_id, page_token=token, failed_only=failed_only)
+
+        async def fetch(token: str) -> pb.ListResultsResponse:
+            request = pb.ListResultsRequest(
+                run_id=run_id, page_size=_RESULT_PAGE, page_token=token, failed_only=failed_only
+            )
             with translated():
-                response = await self._stub.ListResults(request)
-            for result in response.results:
-                yield result_from_wire(result)
-            token = response.next_page_token
-            if not token:
-                return
+                return await self._stub.ListResults(request, timeout=_PAGE_TIMEOUT_S)
+
+        page: asyncio.Task[pb.ListResultsResponse] | None = asyncio.create_task(fetch(""))
+        try:
+            while page is not None:
+                response = await page
+                token = response.next_page_token
+                # The next page travels while this one is read.
+                page = asyncio.create_task(fetch(token)) if token else None
+                for result in response.results:
+                    yield result_from_wire(result)
+        finally:
+            if page is not None:
+                page.cancel()
 
     async def host_agent(self, run_id: str, caller: AgentCaller, *, concurrency: int) -> None:
         """Answer a run's questions with an agent on this side, until the run asks no more.

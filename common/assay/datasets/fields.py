@@ -12,7 +12,7 @@ from assay.names import nearest, unknown_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["ALIASES", "FieldMap", "Layout", "is_blank"]
+__all__ = ["ALIASES", "FieldMap", "Layout", "PlainFields", "is_blank", "is_plural"]
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "eval_id", "case_id", "example_id", "name"),
@@ -38,6 +38,11 @@ _TWO_FACED = ("answer", "output", "response")
 _MAX_LAYOUTS = 1000
 
 
+def is_plural(name: str) -> bool:
+    """Return whether a name speaks of several things."""
+    return name.strip().lower().endswith("s")
+
+
 def is_blank(value: object) -> bool:
     """Return whether a field holds nothing: null, or an empty text."""
     return value is None or value == ""
@@ -52,12 +57,39 @@ class Layout:
         hidden: Fields that would give the answer away; agents must not see them.
         rest: Fields that Assay does not read.
         choices: Of `input` and `references`, those that more than one field could be.
+        plain: Set where a short cut reads the record.
     """
 
     sources: Mapping[str, tuple[str, ...]]
     hidden: tuple[str, ...]
     rest: tuple[str, ...]
     choices: tuple[str, ...] = ()
+    plain: PlainFields | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFields:
+    """The fields of a record that holds nothing but a question, one reference, an id and a category.
+
+    `may_list` says whether the reference's name is a plural.
+    """
+
+    input: str
+    reference: str | None
+    id: str | None
+    category: str | None
+    may_list: bool
+
+    @classmethod
+    def of(cls, sources: Mapping[str, tuple[str, ...]]) -> PlainFields | None:
+        """Return the fields if the sources are as plain as that."""
+        if "input" not in sources or not sources.keys() <= {"input", "references", "id", "category"}:
+            return None
+        if any(len(found) > 1 for found in sources.values()):
+            return None
+        first = {name: found[0] for name, found in sources.items()}
+        reference = first.get("references")
+        return cls(first["input"], reference, first.get("id"), first.get("category"), is_plural(reference or ""))
 
 
 @dataclass(slots=True)
@@ -129,7 +161,8 @@ class FieldMap:
         rest = tuple(key for key in keys if key not in used)
         hidden = tuple(key for key in rest if _gives_away(folded(key)))
         choices = tuple(name for name in ("input", "references") if len(sources.get(name, ())) > 1)
-        return Layout(sources, hidden, tuple(key for key in rest if key not in hidden), choices)
+        plain = None if hidden else PlainFields.of(sources)
+        return Layout(sources, hidden, tuple(key for key in rest if key not in hidden), choices, plain)
 
     def _aliases(self) -> dict[str, tuple[str, ...]]:
         aliases = dict(ALIASES)

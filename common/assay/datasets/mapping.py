@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentResponse, MalformedAnswerError, Message, response_from_json
 from assay.cases import Case, Turn, case_to_json
-from assay.datasets.fields import is_blank
+from assay.datasets.fields import is_blank, is_plural
 from assay.datasets.records import find_unusable, shown
 
 if TYPE_CHECKING:
-    from assay.datasets.fields import Layout
+    from assay.datasets.fields import Layout, PlainFields
     from assay.datasets.records import Record
 
 __all__ = ["MAX_CASE_BYTES", "Trouble", "build_case"]
@@ -25,6 +25,7 @@ MAX_CASE_BYTES = 3 * 1024 * 1024
 
 _MAX_ID_CHARS = 200
 _MAX_BYTES_PER_CHAR = 6  # a control character as JSON: \\u0001
+_PLAIN_CHARS = MAX_CASE_BYTES // _MAX_BYTES_PER_CHAR
 _ROLES = ("system", "user", "assistant", "tool")
 _ANSWERS = ("references", "recorded", "expected_sources")
 _TAG_MARKS = re.compile(r"[,;|]")
@@ -47,6 +48,10 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, trouble: Tro
     if record.suspect and (problem := find_unusable(record.data)):
         trouble.append(("", problem))
         return None
+    if layout.plain is not None and record.size <= _PLAIN_CHARS and not (from_cells and layout.plain.may_list):
+        plain = _plain_case(record.data, layout, layout.plain)
+        if plain is not None:
+            return plain
     fields = _Fields(record.data, layout, trouble, from_cells=from_cells)
     expected, references = _expected(fields)
     variables = dict(fields.mapping("variables"))
@@ -67,10 +72,28 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, trouble: Tro
     )
     if trouble:
         return None
-    if record.size * _MAX_BYTES_PER_CHAR > MAX_CASE_BYTES and _size_bytes(case) > MAX_CASE_BYTES:
+    if record.size > _PLAIN_CHARS and _size_bytes(case) > MAX_CASE_BYTES:
         trouble.append(("", f"is larger than {MAX_CASE_BYTES // 1024**2} MiB: shorten it, or leave fields out"))
         return None
     return case
+
+
+def _plain_case(data: dict[str, Any], layout: Layout, names: PlainFields) -> Case | None:
+    """Return the case of a record of plain texts, or None for the long way, which comes to the same."""
+    text = data[names.input]
+    case_id = "" if names.id is None else data[names.id]
+    category = "" if names.category is None else data[names.category]
+    reference = "" if names.reference is None else data[names.reference]
+    if not (type(text) is type(case_id) is type(category) is type(reference) is str) or text.isspace() or not text:
+        return None
+    if not (case_id.isascii() and case_id.isprintable() and len(case_id) <= _MAX_ID_CHARS):
+        return None
+    return Case(
+        case_id.strip(),
+        (Turn(text, (), (reference,) if reference else (), ()),),
+        category=category,
+        metadata={name: data[name] for name in layout.rest} if layout.rest else {},
+    )
 
 
 class _Fields:
@@ -159,7 +182,6 @@ def _no_number(name: str) -> None:
 def _expected(fields: _Fields) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return what metrics compare with: named values, and the references."""
     source, value = fields.find("references")
-    plural = source.lower().endswith("s")
     expected: dict[str, Any] = {}
     references: tuple[str, ...] = ()
     if isinstance(value, dict):
@@ -168,7 +190,7 @@ def _expected(fields: _Fields) -> tuple[dict[str, Any], tuple[str, ...]]:
         expected = dict(value)
     else:
         # A cell in a column for one reference may be JSON that the agent is to answer with.
-        references = fields.texts("references", lists_in_cells=plural)
+        references = fields.texts("references", lists_in_cells=is_plural(source))
     # Under `expected`, because agents see metadata and must not see answers.
     spare = [name for canonical in _ANSWERS for name in _spare(fields, canonical)]
     for name in (*fields.layout.hidden, *spare):

@@ -133,7 +133,7 @@ class LocalStack:
         if service == "orchestrator":
             arguments += ["--database", str(self._home.database), "--recover", "on-request"]
             arguments += ["--embedder", f"unix:{self._home.socket('embedder')}"]
-            arguments += ["--http-hosts", "*", "--agent-env", "*"]
+            arguments += ["--http-hosts", "*", "--agent-env", "*", "--no-reflection"]
         else:
             for model in self._models:
                 arguments += ["--model", model]

@@ -14,7 +14,6 @@ from typing import Any
 
 import grpc.aio
 from grpc_health.v1 import health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 from assay.errors import SetupError
 from assay.rpc.health import Health
@@ -79,6 +78,8 @@ class RpcServer:
         for register in self._services.values():
             register(server)
         if self._options.reflection:
+            from grpc_reflection.v1alpha import reflection  # imported here: local services do without it
+
             names = [*self._services, _HEALTH_SERVICE, reflection.SERVICE_NAME]
             reflection.enable_server_reflection(names, server)
         bound = _bind(server, address)

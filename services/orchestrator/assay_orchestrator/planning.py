@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 from assay.errors import WrongStateError
 from assay_orchestrator.agents import build_agent
 from assay_orchestrator.agents.hosted import HostedAgent
-from assay_orchestrator.embedding import EmbeddingClient
 from assay_orchestrator.metrics import build_metric
 from assay_orchestrator.runner import Plan
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from assay.results import Run
     from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
+    from assay_orchestrator.embedding import EmbeddingClient
     from assay_orchestrator.settings import Settings
 
 __all__ = ["HOSTED_ADAPTERS", "Planner"]
@@ -49,7 +51,6 @@ class Planner:
                 "the run's metrics need an embedder and this orchestrator has none: start it with --embedder ADDRESS",
                 reason="NO_EMBEDDER",
             )
-        patience_s = self._settings.embedder_patience_s
         return Plan(
             run_id=run.run_id,
             dataset_id=run.dataset.dataset_id,
@@ -64,12 +65,17 @@ class Planner:
                 allowed_env=self._settings.agent_env,
             ),
             metrics=metrics,
-            embedders={
-                model: EmbeddingClient(self._embedder, model, patience_s=patience_s)
-                for model in models
-                if self._embedder is not None
-            },
+            embedders=self._embedders(models),
         )
+
+    def _embedders(self, models: Sequence[str]) -> dict[str, EmbeddingClient]:
+        if self._embedder is None or not models:
+            return {}
+        # Imported here: numpy is needed by runs with embeddings alone.
+        from assay_orchestrator.embedding import EmbeddingClient
+
+        patience_s = self._settings.embedder_patience_s
+        return {model: EmbeddingClient(self._embedder, model, patience_s=patience_s) for model in models}
 
     def hosted_agent(self, run_id: str) -> HostedAgent:
         """Return the broker between a run and the clients that answer its questions."""

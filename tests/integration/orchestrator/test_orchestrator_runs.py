@@ -309,12 +309,17 @@ async def test_a_stored_answer_is_never_asked_for_again(serve: Serve, settings_o
         run = await client.create_run(settings_of("python", "m:f", concurrency=4), dataset.dataset_id)
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=4))
         await enough.wait()
+        results = 0
+        async for event in client.watch_run(run.run_id):
+            results += isinstance(event, CaseResult)
+            if results == 16:
+                break
         hosting.cancel()
         await asyncio.gather(hosting, return_exceptions=True)
         stored = [row.case_id async for row in client.list_results(run.run_id)]
     first = list(asked)
     asked.clear()
-    assert len(stored) >= 10
+    assert len(stored) >= 16
 
     async def again(request: AgentRequest) -> str:
         asked.append(request.case_id)

@@ -14,8 +14,6 @@ from array import array
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from assay.results import LatencySummary, Score, ScoreStatus
 from assay_orchestrator.metrics.exact_sum import ExactSum
 from assay_orchestrator.metrics.fold import MeanFold
@@ -23,6 +21,8 @@ from assay_orchestrator.metrics.score import not_computed, scored
 from assay_orchestrator.metrics.thresholds import exceeds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from assay.results import CaseResult
     from assay_orchestrator.metrics.score import Row
 
@@ -59,15 +59,22 @@ class LatencyFold:
         """Return the summary so far."""
         if not self._values:
             return LatencySummary()
-        values = np.frombuffer(self._values, dtype=np.float64)
-        p50, p95 = np.percentile(values, [50, 95])
+        ordered = sorted(self._values)
         return LatencySummary(
-            count=len(self._values),
+            count=len(ordered),
             mean_s=self._sum.mean,
-            p50_s=float(p50),
-            p95_s=float(p95),
-            max_s=float(values.max()),
+            p50_s=_percentile(ordered, 0.50),
+            p95_s=_percentile(ordered, 0.95),
+            max_s=ordered[-1],
         )
+
+
+def _percentile(ordered: Sequence[float], share: float) -> float:
+    """Return a percentile by linear interpolation between closest ranks."""
+    position = share * (len(ordered) - 1)
+    low = math.floor(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
 class Latency:

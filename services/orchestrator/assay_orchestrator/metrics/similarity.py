@@ -6,8 +6,6 @@ import unicodedata
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from assay.answers import AgentStatus
 from assay_orchestrator.metrics.score import EmbeddingEvidence, has_reference, usable_references
 
@@ -40,6 +38,8 @@ class Similarity:
 
 def cosine(first: ArrayLike, second: ArrayLike) -> float | None:
     """Return u·v / (‖u‖‖v‖) in float64, clamped to [-1, 1]; None for a zero vector or unequal lengths."""
+    import numpy as np  # imported here: runs without embeddings start without it
+
     u, v = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if u.shape != v.shape or u.ndim != 1:
         return None

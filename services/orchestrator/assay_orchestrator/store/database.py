@@ -153,7 +153,8 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def _revision(connection: sa.Connection) -> str | None:
-    if not sa.inspect(connection).has_table("alembic_version"):
+    found = connection.exec_driver_sql("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").scalar()
+    if found is None:
         return None
     revision: str | None = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     return revision

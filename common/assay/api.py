@@ -1,0 +1,148 @@
+"""The Python API: `assay.evaluate`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.client import Client
+from assay.datasets import Dataset, open_dataset, records_dataset
+from assay.errors import AssayError, SpecError
+from assay.evaluation import check_inputs, drive_run, start_run, wait_for_stack
+from assay.hosting.calling import AgentCaller
+from assay.hosting.loading import load_agent
+from assay.local.home import Home
+from assay.local.stack import LocalStack
+from assay.results import CaseResult, Run, RunSummary, StateChange
+from assay.spec import Spec, load_spec, spec_from_mapping
+
+__all__ = ["Evaluation", "evaluate", "evaluate_async"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What an evaluation came to.
+
+    Args:
+        run: The run, finished.
+        rows: One per case and repeat, in dataset order, with their answers.
+    """
+
+    run: Run
+    rows: tuple[CaseResult, ...]
+
+    @property
+    def summary(self) -> RunSummary:
+        """The run's summary."""
+        assert self.run.summary is not None, "evaluate returns finished runs only"
+        return self.run.summary
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas DataFrame, one column per metric; needs pandas."""
+        import pandas as pd  # type: ignore[import-not-found,import-untyped,unused-ignore]  # an optional package
+
+        return pd.DataFrame(
+            {
+                "case_id": row.case_id,
+                "repeat": row.repeat_index,
+                "category": row.category,
+                "status": row.status.value,
+                "passed": row.passed,
+                "reason": row.reason,
+                "question": row.input,
+                "answer": row.response.text if row.response is not None else None,
+                "latency_ms": row.latency_ms,
+                **{score.metric: score.value for score in row.scores},
+            }
+            for row in self.rows
+        )
+
+
+def evaluate(
+    spec: str | Path | Mapping[str, Any],
+    agent: Callable[..., Any] | None = None,
+    *,
+    dataset: str | Path | Iterable[Mapping[str, Any]] | None = None,
+    server: str | None = None,
+    on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
+) -> Evaluation:
+    """Run an evaluation and return its summary and rows.
+
+    Args:
+        spec: The file of a spec, or a mapping in the shape of one.
+        agent: A function of one question, called in this process in place of the spec's agent.
+        dataset: A file, or cases as mappings, in place of the spec's dataset.
+        server: An orchestrator's address; None for the local stack.
+        on_event: Called with every snapshot and event as it comes.
+
+    Raises:
+        InvalidInputError: The spec, the dataset or the agent is wrong; holds every problem.
+        AssayError: The run did not finish; the message says how it stands.
+
+    Example:
+        >>> result = evaluate({"metrics": ["exact_match"]}, agent=str, dataset=cases)  # doctest: +SKIP
+        >>> result.summary.pass_rate  # doctest: +SKIP
+    """
+    return asyncio.run(evaluate_async(spec, agent, dataset=dataset, server=server, on_event=on_event))
+
+
+async def evaluate_async(
+    spec: str | Path | Mapping[str, Any],
+    agent: Callable[..., Any] | None = None,
+    *,
+    dataset: str | Path | Iterable[Mapping[str, Any]] | None = None,
+    server: str | None = None,
+    on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
+) -> Evaluation:
+    """Do what `evaluate` does, inside a running event loop."""
+    checked = _spec(spec, agent, dataset)
+    cases = _dataset(checked, dataset)
+    info = check_inputs(checked, cases)
+    caller = _caller(checked, agent)
+    stack = None if server is not None else LocalStack(Home.open())
+    if stack is not None:
+        stack.start(models=checked.embedding_models)
+    try:
+        async with Client(server or (stack.address if stack is not None else "")) as client:
+            await wait_for_stack(client, stack)
+            run = await start_run(client, checked, cases, info)
+            run = await drive_run(client, run, caller, on_event or _ignore, stack)
+            if run.summary is None:
+                raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_reason}", reason="RUN_UNFINISHED")
+            return Evaluation(run, tuple([row async for row in client.list_results(run.run_id)]))
+    finally:
+        if stack is not None:
+            await asyncio.shield(stack.wait_until_stopped())
+
+
+def _spec(spec: str | Path | Mapping[str, Any], agent: object, dataset: object) -> Spec:
+    file = Path(dataset) if isinstance(dataset, str | Path) else None
+    if isinstance(spec, str | Path):
+        overrides = ["agent={adapter: python, target: 'caller:agent'}"] if agent is not None else []
+        return load_spec(Path(spec), overrides=overrides, dataset=file)
+    data = dict(spec)
+    if agent is not None:
+        data["agent"] = {**data.get("agent", {}), "adapter": "python", "target": "caller:agent"}
+    return spec_from_mapping(data, dataset=file, needs_dataset=dataset is None)
+
+
+def _dataset(spec: Spec, dataset: str | Path | Iterable[Mapping[str, Any]] | None) -> Dataset:
+    if dataset is not None and not isinstance(dataset, str | Path):
+        return records_dataset(dataset)
+    if spec.dataset is None:
+        raise SpecError("name a dataset in the spec, or pass one")
+    return open_dataset(spec.dataset, field_map=spec.dataset_map, encoding=spec.dataset_encoding)
+
+
+def _caller(spec: Spec, agent: Callable[..., Any] | None) -> AgentCaller | None:
+    if agent is not None:
+        return AgentCaller(agent)
+    settings = spec.settings.agent
+    return AgentCaller(load_agent(settings.target, spec.base_dir)) if settings.adapter == "python" else None
+
+
+def _ignore(event: Run | StateChange | CaseResult) -> None:
+    """Take an event and do nothing."""
