@@ -10,7 +10,10 @@ import json
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "AgentError",
@@ -206,6 +209,7 @@ def error_response(kind: AgentErrorKind, message: str, **details: Any) -> AgentR
 
 _INT_FIELDS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
                "reasoning_tokens", "requests")  # fmt: skip
+_MAX_DEPTH = 100
 _RETRIEVED_NAMES = ("retrieved", "events", "retrieved_items")
 _KNOWN = {"status", "text", "error", "output", "sql", "data_rows", "tool_calls", "sources", "usage",
           "latency_ms", "reported_latency_ms", "finish_reason", "model", "attempts", "metadata",
@@ -232,12 +236,12 @@ def response_from_json(data: object) -> AgentResponse:
     if status is AgentStatus.ERROR and error is None:
         error = AgentError(AgentErrorKind.RAISED, "the agent reported status error without saying why")
     unknown = {key: value for key, value in data.items() if key not in _KNOWN}
-    metadata = _mapping(data.get("metadata"), "metadata")
+    metadata = {**_mapping(data.get("metadata"), "metadata"), **{str(key): value for key, value in unknown.items()}}
     return AgentResponse(
         status=status,
         text=_text(data.get("text"), "text"),
         error=error if status is AgentStatus.ERROR else None,
-        output=data.get("output"),
+        output=_json_value(data.get("output"), "output"),
         sql=_text(data["sql"], "sql") if data.get("sql") is not None else None,
         data_rows=_count(data.get("data_rows"), "data_rows"),
         tool_calls=tuple(_tool_call(item, i) for i, item in enumerate(_list(data.get("tool_calls"), "tool_calls"))),
@@ -249,7 +253,7 @@ def response_from_json(data: object) -> AgentResponse:
         finish_reason=_text(data.get("finish_reason"), "finish_reason"),
         model=_text(data.get("model"), "model"),
         attempts=tuple(_attempt(item, i) for i, item in enumerate(_list(data.get("attempts"), "attempts"))),
-        metadata={**metadata, **{str(key): value for key, value in unknown.items()}},
+        metadata=_json_value(metadata, "metadata"),
     )
 
 
@@ -285,7 +289,12 @@ def _fields(item: ToolCall | Source | Usage) -> dict[str, Any]:
 
 
 def _without_absent(data: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in data.items() if value is not None and value not in ("", {}, False)}
+    # 0 is a number that was given, although it equals False.
+    return {
+        key: value
+        for key, value in data.items()
+        if value is not None and value is not False and value != "" and value != {}
+    }
 
 
 def _error_to_json(error: AgentError) -> dict[str, Any]:
@@ -304,19 +313,19 @@ def _status(value: object, error: AgentError | None) -> AgentStatus:
 
 
 def _error(value: object) -> AgentError | None:
-    if value is None or value == "":
+    if value is None or value is False or value == "":
         return None
     if isinstance(value, str):
         return AgentError(AgentErrorKind.RAISED, _text(value, "error")[:4000])
     data = _mapping(value, "error")
     kind = data.get("kind", AgentErrorKind.RAISED)
-    if kind not in {known.value for known in AgentErrorKind}:
+    if not isinstance(kind, str) or kind not in {known.value for known in AgentErrorKind}:
         kind = AgentErrorKind.RAISED
     return AgentError(
         kind=AgentErrorKind(kind),
         message=_text(data.get("message"), "error.message")[:4000] or "the agent reported an error without a message",
         type=_text(data.get("type"), "error.type"),
-        http_status=_count(data.get("http_status"), "error.http_status"),
+        http_status=_count(data.get("http_status"), "error.http_status", below=2**32),
         retryable=data.get("retryable") is True,
     )
 
@@ -354,9 +363,28 @@ def _json_text(data: dict[str, Any], name: str, where: str) -> str:
 def json_text(value: object, where: str) -> str:
     """Return `value` as JSON text, or raise MalformedAnswerError naming `where`."""
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return clean_text(json.dumps(value, ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as problem:
         raise MalformedAnswerError(f"{where} cannot be written as JSON: {problem}") from None
+
+
+def _json_value(value: Any, where: str) -> Any:
+    """Return `value` as it comes back from JSON, so that it can be stored and sent whatever it was."""
+    if value is None:
+        return None
+    plain = json.loads(json_text(value, where))
+    level = [plain]
+    for _ in range(_MAX_DEPTH):
+        level = [child for item in level for child in _children(item)]
+        if not level:
+            return plain
+    raise MalformedAnswerError(f"{where} is nested more than {_MAX_DEPTH} levels deep")
+
+
+def _children(item: Any) -> Iterable[Any]:
+    if isinstance(item, dict):
+        return item.values()
+    return item if isinstance(item, list) else ()
 
 
 def _sources(value: object, where: str) -> tuple[Source, ...] | None:
@@ -377,7 +405,7 @@ def _source(value: object, where: str) -> Source:
         uri=_text(data.get("uri"), f"{where}.uri"),
         content=_text(data.get("content"), f"{where}.content"),
         score=_number(data.get("score"), f"{where}.score"),
-        metadata={**_mapping(data.get("metadata"), f"{where}.metadata"), **extra},
+        metadata=_json_value({**_mapping(data.get("metadata"), f"{where}.metadata"), **extra}, f"{where}.metadata"),
     )
 
 
@@ -413,17 +441,20 @@ def clean_text(text: str) -> str:
 def _number(value: object, where: str) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise MalformedAnswerError(f"{where} must be a finite number, not {_shown(value)}")
-    return float(value)
+    try:
+        if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
+            return float(value)
+    except OverflowError:
+        pass  # a whole number beyond every float
+    raise MalformedAnswerError(f"{where} must be a finite number, not {_shown(value)}")
 
 
-def _count(value: object, where: str) -> int | None:
+def _count(value: object, where: str, *, below: int = 2**63) -> int | None:
     if value is None:
         return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
         raise MalformedAnswerError(f"{where} must be a whole number from 0, not {_shown(value)}")
     return value
 

@@ -1,0 +1,220 @@
+"""Answers as JSON: what is accepted, what is refused, what comes back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assay.answers import (
+    AgentError,
+    AgentErrorKind,
+    AgentResponse,
+    AgentStatus,
+    Attempt,
+    MalformedAnswerError,
+    Source,
+    ToolCall,
+    Usage,
+    clean_text,
+    error_response,
+    json_text,
+    response_from_json,
+    response_to_json,
+)
+
+LONE = "a\ud800b"
+
+
+def nested(depth: int) -> Any:
+    """Return lists inside one another."""
+    value: Any = "x"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_a_text_is_an_answer() -> None:
+    """A plain text is the answer's text."""
+    assert response_from_json("نعم") == AgentResponse(text="نعم")
+
+
+@pytest.mark.parametrize("name", ["retrieved", "events", "retrieved_items"])
+def test_retrieved_items_have_three_names(name: str) -> None:
+    """`events` and `retrieved_items` are read as `retrieved`, and a plain text as a title."""
+    response = response_from_json({"text": "t", name: ["One", {"title": "Two", "score": 0}]})
+    assert response.retrieved == (Source(title="One"), Source(title="Two", score=0.0))
+
+
+def test_an_empty_retrieval_is_not_an_absent_one() -> None:
+    """An agent that retrieved nothing differs from one that does not retrieve, also under another name."""
+    assert response_from_json({"text": "t", "events": []}).retrieved == ()
+    assert response_from_json({"text": "t"}).retrieved is None
+    assert response_from_json({"retrieved": None, "events": ["x"]}).retrieved == (Source(title="x"),)
+
+
+def test_an_error_may_be_a_text_and_makes_the_status() -> None:
+    """An error without a status means status ERROR; a status ERROR without an error gets one."""
+    said = response_from_json({"error": "down"})
+    assert (said.status, said.error) == (AgentStatus.ERROR, AgentError(AgentErrorKind.RAISED, "down"))
+    unsaid = response_from_json({"status": " ERROR "})
+    assert unsaid.error is not None
+    assert "without saying why" in unsaid.error.message
+
+
+@pytest.mark.parametrize("nothing", [None, "", False])
+def test_no_error_may_be_said_in_several_ways(nothing: object) -> None:
+    """None, an empty text and False all mean that nothing went wrong."""
+    response = response_from_json({"text": "t", "error": nothing})
+    assert (response.status, response.error) == (AgentStatus.SUCCESS, None)
+
+
+@pytest.mark.parametrize("kind", ["no such kind", [], 3, None])
+def test_an_unknown_kind_of_error_is_an_error_all_the_same(kind: object) -> None:
+    """A kind that Assay does not know, of whatever type, is read as RAISED."""
+    error = response_from_json({"error": {"kind": kind, "message": "m"}}).error
+    assert error == AgentError(AgentErrorKind.RAISED, "m")
+
+
+def test_unknown_names_are_kept_as_metadata() -> None:
+    """Fields that an answer does not have go to metadata; those of a source to the source's."""
+    response = response_from_json({"text": "t", "trace": {"id": 1}, "metadata": {"a": 1}, "sources": [{"page": 3}]})
+    assert response.metadata == {"a": 1, "trace": {"id": 1}}
+    assert response.sources == (Source(metadata={"page": 3}),)
+
+
+def test_tool_calls_take_values_or_json_texts() -> None:
+    """Arguments and results come as values or as texts that are JSON already."""
+    calls = response_from_json(
+        {"tool_calls": [{"name": "a", "arguments": {"q": "س"}, "result_json": "[1]"}, {"name": "b", "duration_ms": 0}]}
+    ).tool_calls
+    assert calls == (ToolCall("a", arguments_json='{"q": "س"}', result_json="[1]"), ToolCall("b", duration_ms=0.0))
+
+
+@pytest.mark.parametrize("value", [0, 0.0, 1.5, True])
+def test_a_scalar_text_is_written_as_text(value: object) -> None:
+    """Numbers and truth values are texts, 0 included."""
+    assert response_from_json({"text": value}).text == str(value)
+
+
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        (None, "NoneType"),
+        (["text"], "list"),
+        (b"text", "bytes"),
+        ({"text": {"a": 1}}, "text"),
+        ({"text": ["a"]}, "text"),
+        ({"status": "fine"}, "status"),
+        ({"status": ["success"]}, "status"),
+        ({"error": 3}, "error"),
+        ({"error": {"message": []}}, "error.message"),
+        ({"error": {"message": "m", "http_status": 2**32}}, "error.http_status"),
+        ({"data_rows": -1}, "data_rows"),
+        ({"data_rows": True}, "data_rows"),
+        ({"data_rows": 1.5}, "data_rows"),
+        ({"data_rows": 2**63}, "data_rows"),
+        ({"data_rows": "3"}, "data_rows"),
+        ({"sql": ["select"]}, "sql"),
+        ({"tool_calls": {"name": "a"}}, "tool_calls"),
+        ({"tool_calls": ["a"]}, "tool_calls[0]"),
+        ({"tool_calls": [{"name": "a"}, {}]}, "tool_calls[1].name"),
+        ({"tool_calls": [{"name": "a", "arguments": {1, 2}}]}, "tool_calls[0].arguments"),
+        ({"sources": "one"}, "sources"),
+        ({"sources": [3]}, "sources[0]"),
+        ({"events": [{"score": "high"}]}, "events[0].score"),
+        ({"usage": [1]}, "usage"),
+        ({"usage": {"input_tokens": -5}}, "usage.input_tokens"),
+        ({"latency_ms": float("nan")}, "latency_ms"),
+        ({"latency_ms": float("inf")}, "latency_ms"),
+        ({"latency_ms": 10**400}, "latency_ms"),
+        ({"usage": {"cost_usd": float("nan")}}, "usage.cost_usd"),
+        ({"sources": [{"score": float("-inf")}]}, "sources[0].score"),
+        ({"output": {"x": float("nan")}}, "output"),
+        ({"output": object()}, "output"),
+        ({"output": {(1, 2): 3}}, "output"),
+        ({"output": nested(101)}, "output"),
+        ({"output": nested(100_000)}, "output"),
+        ({"metadata": "m"}, "metadata"),
+        ({"metadata": {"x": float("inf")}}, "metadata"),
+        ({"trace": {1, 2}}, "metadata"),
+        ({"sources": [{"page": float("nan")}]}, "sources[0].metadata"),
+        ({"attempts": [3]}, "attempts[0]"),
+    ],
+)
+def test_a_wrong_shape_is_refused_with_its_field(data: object, field: str) -> None:
+    """Whatever is not an answer is refused, and the message names the field or the type."""
+    with pytest.raises(MalformedAnswerError) as caught:
+        response_from_json(data)
+    assert field in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_what_no_store_takes_is_replaced_everywhere() -> None:
+    """Lone surrogates and NUL become U+FFFD, in texts and inside structured data; real pairs stay."""
+    response = response_from_json(
+        {"text": f"{LONE}\0😀", "output": {LONE: [LONE]}, "extra": LONE, "tool_calls": [{"name": "n", "result": LONE}]}
+    )
+    assert response.text == "a\ufffdb\ufffd😀"
+    assert response.output == {"a\ufffdb": ["a\ufffdb"]}
+    assert response.metadata == {"extra": "a\ufffdb"}
+    assert response.tool_calls[0].result_json == '"a\ufffdb"'
+    json.dumps(response_to_json(response), ensure_ascii=False).encode()
+
+
+def test_clean_text_leaves_good_text_alone() -> None:
+    """A text without a fault comes back as the same object."""
+    text = "مرحبا 😀 \n"
+    assert clean_text(text) is text
+
+
+def test_json_text_refuses_what_json_cannot_hold() -> None:
+    """NaN and circular data are refused under the name that was given."""
+    circle: list[object] = []
+    circle.append(circle)
+    for value in (float("nan"), circle, {1, 2}):
+        with pytest.raises(MalformedAnswerError, match="place cannot be written"):
+            json_text(value, "place")
+
+
+def test_structured_output_is_as_json_gives_it_back() -> None:
+    """Tuples become lists and number keys texts at once, so that the first reading equals every later one."""
+    assert response_from_json({"output": {1: (1, 2)}}).output == {"1": [1, 2]}
+
+
+FULL = AgentResponse(
+    text="t",
+    output={"rows": [1, None, 0.5]},
+    sql="select 1",
+    data_rows=0,
+    tool_calls=(ToolCall("a", id="1", arguments_json="{}", result_json="2", is_error=True, duration_ms=0.0),),
+    sources=(Source(id="i", title="T", uri="u", content="c", score=0.0, metadata={"p": 0}),),
+    retrieved=(),
+    usage=Usage(input_tokens=0, output_tokens=5, cost_usd=0.0),
+    latency_ms=0.0,
+    reported_latency_ms=1.5,
+    finish_reason="stop",
+    model="m",
+    attempts=(Attempt(0.0, AgentError(AgentErrorKind.HTTP_STATUS, "no", "E", 503, True)),),
+    metadata={"k": [False, 0, ""]},
+)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        AgentResponse(),
+        FULL,
+        AgentResponse(status=AgentStatus.OUT_OF_SCOPE, text="no", sql="", output=0),
+        error_response(AgentErrorKind.TIMEOUT, "late", retryable=True),
+    ],
+)
+def test_a_round_trip_through_json_loses_nothing(response: AgentResponse) -> None:
+    """What is written is read back equal: 0 stays 0, empty stays empty, absent stays absent."""
+    assert response_from_json(json.loads(json.dumps(response_to_json(response)))) == response
+
+
+def test_what_is_absent_is_left_out() -> None:
+    """An answer of text alone is a small object."""
+    assert response_to_json(AgentResponse(text="t")) == {"status": "success", "text": "t"}
