@@ -24,7 +24,9 @@ import psutil
 
 AGENTS = {
     "instant": "async def answer(request):\n    return request.input.upper()\n",
-    "50 ms": "import asyncio\nasync def answer(request):\n    await asyncio.sleep(0.05)\n    return request.input.upper()\n",
+    "50 ms": (
+        "import asyncio\nasync def answer(request):\n    await asyncio.sleep(0.05)\n    return request.input.upper()\n"
+    ),
 }
 
 

@@ -56,7 +56,6 @@ class _Hidden:
         self._total = run.counts.total
         self._done = self._passed = self._failed = 0
         self._begun_at = self._shown_at = clock()
-        self._done_before = 0
 
     def __enter__(self) -> Self:
         return self
@@ -69,6 +68,9 @@ class _Hidden:
     def take(self, event: Run | StateChange | CaseResult) -> None:
         """Take one snapshot or event."""
         if isinstance(event, CaseResult):
+            if self._done == 0:
+                # From here on: the time a service took to start says nothing about the cases to come.
+                self._begun_at = self._shown_at = self._clock()
             self._done += 1
             self._passed += event.passed is True
             self._failed += event.passed is False
@@ -86,12 +88,14 @@ class _Hidden:
 
     def line(self) -> str:
         """Return how far the run is: cases, pass rate, rate, time left."""
-        seconds = max(self._clock() - self._begun_at, 1e-6)
-        rate = self._done / seconds
+        seconds = self._clock() - self._begun_at
+        rate = (self._done - 1) / seconds if self._done > 1 and seconds > 0 else 0.0
         decided = self._passed + self._failed
         passed = f"{self._passed / decided:.1%} passed" if decided else "none decided"
-        left = (self._total - self._done) / rate if rate > 0 else 0.0
-        return f"{self._done}/{self._total} cases  {passed}  {rate:.0f} cases/s  {_duration(left)} left"
+        speed = ""
+        if rate > 0:
+            speed = f"  {rate:.0f} cases/s  {_duration((self._total - self._done) / rate)} left"
+        return f"{self._done}/{self._total} cases  {passed}{speed}"
 
 
 class _Plain(_Hidden):

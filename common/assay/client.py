@@ -52,12 +52,12 @@ class Client:
     def __init__(
         self, address: str, *, patience_s: float = 60.0, on_lost: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        self._address = address
+        self.address = address
         self._patience_s = patience_s
         self._on_lost = on_lost
 
     async def __aenter__(self) -> Client:
-        self._channel = open_channel(self._address)
+        self._channel = open_channel(self.address)
         self._stub = orchestrator_pb2_grpc.RunServiceStub(self._channel)
         return self
 

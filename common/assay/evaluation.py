@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING
 
-from assay.errors import DatasetError, Problem, SetupError
+from assay.errors import DatasetError, Problem, SetupError, UnavailableError
 from assay.results import CaseResult, Run, RunState, StateChange
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["STARTUP_TIMEOUT_S", "check_inputs", "drive_run", "follow", "start_run", "wait_for_stack"]
 
 STARTUP_TIMEOUT_S = 120.0
+_SERVER_TIMEOUT_S = 10.0
 
 
 def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
@@ -52,7 +53,14 @@ async def wait_for_stack(client: Client, stack: LocalStack | None) -> None:
         UnavailableError: It cannot be reached.
     """
     if stack is None:
-        await client.wait_for_ready(10.0)
+        try:
+            await client.wait_for_ready(_SERVER_TIMEOUT_S)
+        except UnavailableError as error:
+            raise UnavailableError(
+                f"no orchestrator answers at {client.address}: check the address, or leave --server out to use the "
+                "local stack",
+                reason=error.reason,
+            ) from error
         return
     waiting = asyncio.ensure_future(client.wait_for_ready(STARTUP_TIMEOUT_S))
     try:
@@ -151,7 +159,7 @@ async def _guard(stack: LocalStack) -> None:
     restarts = 0
     while True:
         await asyncio.sleep(0.25)
-        if stack.restart_ended():
+        if stack.restart_killed():
             restarts += 1
             if restarts > 3:
                 stack.check()

@@ -259,3 +259,18 @@ def test_a_database_of_a_newer_version_is_refused(project: Cli) -> None:
     database.close()
     done = project.run("run", "assay.yaml", status=3)
     assert "newer version of Assay" in done.stderr
+
+
+def test_a_model_that_cannot_be_loaded_is_said_at_once(project: Cli) -> None:
+    """A run whose embedder cannot start ends with that service's own words and status 3, and can be resumed."""
+    metrics = "metrics=[{semantic_similarity: {model: /no/such/model, threshold: 0.5}}]"
+    done = project.run("run", "assay.yaml", "--set", metrics, "--set", "gates=[]", status=3)
+    assert "/no/such/model" in done.stderr
+    assert "--resume" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_server_that_does_not_answer_is_named(project: Cli) -> None:
+    """An unreachable orchestrator is a sentence with its address."""
+    done = project.run("run", "assay.yaml", "--server", "127.0.0.1:1", status=3)
+    assert "no orchestrator answers at 127.0.0.1:1" in done.stderr

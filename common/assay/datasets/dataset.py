@@ -124,7 +124,7 @@ class Dataset:
             self._signature = self._source.signature()
             for case, _ in reading.cases():
                 recorded_count += case.recorded is not None
-                reference_count += any(text and not text.isspace() for turn in case.turns for text in turn.references)
+                reference_count += _has_reference(case)
             for message in field_map.unused():
                 findings.report(message, name="map")
             sha256 = self._source.sha256()
@@ -145,6 +145,14 @@ class Dataset:
             sha256=sha256,
             warnings=findings.warnings(),
         )
+
+
+def _has_reference(case: Case) -> bool:
+    for turn in case.turns:
+        for text in turn.references:
+            if text and not text.isspace():
+                return True
+    return False
 
 
 def open_dataset(

@@ -56,7 +56,7 @@ class Layout:
         sources: Canonical name to the record's fields for it, best first.
         hidden: Fields that would give the answer away; agents must not see them.
         rest: Fields that Assay does not read.
-        choices: Of `input` and `references`, those that more than one field could be.
+        choices: Of `input`, `references` and `recorded`, those that another reading is possible of.
         plain: Set where a short cut reads the record.
     """
 
@@ -160,7 +160,12 @@ class FieldMap:
         used = {key for found in sources.values() for key in found}
         rest = tuple(key for key in keys if key not in used)
         hidden = tuple(key for key in rest if _gives_away(folded(key)))
-        choices = tuple(name for name in ("input", "references") if len(sources.get(name, ())) > 1)
+        choices = tuple(
+            name
+            for name, found in sources.items()
+            if (name in ("input", "references") and len(found) > 1)
+            or (name == "recorded" and "references" not in sources and folded(found[0]) in _TWO_FACED)
+        )
         plain = None if hidden else PlainFields.of(sources)
         return Layout(sources, hidden, tuple(key for key in rest if key not in hidden), choices, plain)
 

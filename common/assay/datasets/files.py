@@ -86,7 +86,7 @@ def find_codec(path: Path, encoding: str | None) -> str:
 def _known_codec(encoding: str) -> str:
     try:
         name = codecs.lookup(encoding).name
-        b"".decode(name)
+        io.TextIOWrapper(io.BytesIO(), name).detach()  # refuses codecs that are not for texts
     except (LookupError, ValueError, UnicodeError):
         name = ""
     if not name or name.replace("_", "-") in _NO_FILE_CODECS:

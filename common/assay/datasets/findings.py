@@ -73,13 +73,17 @@ class Findings:
 
     def look_at(self, case: Case, layout: Layout, record: Record) -> None:
         """Warn about what is odd in a case, but no reason to refuse it."""
-        for text in (case.input, *case.references):
-            if not text.isascii():
-                self._look_at_text(text, record)
+        turn = case.turns[-1]
+        for text in (turn.input, *turn.references):
+            if not text.isascii() and (_MOJIBAKE.search(text) or "\ufffd" in text):
+                self._warn_of_text(text, record)
         for name in layout.choices:
-            self._look_at_choice(name, layout, record)
+            if name == "recorded":
+                self._look_at_recorded(layout.sources[name][0], record)
+            else:
+                self._look_at_choice(name, layout, record)
 
-    def _look_at_text(self, text: str, record: Record) -> None:
+    def _warn_of_text(self, text: str, record: Record) -> None:
         if _MOJIBAKE.search(text):
             self.warn(
                 "mojibake",
@@ -87,8 +91,16 @@ class Findings:
                 "its source",
                 record=record,
             )
-        elif "\ufffd" in text:
+        else:
             self.warn("replaced", f"holds U+FFFD where characters were lost: {shown(text[:40])}", record=record)
+
+    def _look_at_recorded(self, source: str, record: Record) -> None:
+        self.warn(
+            "recorded",
+            f"{shown(source)} is read as an answer that an agent once gave; if it is the right answer, set "
+            f"`map: {{references: {source}}}`",
+            record=record,
+        )
 
     def _look_at_choice(self, name: str, layout: Layout, record: Record) -> None:
         held = [source for source in layout.sources[name] if not is_blank(record.data[source])]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assay.datasets.fields import FieldMap, is_blank
 from assay.datasets.formats import foreign_format, shape_of
 from assay.datasets.identity import CaseIds
-from assay.datasets.json_reader import no_list
+from assay.datasets.json_reader import folded, no_list
 from assay.datasets.mapping import Trouble, build_case
 from assay.datasets.records import BadFileError, Record, shown
 
@@ -107,13 +107,13 @@ class Reading:
             for name, message in trouble:
                 findings.report(message, record=record, name=name)
             return None
-        self._look_at_answer(record, layout.sources)
+        if "references" in layout.choices:
+            self._look_at_answer(record, layout.sources["references"])
         findings.look_at(case, layout, record)
         return self._with_id(case, record, layout.sources.get("id", ("id",))[0])
 
-    def _look_at_answer(self, record: Record, sources: Mapping[str, tuple[str, ...]]) -> None:
-        references = sources.get("references", ())
-        if len(references) > 1 and references[-1].lower() == "answer":
+    def _look_at_answer(self, record: Record, references: tuple[str, ...]) -> None:
+        if folded(references[-1]) == "answer":
             held = [name for name in references if not is_blank(record.data[name])]
             if len(held) > 1 and held[-1] == references[-1]:
                 self.findings.report(
@@ -122,14 +122,6 @@ class Reading:
                     record=record,
                     name=held[-1],
                 )
-        recorded = sources.get("recorded", ("",))[0]
-        if not references and recorded.lower() in ("output", "response"):
-            self.findings.warn(
-                "recorded",
-                f"{shown(recorded)} is read as an answer that an agent once gave; if it is the right answer, set "
-                f"`map: {{references: {recorded}}}`",
-                record=record,
-            )
 
     def _with_id(self, case: Case, record: Record, source: str) -> Case:
         place = record.line if self._place_is_line and record.line else record.number

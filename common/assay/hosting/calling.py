@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import inspect
 import queue
@@ -68,7 +69,7 @@ class AgentCaller:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
             response = error_response(AgentErrorKind.RAISED, "the agent cancelled itself", type="CancelledError")
-        except (Exception, SystemExit, KeyboardInterrupt) as problem:  # noqa: BLE001 - the user's code may do anything
+        except BaseException as problem:  # noqa: BLE001 - the user's code may do anything
             response = _raised(problem)
         return dataclasses.replace(response, latency_ms=(time.perf_counter() - start) * 1000)
 
@@ -78,12 +79,25 @@ class AgentCaller:
 
     async def _invoke(self, request: AgentRequest) -> object:
         if self._is_stream:
-            return "".join([piece async for piece in self._agent(request)])
+            return await self._joined(request)
         if self._is_async:
             return await self._agent(request)
         returned = await self._threads.run(self._agent, request)
         # A plain function may still return something to await, as a lambda or a partial does.
         return await returned if inspect.isawaitable(returned) else returned
+
+    async def _joined(self, request: AgentRequest) -> object:
+        pieces: list[str] = []
+        size = 0
+        async with contextlib.aclosing(self._agent(request)) as stream:
+            async for piece in stream:
+                if not isinstance(piece, str):
+                    raise MalformedAnswerError(f"it yielded {type(piece).__name__} where texts are due")
+                pieces.append(piece)
+                size += len(piece)
+                if size > self._max_answer_bytes:
+                    break
+        return "".join(pieces)
 
     def _read(self, returned: object) -> AgentResponse:
         try:
@@ -158,7 +172,8 @@ class _DaemonThreads:
         try:
             return await done
         except asyncio.CancelledError:
-            self._abandoned += 1
+            if done.cancelled():  # else the answer came in the same moment, and no thread hangs
+                self._abandoned += 1
             raise
 
     def close(self) -> None:
@@ -168,17 +183,28 @@ class _DaemonThreads:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            function, request, done, loop = job
-            result: Any = None
-            error: BaseException | None = None
-            try:
-                result = function(request)
-            except BaseException as problem:  # noqa: BLE001 - SystemExit of the user's code is the user's failure
-                error = problem
-            try:
-                loop.call_soon_threadsafe(self._finish, done, result, error)
-            except RuntimeError:
-                return  # the loop has been closed: nobody waits any more
+            if not self._work_on(*job):
+                return
+            del job  # an idle thread must not keep a large answer alive
+
+    def _work_on(
+        self,
+        function: Callable[..., Any],
+        request: AgentRequest,
+        done: asyncio.Future[Any],
+        loop: asyncio.AbstractEventLoop,
+    ) -> bool:
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = function(request)
+        except BaseException as problem:  # noqa: BLE001 - SystemExit of the user's code is the user's failure
+            error = problem
+        try:
+            loop.call_soon_threadsafe(self._finish, done, result, error)
+        except RuntimeError:
+            return False  # the loop has been closed: nobody waits any more
+        return True
 
     def _finish(self, done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
         self._idle += 1

@@ -81,18 +81,26 @@ class LocalStack:
             if child.poll() is not None:
                 tail = _tail(self._home.log(service))
                 raise SetupError(
-                    f"the local {service} ended with status {child.returncode}; its last words:\n{tail}",
+                    f"the local {service} could not go on (status {child.returncode}); its last words:\n{tail}",
                     reason="SERVICE_ENDED",
                 )
 
-    def restart_ended(self) -> bool:
-        """Start services again that have ended by themselves, as after a kill; return whether any had."""
+    def restart_killed(self) -> bool:
+        """Start services again that a signal has ended; return whether any had to be.
+
+        Raises:
+            SetupError: A service has ended by itself: it would only do so again.
+        """
         ended = [service for service, child in self._children.items() if child.poll() is not None]
+        if any(self._children[service].returncode > 0 for service in ended):
+            self.check()
+        if not ended:
+            return False
         with _starting(self._home):
             for service in ended:
                 if not _listens(self._home.socket(service)):
                     self._spawn(service)
-        return bool(ended)
+        return True
 
     async def wait_until_stopped(self, timeout_s: float = 15.0) -> None:
         """Give the lease back and wait until the services started here have ended, if nobody else uses them."""
@@ -134,6 +142,8 @@ class LocalStack:
             arguments += ["--database", str(self._home.database), "--recover", "on-request"]
             arguments += ["--embedder", f"unix:{self._home.socket('embedder')}"]
             arguments += ["--http-hosts", "*", "--agent-env", "*", "--no-reflection"]
+            # A model may take its time to download; one that cannot be loaded ends the embedder, which is seen here.
+            arguments += ["--embedder-patience-s", "3600"]
         else:
             for model in self._models:
                 arguments += ["--model", model]
