@@ -19,6 +19,8 @@ check: .venv/dev.stamp .venv-protos/stamp  ## lint, types, import contracts, pro
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy $(PACKAGES)
+	$(BIN)/mypy --explicit-package-bases tests benchmarks
+	@for agent in examples/*/agent.py; do $(BIN)/mypy $$agent || exit 1; done
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
 	@tools/generate-stubs .venv-protos/checked && diff -r -x __pycache__ -x __init__.py .venv-protos/checked/assay/v1 common/assay/v1 \

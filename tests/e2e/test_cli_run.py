@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 if TYPE_CHECKING:
-    from conftest import Cli
+    from tests.e2e.conftest import Cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
