@@ -134,24 +134,28 @@ async def follow(
         listener: Called with every snapshot and event.
         resume: Whether a run that a restart of the orchestrator paused is continued.
     """
-    snapshots = 0
+    first, may_resume = True, False
     async for event in client.watch_run(run_id):
         listener(event)
         if isinstance(event, Run):
-            snapshots += 1
-            if event.state is RunState.PAUSED and not resume:
-                return
-            if event.state is RunState.PAUSED and snapshots > 1:
-                await client.resume_run(run_id)
-        elif await _is_paused_for_good(client, run_id, event):
+            # A second snapshot means that the connection was lost, as when the orchestrator was restarted,
+            # which pauses the run before or after this snapshot.
+            may_resume = resume and not first
+            first = False
+        if not await _stands_still(client, run_id, event):
+            continue
+        if may_resume:
+            may_resume = False
+            await client.resume_run(run_id)
+        elif not isinstance(event, Run) or not resume:
             return
 
 
-async def _is_paused_for_good(client: Client, run_id: str, event: StateChange | CaseResult) -> bool:
-    """Return whether the run stands still; an old pause of a run that goes on again is followed by more."""
-    if not isinstance(event, StateChange) or event.state is not RunState.PAUSED:
+async def _stands_still(client: Client, run_id: str, event: Run | StateChange | CaseResult) -> bool:
+    """Return whether the run is paused now; an old pause of a run that goes on again is followed by more."""
+    if isinstance(event, CaseResult) or event.state is not RunState.PAUSED:
         return False
-    return (await client.get_run(run_id)).state is RunState.PAUSED
+    return isinstance(event, Run) or (await client.get_run(run_id)).state is RunState.PAUSED
 
 
 async def _guard(stack: LocalStack) -> None:
