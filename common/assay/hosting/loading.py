@@ -86,6 +86,7 @@ def _import_file(name: str, target: str, base_dir: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - importing runs the user's code
+        sys.modules.pop(path.stem, None)  # as after a failed import of a module
         raise AgentImportError(target, _user_traceback(error)) from None
     return module
 

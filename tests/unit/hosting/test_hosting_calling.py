@@ -1,0 +1,305 @@
+"""Calling the user's agent: whatever it does, the outcome is an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.answers import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus
+from assay.hosting import threads
+from assay.hosting.calling import MAX_ANSWER_BYTES, AgentCaller
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+
+def asked(text: str = "q", *, timeout_s: float = 30.0) -> AgentRequest:
+    """Return a question."""
+    return AgentRequest(request_id="r", run_id="run", case_id="c", input=text, timeout_s=timeout_s)
+
+
+async def outcome(agent: Callable[..., Any], *, timeout_s: float = 30.0) -> AgentResponse:
+    """Return what one call of the agent comes to."""
+    caller = AgentCaller(agent)
+    try:
+        return await caller.call(asked(timeout_s=timeout_s))
+    finally:
+        caller.close()
+
+
+def kind_of(response: AgentResponse) -> AgentErrorKind:
+    """Return the kind of the answer's error."""
+    assert response.status is AgentStatus.ERROR
+    assert response.error is not None
+    return response.error.kind
+
+
+def sync(request: AgentRequest) -> str:
+    return request.input + "!"
+
+
+async def asynchronous(request: AgentRequest) -> dict[str, str]:
+    return {"text": request.input + "!"}
+
+
+async def stream(request: AgentRequest) -> AsyncIterator[str]:
+    yield request.input
+    yield "!"
+
+
+class Sync:
+    def __call__(self, request: AgentRequest) -> str:
+        return request.input + "!"
+
+    def method(self, request: AgentRequest) -> str:
+        return request.input + "!"
+
+
+class Async:
+    async def __call__(self, request: AgentRequest) -> str:
+        return request.input + "!"
+
+
+class Stream:
+    async def __call__(self, request: AgentRequest) -> AsyncIterator[str]:
+        yield request.input + "!"
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [sync, asynchronous, stream, Sync(), Sync().method, Async(), Stream(), functools.partial(asynchronous),
+     functools.partial(stream), lambda request: asynchronous(request)],
+    ids=["sync", "async", "stream", "object", "method", "async object", "stream object", "partial", "partial stream",
+         "lambda"],
+)  # fmt: skip
+async def test_every_kind_of_callable_answers(agent: Callable[..., Any]) -> None:
+    """Functions, objects, partials and generators of texts all give their answer, with its latency."""
+    response = await outcome(agent)
+    assert (response.status, response.text) == (AgentStatus.SUCCESS, "q!")
+    assert response.latency_ms is not None
+
+
+class UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class OutsideError(BaseException):
+    """An error that is not an Exception."""
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (ValueError("bad \ud800 text"), "ValueError: bad \ufffd text"),
+        (KeyError(), "KeyError"),
+        (TimeoutError("the agent's own"), "TimeoutError: the agent's own"),
+        (UnprintableError(), "cannot be shown"),
+        (SystemExit(3), "SystemExit"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (OutsideError("out"), "OutsideError: out"),
+        (asyncio.CancelledError(), "Cancelled"),
+        (StopIteration(1), "StopIteration"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+async def test_what_the_agent_raises_is_its_answer(problem: BaseException, message: str) -> None:
+    """Any exception of synchronous or asynchronous code, SystemExit included, becomes an error that names it."""
+
+    def raises(request: AgentRequest) -> str:
+        raise problem
+
+    async def raises_later(request: AgentRequest) -> str:
+        await asyncio.sleep(0)
+        raise problem
+
+    for agent in (raises, raises_later):
+        response = await outcome(agent)
+        assert kind_of(response) is AgentErrorKind.RAISED
+        assert response.error is not None
+        assert message in response.error.message.replace("the agent cancelled itself", "Cancelled")
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    """Return an event that lets hanging threads go; set after the test."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+async def test_a_call_that_hangs_ends_at_its_limit_and_blocks_nobody(release: threading.Event) -> None:
+    """Hanging functions end as retryable timeouts while others go on being answered."""
+
+    def hangs(request: AgentRequest) -> str:
+        if request.input == "hang":
+            release.wait()
+        return "ok"
+
+    async def hangs_async(request: AgentRequest) -> str:
+        if request.input == "hang":
+            await asyncio.Event().wait()
+        return "ok"
+
+    for agent in (hangs, hangs_async):
+        caller = AgentCaller(agent)
+        hung, *others = await asyncio.gather(
+            caller.call(asked("hang", timeout_s=0.05)), *(caller.call(asked()) for _ in range(5))
+        )
+        assert kind_of(hung) is AgentErrorKind.TIMEOUT
+        assert hung.error is not None
+        assert hung.error.retryable
+        assert [other.text for other in others] == ["ok"] * 5
+        caller.close()
+
+
+async def test_cancelling_the_call_cancels_the_agent() -> None:
+    """A question that is no longer wanted stops the agent's code, and the cancellation is not swallowed."""
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    async def waits(request: AgentRequest) -> str:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return ""
+
+    call = asyncio.ensure_future(AgentCaller(waits).call(asked()))
+    await started.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await stopped.wait()
+
+
+async def test_an_answer_that_came_as_the_call_was_cancelled_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that are cancelled from outside never count as hanging, so they cannot stop later ones."""
+    monkeypatch.setattr(threads, "_MAX_HUNG", 1)
+    caller = AgentCaller(lambda request: "ok")
+    for _ in range(20):
+        call = asyncio.ensure_future(caller.call(asked()))
+        await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+    assert (await caller.call(asked())).text == "ok"
+    caller.close()
+
+
+async def test_a_stream_is_closed_at_the_limit() -> None:
+    """A generator that never ends is cut at the largest answer and closed."""
+    closed = asyncio.Event()
+
+    async def endless(request: AgentRequest) -> AsyncIterator[str]:
+        try:
+            while True:
+                yield "x" * 100_000
+        finally:
+            closed.set()
+
+    assert kind_of(await outcome(endless)) is AgentErrorKind.TOO_LARGE
+    assert closed.is_set()
+
+
+async def test_a_stream_of_something_else_is_malformed() -> None:
+    """A generator yields texts; the message names what came instead."""
+
+    async def numbers(request: AgentRequest) -> AsyncIterator[int]:
+        yield 1
+
+    response = await outcome(numbers)
+    assert kind_of(response) is AgentErrorKind.MALFORMED
+    assert response.error is not None
+    assert "int" in response.error.message
+
+
+def deep(levels: int) -> object:
+    value: object = "x"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def circle() -> object:
+    value: list[object] = []
+    value.append(value)
+    return {"text": "t", "output": value}
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda: None, AgentErrorKind.MALFORMED),
+        (lambda: 42, AgentErrorKind.MALFORMED),
+        (lambda: object(), AgentErrorKind.MALFORMED),
+        (lambda: {"text": {1, 2}}, AgentErrorKind.MALFORMED),
+        (lambda: {"text": "t", "output": object()}, AgentErrorKind.MALFORMED),
+        (lambda: {"text": "t", "output": float("nan")}, AgentErrorKind.MALFORMED),
+        (lambda: {"text": "t", "output": deep(100_000)}, AgentErrorKind.MALFORMED),
+        (lambda: {"text": deep(100_000)}, AgentErrorKind.MALFORMED),
+        (lambda: {"status": deep(100_000)}, AgentErrorKind.MALFORMED),
+        (circle, AgentErrorKind.MALFORMED),
+        (lambda: "x" * 200_000_000, AgentErrorKind.TOO_LARGE),
+        (lambda: {"text": "x" * 200_000_000}, AgentErrorKind.TOO_LARGE),
+        (lambda: {"text": "t", "output": ["y" * 1000] * 1_000_000}, AgentErrorKind.TOO_LARGE),
+        (lambda: {"text": "t", "output": [[]] * 1_000_000}, AgentErrorKind.TOO_LARGE),
+    ],
+)
+async def test_garbage_is_an_error_not_an_answer(make: Callable[[], object], kind: AgentErrorKind) -> None:
+    """Wrong, deep, circular and huge values become an error with a short message."""
+    response = await outcome(lambda request: make())
+    assert kind_of(response) is kind
+    assert response.error is not None
+    assert len(response.error.message) < 300
+
+
+async def test_the_largest_answer_still_passes() -> None:
+    """An answer of exactly the limit is taken."""
+    response = await outcome(lambda request: "x" * MAX_ANSWER_BYTES)
+    assert len(response.text) == MAX_ANSWER_BYTES
+
+
+async def test_too_many_hanging_threads_stop_further_calls(
+    release: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once many calls hang, the agent is not called again; when they end, it is."""
+    monkeypatch.setattr(threads, "_MAX_HUNG", 3)
+    called = []
+
+    def hangs(request: AgentRequest) -> str:
+        called.append(request)
+        release.wait()
+        return "ok"
+
+    caller = AgentCaller(hangs)
+    await asyncio.gather(*(caller.call(asked(timeout_s=0.02)) for _ in range(3)))
+    refused = await caller.call(asked())
+    assert refused.error is not None
+    assert refused.error.kind is AgentErrorKind.TIMEOUT
+    assert "3 earlier calls" in refused.error.message
+    assert not refused.error.retryable
+    assert len(called) == 3
+    release.set()
+    while caller._threads._hung:  # noqa: ASYNC110 - threads end, and nothing tells when
+        await asyncio.sleep(0.001)
+    assert (await caller.call(asked())).text == "ok"
+    caller.close()
+
+
+async def test_threads_are_used_again() -> None:
+    """Calls one after another share a thread; calls at once have one each."""
+    used = set()
+
+    def agent(request: AgentRequest) -> str:
+        used.add(threading.get_ident())
+        return "ok"
+
+    caller = AgentCaller(agent)
+    for _ in range(10):
+        await caller.call(asked())
+    caller.close()
+    assert len(used) == 1
