@@ -1,0 +1,109 @@
+"""Which failures are asked again, how long is waited, and what is recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.answers import AgentErrorKind, AgentRequest, AgentResponse, Attempt, error_response
+from assay.cases import Case, Turn
+from assay_orchestrator.agents.retrying import RetryingAgent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CASE = Case("c", (Turn("q"),))
+REQUEST = AgentRequest(request_id="first", run_id="run", case_id="c", input="q", idempotency_key="run/0/0")
+
+
+def failure(message: str = "no", *, retryable: bool = True, latency_ms: float | None = 5.0) -> AgentResponse:
+    """Return a failed attempt."""
+    error = error_response(AgentErrorKind.HTTP_STATUS, message, retryable=retryable)
+    return AgentResponse(status=error.status, error=error.error, latency_ms=latency_ms)
+
+
+class Script:
+    """An agent that answers what is written, one attempt after the other."""
+
+    def __init__(self, answers: Sequence[AgentResponse]) -> None:
+        self.answers = list(answers)
+        self.seen: list[AgentRequest] = []
+        self.closed = False
+
+    async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
+        self.seen.append(request)
+        return self.answers[len(self.seen) - 1]
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+async def ask(script: Script, retries: int, *, jitter: float = 1.0) -> tuple[AgentResponse, list[float]]:
+    """Ask with a given jitter; return the answer and the waits in seconds."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    agent = RetryingAgent(script, retries, sleep=sleep, jitter=lambda: jitter)
+    return await agent.answer(REQUEST, CASE), waits
+
+
+async def test_a_good_answer_is_asked_for_once() -> None:
+    """An answer comes back as it is, without a wait."""
+    script = Script([AgentResponse(text="yes", latency_ms=3.0)])
+    assert await ask(script, 2) == (AgentResponse(text="yes", latency_ms=3.0), [])
+
+
+async def test_a_failure_that_may_pass_is_asked_again_and_recorded() -> None:
+    """The answer has its own latency, and earlier failures in the order they came."""
+    script = Script([failure("one"), failure("two", latency_ms=None), AgentResponse(text="yes", latency_ms=3.0)])
+    response, _ = await ask(script, 2)
+    assert (response.text, response.latency_ms) == ("yes", 3.0)
+    first, second = script.answers[0].error, script.answers[1].error
+    assert first is not None
+    assert second is not None
+    assert response.attempts == (Attempt(5.0, first), Attempt(0.0, second))
+
+
+async def test_attempts_have_ids_of_their_own_and_one_idempotency_key() -> None:
+    """An agent that keeps the key does the work once, and replies cannot be mixed up."""
+    script = Script([failure(), failure(), AgentResponse(text="yes")])
+    await ask(script, 5)
+    assert [request.request_id for request in script.seen] == ["run/0/0#0", "run/0/0#1", "run/0/0#2"]
+    assert {request.idempotency_key for request in script.seen} == {"run/0/0"}
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+async def test_the_last_failure_stands_once_the_retries_are_used_up(retries: int) -> None:
+    """`retries` further attempts are made; the answer is the last failure with all earlier ones."""
+    script = Script([failure(str(number)) for number in range(10)])
+    response, waits = await ask(script, retries)
+    assert response.error is not None
+    assert response.error.message == str(retries)
+    assert len(response.attempts) == len(waits) == retries
+
+
+async def test_a_failure_that_cannot_pass_is_final() -> None:
+    """An error that is not retryable is not asked again, at once or after others."""
+    assert (await ask(Script([failure(retryable=False)]), 5))[1] == []
+    script = Script([failure(), failure("final", retryable=False)])
+    response, _ = await ask(script, 5)
+    assert response.error is not None
+    assert (response.error.message, len(response.attempts)) == ("final", 1)
+
+
+async def test_waits_double_up_to_a_cap_and_carry_full_jitter() -> None:
+    """Waits are jitter times 0.5, 1, 2, 4, 8, then 10 s."""
+    answers = [failure() for _ in range(8)]
+    assert (await ask(Script(answers), 7))[1] == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    assert (await ask(Script(answers), 7, jitter=0.25))[1] == [0.125, 0.25, 0.5, 1.0, 2.0, 2.5, 2.5]
+    assert (await ask(Script(answers), 7, jitter=0.0))[1] == [0.0] * 7
+
+
+async def test_closing_closes_the_agent() -> None:
+    """The connections of the agent inside are let go of."""
+    script = Script([])
+    await RetryingAgent(script, 1).aclose()
+    assert script.closed
