@@ -43,7 +43,7 @@ _BOMS = (
 # These decode to texts that a file in that encoding never held, or do not decode files at all.
 _NO_FILE_CODECS = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7", "mbcs", "oem")
 _BUFFER_BYTES = 256 * 1024
-_RATIO_FREE_BYTES = 64 * 1024 * 1024
+_RATIO_FREE_BYTES = 16 * 1024 * 1024
 _MAX_RATIO = 200  # datasets shrink 3- to 30-fold; a bomb up to 1030-fold
 
 

@@ -1,0 +1,56 @@
+"""Files for dataset tests, and what reading them gives."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cases import Case
+from assay.datasets import open_dataset
+from assay.errors import DatasetError
+
+Write = Callable[[str, str | bytes | list[Any] | dict[str, Any]], str]
+Refusal = Callable[..., list[str]]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Write a dataset into the working folder and return its name; lists become JSON Lines or JSON by the suffix."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_file(name: str, content: str | bytes | list[Any] | dict[str, Any]) -> str:
+        if isinstance(content, list) and name.endswith(".jsonl"):
+            content = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in content)
+        elif isinstance(content, list | dict):
+            content = json.dumps(content, ensure_ascii=False)
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        return name
+
+    return write_file
+
+
+@pytest.fixture
+def read() -> Callable[..., list[Case]]:
+    """Return a function that gives the cases of a file."""
+
+    def read_file(path: str | os.PathLike[str], **options: Any) -> list[Case]:
+        return list(open_dataset(path, **options).cases())
+
+    return read_file
+
+
+@pytest.fixture
+def refusal() -> Refusal:
+    """Return a function that gives the sentences with which a file is refused."""
+
+    def refuse(path: str | os.PathLike[str], **options: Any) -> list[str]:
+        with pytest.raises(DatasetError) as caught:
+            open_dataset(path, **options).check()
+        return [str(problem) for problem in caught.value.problems]
+
+    return refuse

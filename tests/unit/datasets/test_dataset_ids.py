@@ -1,0 +1,84 @@
+"""Ids of cases: derived ones survive reordering and edits, equal cases stay apart."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.cases import Case, Turn
+from assay.datasets import open_dataset, records_dataset
+from assay.datasets.identity import CaseIds, derive_id
+
+Write = Callable[..., str]
+Read = Callable[..., list[Case]]
+
+
+def test_derived_ids_follow_the_documented_formula(write: Write, read: Read) -> None:
+    """Anybody can compute the id: SHA-256 of canonical JSON of input, parameters and variables."""
+    name = write("x.jsonl", [{"input": "Q é", "filters": {"b": 1, "a": 2}, "answer": "A"}])
+    text = '{"input":"Q é","parameters":{"a":2,"b":1},"variables":{}}'
+    assert read(name)[0].case_id == hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def test_derived_ids_survive_reordering_and_edits(write: Write, read: Read) -> None:
+    """Neither the order of cases nor references, categories and notes change an id."""
+    one = read(write("x.jsonl", [{"input": "a", "answer": "1"}, {"input": "b"}]))
+    two = read(write("x.jsonl", [{"input": "b", "category": "c"}, {"input": "a", "answer": "2", "note": 1}]))
+    assert [case.case_id for case in one] == [case.case_id for case in reversed(two)]
+
+
+@given(st.text(), st.dictionaries(st.text(), st.text()))
+def test_derived_ids_do_not_depend_on_the_form_of_letters(text: str, variables: dict[str, str]) -> None:
+    """Composed and decomposed letters look the same and are the same case."""
+    ids = {
+        derive_id(Case("", (Turn(unicodedata.normalize(form, text)),), variables=nested))
+        for form in ("NFC", "NFD")
+        for nested in [json.loads(unicodedata.normalize(form, json.dumps(variables, ensure_ascii=False)))]
+    }
+    assert len(ids) == 1
+
+
+def test_equal_cases_get_numbers(write: Write, read: Read) -> None:
+    """Equal cases stay apart, the warning counts them, and both passes number them alike."""
+    name = write("x.jsonl", [{"input": "a"}, {"input": "b"}, {"input": "a"}, {"input": "a"}, {"input": "b"}])
+    ids = [case.case_id for case in read(name)]
+    a, b = ids[0], ids[1]
+    assert ids == [a, b, f"{a}-2", f"{a}-3", f"{b}-2"]
+    (warning,) = open_dataset(name).check().warnings
+    assert str(warning) == "x.jsonl:3: record 3: equals an earlier record: its id ends in -2, -3, ... (and 2 more)"
+
+
+def test_derived_ids_avoid_given_ones(write: Write, read: Read) -> None:
+    """A derived id that the dataset has given to another case is not used again."""
+    base = read(write("x.jsonl", [{"input": "a"}]))[0].case_id
+    ids = [
+        case.case_id for case in read(write("x.jsonl", [{"id": base, "input": "z"}, {"input": "a"}, {"input": "a"}]))
+    ]
+    assert ids == [base, f"{base}-2", f"{base}-3"]
+
+
+@given(st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=40))
+def test_ids_are_never_the_same_twice(given_ids: list[str | None]) -> None:
+    """Whatever is given and whatever is missing, a dataset that is accepted has unique ids."""
+    seen: set[str] = set()
+    records = []
+    for case_id in given_ids:
+        if case_id not in seen:
+            records.append({"id": case_id, "question": "Q"})
+        if case_id is not None:
+            seen.add(case_id)
+    if records:
+        ids = [case.case_id for case in records_dataset(records).cases()]
+        assert len(set(ids)) == len(records)
+
+
+def test_many_ids() -> None:
+    """The table grows without losing or inventing an id."""
+    ids = CaseIds()
+    assert all(ids.take(str(number), number + 1) is None for number in range(5000))
+    assert [ids.take(str(number), 9999) for number in range(5000)] == list(range(1, 5001))
