@@ -111,6 +111,6 @@ def read_some(connection: sa.Connection, dataset_id: str, indexes: Sequence[int]
     rows = connection.execute(
         sa.select(cases.c.case_index, cases.c.case_json)
         .join(datasets, datasets.c.upload_id == cases.c.upload_id)
-        .where(datasets.c.dataset_id == dataset_id, cases.c.case_index.in_(indexes))
+        .where(datasets.c.dataset_id == dataset_id, schema.at_positions(cases.c.case_index, indexes))
     )
     return {row.case_index: case_from_json(json.loads(row.case_json)) for row in rows}

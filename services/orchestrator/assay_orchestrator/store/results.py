@@ -82,7 +82,9 @@ def stored_answers(connection: sa.Connection, run_id: str, first_index: int, cou
 def read_answers(connection: sa.Connection, run_id: str, indexes: Sequence[int]) -> dict[RowKey, AgentResponse]:
     """Return the stored answers to the cases at some positions."""
     table = schema.answers
-    rows = connection.execute(sa.select(table).where(table.c.run_id == run_id, table.c.case_index.in_(indexes)))
+    rows = connection.execute(
+        sa.select(table).where(table.c.run_id == run_id, schema.at_positions(table.c.case_index, indexes))
+    )
     return {(row.case_index, row.repeat_index): response_from_json(json.loads(row.response_json)) for row in rows}
 
 

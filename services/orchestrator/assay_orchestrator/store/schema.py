@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import sqlalchemy as sa
 
-__all__ = ["answers", "dataset_cases", "datasets", "metadata", "results", "run_events", "runs"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["answers", "at_positions", "dataset_cases", "datasets", "metadata", "results", "run_events", "runs"]
 
 metadata = sa.MetaData()
 
@@ -93,3 +98,11 @@ run_events = sa.Table(
     sa.Column("created_at", sa.String(32), nullable=False),
     sqlite_with_rowid=False,
 )
+
+
+def at_positions(column: sa.Column[int], indexes: Sequence[int]) -> sa.ColumnElement[bool]:
+    """Return the condition that a position is one of some, ascending; a dense page becomes a range."""
+    span = indexes[-1] - indexes[0] + 1
+    if span <= 2 * len(indexes):
+        return sa.and_(column >= indexes[0], column <= indexes[-1])
+    return column.in_(indexes)
