@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from assay.answers import (
     AgentError,
@@ -16,13 +16,16 @@ from assay.answers import (
     Source,
     ToolCall,
     Usage,
+    clean_text,
     json_text,
 )
 from assay.cases import Case, Turn
 from assay.v1 import agent_pb2, orchestrator_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from google.protobuf.message import Message as Protobuf
 
 __all__ = [
     "case_from_wire",
@@ -31,7 +34,10 @@ __all__ = [
     "request_to_wire",
     "response_from_wire",
     "response_to_wire",
+    "split_by_size",
 ]
+
+_MAX_BATCH_BYTES = 2 * 1024 * 1024
 
 _STATUSES = {
     AgentStatus.SUCCESS: agent_pb2.AGENT_STATUS_SUCCESS,
@@ -79,7 +85,11 @@ def request_to_wire(request: AgentRequest) -> agent_pb2.AgentRequest:
 
 
 def request_from_wire(request: agent_pb2.AgentRequest) -> AgentRequest:
-    """Return a question."""
+    """Return a question.
+
+    Raises:
+        ValueError: A JSON text is not a JSON object.
+    """
     return AgentRequest(
         request_id=request.request_id,
         run_id=request.run_id,
@@ -135,13 +145,17 @@ def response_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
 
 
 def response_from_wire(message: agent_pb2.AgentResponse) -> AgentResponse:
-    """Return an answer."""
+    """Return an answer.
+
+    Raises:
+        ValueError: A JSON text is not JSON, or not a JSON object where one is due.
+    """
     optional: dict[str, Any] = {name: getattr(message, name) for name in _OPTIONAL_FIELDS if message.HasField(name)}
     return AgentResponse(
         status=_STATUSES_BACK.get(message.status, AgentStatus.SUCCESS),
         text=message.text,
         error=_error_from_wire(message.error) if message.HasField("error") else None,
-        output=json.loads(message.output_json) if message.output_json else None,
+        output=_to_value(message.output_json) if message.output_json else None,
         tool_calls=tuple(_tool_call_from_wire(call) for call in message.tool_calls),
         sources=tuple(_source_from_wire(source) for source in message.sources),
         retrieved=tuple(_source_from_wire(source) for source in message.retrieved.items)
@@ -208,6 +222,24 @@ def case_from_wire(message: orchestrator_pb2.Case) -> Case:
         metadata=_to_mapping(message.metadata_json),
         recorded=response_from_wire(message.recorded) if message.HasField("recorded") else None,
     )
+
+
+_M = TypeVar("_M", bound="Protobuf")
+
+
+def split_by_size(messages: Iterable[_M], max_bytes: int = _MAX_BATCH_BYTES) -> Iterator[list[_M]]:
+    """Yield the messages in order in lists that each fit in one message; a larger one comes alone."""
+    batch: list[_M] = []
+    size = 0
+    for message in messages:
+        own = message.ByteSize()
+        if batch and size + own > max_bytes:
+            yield batch
+            batch, size = [], 0
+        batch.append(message)
+        size += own
+    if batch:
+        yield batch
 
 
 def _message_to_wire(message: Message) -> agent_pb2.Message:
@@ -289,13 +321,31 @@ def _usage_from_wire(usage: agent_pb2.Usage) -> Usage:
 
 
 def _to_text(data: Mapping[str, Any]) -> str:
-    return json.dumps(data, ensure_ascii=False, allow_nan=False) if data else ""
+    return clean_text(json.dumps(data, ensure_ascii=False, allow_nan=False)) if data else ""
 
 
 def _to_mapping(text: str) -> dict[str, Any]:
     if not text:
         return {}
-    data = json.loads(text)
+    data = _to_value(text)
     if not isinstance(data, dict):
         raise ValueError(f"a JSON object is due, not {text[:60]}")
     return data
+
+
+def _to_value(text: str) -> Any:
+    try:
+        data = _DECODER.decode(text)
+        if "\\u" in text:
+            # An escape may stand for half a character, which no store or wire takes.
+            data = json.loads(clean_text(json.dumps(data, ensure_ascii=False)))
+    except RecursionError:
+        raise ValueError("the JSON is nested too deep") from None
+    return data
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

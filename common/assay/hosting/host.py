@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentErrorKind, MalformedAnswerError, error_response
-from assay.hosting.calling import AgentCaller
+from assay.errors import UnavailableError, WrongStateError
+from assay.hosting.calling import MAX_ANSWER_BYTES
 from assay.rpc.status import translated
 from assay.v1 import agent_pb2, orchestrator_pb2_grpc
 from assay.v1 import orchestrator_pb2 as pb
-from assay.wire import request_from_wire, response_to_wire
+from assay.wire import request_from_wire, response_to_wire, split_by_size
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator
 
     import grpc
 
+    from assay.answers import AgentResponse
+    from assay.hosting.calling import AgentCaller
+
 __all__ = ["host_agent"]
 
-_MAX_MESSAGE_BYTES = 2 * 1024 * 1024
+_LEAVING_S = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 async def host_agent(channel: grpc.aio.Channel, run_id: str, caller: AgentCaller, *, concurrency: int) -> None:
@@ -27,7 +34,7 @@ async def host_agent(channel: grpc.aio.Channel, run_id: str, caller: AgentCaller
 
     Args:
         channel: To the orchestrator.
-        run_id: The run.
+        run_id: The run; one that has finished asks nothing.
         caller: The agent.
         concurrency: Most questions at once.
 
@@ -43,6 +50,10 @@ async def host_agent(channel: grpc.aio.Channel, run_id: str, caller: AgentCaller
             async for message in call:
                 if not host.take(message):
                     return
+        raise UnavailableError("the orchestrator ended the connection before the run was done")
+    except WrongStateError as problem:
+        if problem.reason != "RUN_FINISHED":
+            raise
     finally:
         call.cancel()
         await host.aclose()
@@ -77,46 +88,44 @@ class _Host:
             await self._moved.wait()
             self._moved.clear()
             ready, self._answers = self._answers, []
-            for batch in _batches(ready):
+            for batch in split_by_size(ready):
                 yield pb.ServeAgentRequest(responses=pb.AgentResponses(responses=batch))
 
     async def aclose(self) -> None:
-        """Stop calling."""
+        """Stop calling; an agent that does not let itself be cancelled is left behind."""
         self._closed = True
         self._moved.set()
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LEAVING_S)
+        self._caller.close()
 
     def _start(self, request: agent_pb2.AgentRequest) -> None:
+        request_id = request.request_id
         task = asyncio.create_task(self._answer(request))
-        self._tasks[request.request_id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(request.request_id, None))
+        self._tasks[request_id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(request_id, None))
 
     async def _answer(self, request: agent_pb2.AgentRequest) -> None:
-        response = await self._caller.call(request_from_wire(request))
         try:
-            message = response_to_wire(response)
-        except (MalformedAnswerError, ValueError) as problem:
-            message = response_to_wire(
-                error_response(AgentErrorKind.MALFORMED, f"the agent returned no answer: {problem}")
-            )
-        if message.ByteSize() > _MAX_MESSAGE_BYTES:
-            message = response_to_wire(error_response(AgentErrorKind.TOO_LARGE, "the answer is larger than 2 MiB"))
+            message = _to_wire(await self._caller.call(request_from_wire(request)))
+        except Exception as problem:  # noqa: BLE001 - the boundary of a case: it alone fails
+            _log.exception("question %s could not be answered", request.request_id)
+            message = response_to_wire(error_response(AgentErrorKind.RAISED, f"internal error: {problem!r}"))
         message.request_id = request.request_id
         self._answers.append(message)
         self._moved.set()
 
 
-def _batches(messages: Iterable[agent_pb2.AgentResponse]) -> Iterable[list[agent_pb2.AgentResponse]]:
-    batch: list[agent_pb2.AgentResponse] = []
-    size = 0
-    for message in messages:
-        if batch and size + message.ByteSize() > _MAX_MESSAGE_BYTES:
-            yield batch
-            batch, size = [], 0
-        batch.append(message)
-        size += message.ByteSize()
-    if batch:
-        yield batch
+def _to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
+    try:
+        message = response_to_wire(response)
+    except (MalformedAnswerError, ValueError) as problem:
+        return response_to_wire(error_response(AgentErrorKind.MALFORMED, f"the agent returned no answer: {problem}"))
+    # Escapes make JSON larger than the texts that were measured.
+    if message.ByteSize() > MAX_ANSWER_BYTES:
+        limit_mib = MAX_ANSWER_BYTES // 1024 // 1024
+        return response_to_wire(error_response(AgentErrorKind.TOO_LARGE, f"the answer is larger than {limit_mib} MiB"))
+    return message

@@ -44,12 +44,11 @@ def load_agent(target: str, base_dir: Path) -> Callable[..., Any]:
         InvalidInputError: There is no such module or function, or it cannot be called with one question.
     """
     module_name, _, attribute = target.rpartition(":")
-    folder = str(base_dir.resolve())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    module = (
-        _import_file(module_name, target, base_dir) if module_name.endswith(".py") else _import(module_name, target)
-    )
+    if not module_name or not attribute:
+        raise _refusal(f"{target!r} does not name a function: write module:function or file.py:function")
+    _put_first(base_dir)
+    is_file = module_name.endswith(".py")
+    module = _import_file(base_dir / module_name, target) if is_file else _import(module_name, target, base_dir)
     found: Any = module
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -57,13 +56,23 @@ def load_agent(target: str, base_dir: Path) -> Callable[..., Any]:
             hint = f"; did you mean {close!r}?" if close else ""
             raise _refusal(f"{module_name} has no {part!r}{hint}")
         found = getattr(found, part)
-    if not callable(found):
-        raise _refusal(f"{target!r} is a {type(found).__name__}, which cannot be called")
-    _check_signature(found, target)
-    return found  # type: ignore[no-any-return]  # callable() has narrowed Any
+    _check_callable(found, target)
+    return found  # type: ignore[no-any-return]  # it has just been checked
 
 
-def _import(name: str, target: str) -> ModuleType:
+def _put_first(folder: Path) -> None:
+    text = str(folder.resolve())
+    if text in sys.path:
+        sys.path.remove(text)
+    sys.path.insert(0, text)
+
+
+def _import(name: str, target: str, base_dir: Path) -> ModuleType:
+    file = base_dir / f"{name}.py"
+    loaded = sys.modules.get(name)
+    if loaded is not None and file.is_file() and not _is_from(loaded, file):
+        # A module of that name is loaded from elsewhere: Python's own, or one of another spec.
+        return _import_file(file, target)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -76,36 +85,57 @@ def _import(name: str, target: str) -> ModuleType:
         raise AgentImportError(target, _user_traceback(error)) from None
 
 
-def _import_file(name: str, target: str, base_dir: Path) -> ModuleType:
-    path = base_dir / name
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
+def _import_file(path: Path, target: str) -> ModuleType:
+    path = path.resolve()
+    if not path.is_file():
         raise _refusal(f"there is no file {path}")
+    name = path.stem if path.stem not in sys.modules else f"assay_agent_{path.stem}"
+    for known in (path.stem, name):
+        if known in sys.modules and _is_from(sys.modules[known], path):
+            return sys.modules[known]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None, "the name ends in .py"
+    assert spec.loader is not None, "a file has a loader"
+    _put_first(path.parent)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - importing runs the user's code
-        sys.modules.pop(path.stem, None)  # as after a failed import of a module
+        sys.modules.pop(name, None)
         raise AgentImportError(target, _user_traceback(error)) from None
     return module
 
 
+def _is_from(module: ModuleType, path: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and Path(file).resolve() == path.resolve()
+
+
 def _user_traceback(error: BaseException) -> str:
     """Return the traceback from the first frame outside the import machinery and Assay on."""
+    machinery = (importlib.__file__, __file__)
     summary = traceback.extract_tb(error.__traceback__)
-    user = [frame for frame in summary if "importlib" not in frame.filename and frame.filename != __file__]
+    user = [
+        frame
+        for frame in summary
+        if frame.filename not in machinery and not frame.filename.startswith("<frozen importlib")
+    ]
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(user)] if user else []
     return "".join([*lines, *traceback.format_exception_only(error)]).rstrip()
 
 
-def _check_signature(function: Callable[..., Any], target: str) -> None:
+def _check_callable(found: object, target: str) -> None:
+    if inspect.isclass(found):
+        raise _refusal(f"{target!r} is a class: name a function, or an instance that can be called")
+    if not callable(found):
+        raise _refusal(f"{target!r} is a {type(found).__name__}, which cannot be called")
     try:
-        inspect.signature(function).bind(object())
+        inspect.signature(found).bind(object())
     except ValueError:
         return  # a builtin without a signature: calling it will tell
     except TypeError:
-        signature = inspect.signature(function)
+        signature = inspect.signature(found)
         raise _refusal(f"{target!r} is called with one argument, the question, but it takes {signature}") from None
 
 

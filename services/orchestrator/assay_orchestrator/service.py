@@ -7,6 +7,7 @@ import hashlib
 import uuid
 from typing import TYPE_CHECKING
 
+from assay.answers import AgentErrorKind, error_response, response_from_json, response_to_json
 from assay.errors import DatasetError, InvalidInputError, NotFoundError, Problem, SpecError, UnavailableError
 from assay.results import FINISHED_STATES, CaseResult, DatasetRef, StateChange
 from assay.run_wire import (
@@ -18,7 +19,7 @@ from assay.run_wire import (
 )
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
-from assay.wire import case_from_wire, request_to_wire, response_from_wire
+from assay.wire import case_from_wire, request_to_wire, response_from_wire, split_by_size
 from assay_orchestrator import history
 from assay_orchestrator.admission import check_case, check_settings
 from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions
@@ -27,12 +28,14 @@ from assay_orchestrator.planning import HOSTED_ADAPTERS
 from assay_orchestrator.store import datasets
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     import grpc
 
+    from assay.answers import AgentResponse
     from assay.cases import Case
     from assay.results import Run
+    from assay.v1 import agent_pb2
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.manager import RunManager
     from assay_orchestrator.settings import Settings
@@ -203,7 +206,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         try:
             yield pb.ServeAgentResponse(attached=pb.AgentAttached())
             async for message in attachment.outgoing(reading, self._stopping):
-                yield _outgoing_to_wire(message)
+                for part in _outgoing_to_wire(message):
+                    yield part
             if self._stopping.is_set():
                 raise UnavailableError("the orchestrator is stopping: attach again", reason="STOPPING")
         finally:
@@ -293,15 +297,22 @@ def _ends(events: Sequence[StateChange | CaseResult]) -> bool:
 
 async def _deliver(incoming: AsyncIterator[pb.ServeAgentRequest], attachment: Attachment) -> None:
     async for message in incoming:
-        attachment.deliver(
-            (response.request_id, response_from_wire(response)) for response in message.responses.responses
-        )
+        attachment.deliver((response.request_id, _received(response)) for response in message.responses.responses)
 
 
-def _outgoing_to_wire(message: Questions | Cancelled | Detached) -> pb.ServeAgentResponse:
+def _received(message: agent_pb2.AgentResponse) -> AgentResponse:
+    """Return a client's answer; one that could be neither stored nor sent on fails its own case alone."""
+    try:
+        return response_from_json(response_to_json(response_from_wire(message)))
+    except (ValueError, RecursionError) as problem:
+        return error_response(AgentErrorKind.MALFORMED, f"the client sent no answer: {problem}")
+
+
+def _outgoing_to_wire(message: Questions | Cancelled | Detached) -> Iterator[pb.ServeAgentResponse]:
     if isinstance(message, Questions):
-        requests = pb.AgentRequests(requests=[request_to_wire(request) for request in message.requests])
-        return pb.ServeAgentResponse(requests=requests)
-    if isinstance(message, Cancelled):
-        return pb.ServeAgentResponse(cancelled=pb.CancelledRequests(request_ids=message.request_ids))
-    return pb.ServeAgentResponse(detached=pb.AgentDetached(reason=message.reason))
+        for requests in split_by_size([request_to_wire(request) for request in message.requests]):
+            yield pb.ServeAgentResponse(requests=pb.AgentRequests(requests=requests))
+    elif isinstance(message, Cancelled):
+        yield pb.ServeAgentResponse(cancelled=pb.CancelledRequests(request_ids=message.request_ids))
+    else:
+        yield pb.ServeAgentResponse(detached=pb.AgentDetached(reason=message.reason))

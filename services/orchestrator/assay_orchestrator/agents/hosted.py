@@ -157,9 +157,14 @@ class Attachment:
 
     def cancel(self, request_id: str) -> None:
         """Tell the client that an answer is no longer wanted."""
-        if self._asked.pop(request_id, None) is not None:
-            self._cancelled.append(request_id)
-            self._moved.set()
+        question = self._asked.pop(request_id, None)
+        if question is None:
+            return
+        if question.request in self._outgoing:
+            self._outgoing.remove(question.request)  # it has not even been sent
+            return
+        self._cancelled.append(request_id)
+        self._moved.set()
 
     def detach(self, reason: str) -> None:
         """Tell the client that the run asks no more."""

@@ -16,7 +16,10 @@ __all__ = ["check_http_target"]
 
 def check_http_target(target: str, allowed_hosts: Sequence[str]) -> list[Problem]:
     """Return a problem if agents at this URL may not be called from here."""
-    host = (urlsplit(target).hostname or "").lower()
+    try:
+        host = (urlsplit(target).hostname or "").lower()
+    except ValueError:
+        return [Problem("is not a valid URL", "agent.target")]
     if any(fnmatch.fnmatchcase(host, pattern.lower()) for pattern in allowed_hosts):
         return []
     return [

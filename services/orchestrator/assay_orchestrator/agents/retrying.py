@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 import random
 from typing import TYPE_CHECKING
 
-from assay.answers import Attempt
+from assay.answers import AgentErrorKind, Attempt, error_response
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,12 +22,14 @@ __all__ = ["RetryingAgent"]
 _BASE_S = 0.25
 _CAP_S = 10.0
 
+_log = logging.getLogger(__name__)
+
 
 class RetryingAgent:
     """Asks again after retryable errors, with exponential back-off and full jitter.
 
     Every attempt has a request id of its own and the same idempotency key. The answer's latency is that of
-    its own attempt; earlier ones are in `attempts`.
+    its own attempt; earlier ones are in `attempts`. A defect in an adapter fails its own case alone.
 
     Args:
         agent: Whom to ask.
@@ -53,13 +56,23 @@ class RetryingAgent:
         failed: list[Attempt] = []
         while True:
             attempt = dataclasses.replace(request, request_id=f"{request.idempotency_key}#{len(failed)}")
-            response = await self._agent.answer(attempt, case)
+            response = await self._attempt(attempt, case)
             error = response.error
             if error is None or not error.retryable or len(failed) >= self._retries:
                 return dataclasses.replace(response, attempts=tuple(failed)) if failed else response
-            failed.append(Attempt(response.latency_ms or 0.0, error))
             await self._sleep(self._jitter() * min(_CAP_S, _BASE_S * 2 ** len(failed)))
+            failed.append(Attempt(response.latency_ms or 0.0, error))
 
     async def aclose(self) -> None:
         """Let go of the agent."""
         await self._agent.aclose()
+
+    async def _attempt(self, request: AgentRequest, case: Case) -> AgentResponse:
+        try:
+            return await self._agent.answer(request, case)
+        except Exception as problem:  # noqa: BLE001 - the boundary of a case
+            _log.exception("asking the agent about case %s failed", case.case_id)
+            # The exception's text may hold anything, a key among it: it stays in this process.
+            return error_response(
+                AgentErrorKind.RAISED, f"internal error while the agent was asked ({type(problem).__name__})"
+            )

@@ -1,0 +1,120 @@
+"""Threads for synchronous agents: they never keep the process alive, and one that hangs is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import queue
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["CallThreads", "Outcome", "TooManyHangError"]
+
+_MAX_HUNG = 100
+
+
+class TooManyHangError(Exception):
+    """So many calls hang past their time limit that no further one is made; the message says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a call came to: a value, or whatever it raised."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    function: Callable[..., Any]
+    argument: object
+    done: asyncio.Future[Outcome]
+    loop: asyncio.AbstractEventLoop
+    has_returned: bool = False
+    hangs: bool = False
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+
+    def execute(self) -> Outcome:
+        try:
+            return Outcome(value=self.context.run(self.function, self.argument))
+        except BaseException as problem:  # noqa: BLE001 - even SystemExit is only this call's failure
+            return Outcome(error=problem)
+
+
+class CallThreads:
+    """Runs functions in daemon threads, as many at once as there are callers.
+
+    A caller that stops waiting leaves its thread behind; another takes its place. Use it from one event loop.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._idle = 0
+        self._hung = 0
+        self._closed = False
+
+    async def run(self, function: Callable[..., Any], argument: object, limit: asyncio.Timeout) -> Outcome:
+        """Call a function in a thread and return what came of it.
+
+        Args:
+            function: What to call.
+            argument: Its only argument.
+            limit: The time limit that the caller is under: a call that it ends counts as hanging until it returns.
+
+        Raises:
+            TooManyHangError: 100 earlier calls have outlived their time limit and still hang.
+        """
+        if self._hung >= _MAX_HUNG:
+            raise TooManyHangError(
+                f"{self._hung} earlier calls of the agent still hang past their time limit: it was not called again"
+            )
+        loop = asyncio.get_running_loop()
+        job = _Job(function, argument, loop.create_future(), loop)
+        self._closed = False
+        self._start(job)
+        try:
+            return await job.done
+        except asyncio.CancelledError:
+            if limit.expired() and not job.has_returned:
+                job.hangs = True
+                self._hung += 1
+            raise
+
+    def close(self) -> None:
+        """Let threads end as soon as they are idle."""
+        self._closed = True
+        for _ in range(self._idle):
+            self._jobs.put(None)
+        self._idle = 0
+
+    def _start(self, job: _Job) -> None:
+        if self._idle == 0:
+            threading.Thread(target=self._work, name="agent call", daemon=True).start()
+        else:
+            self._idle -= 1
+        self._jobs.put(job)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            outcome = job.execute()
+            try:
+                job.loop.call_soon_threadsafe(self._finish, job, outcome)
+            except RuntimeError:
+                return  # the loop has been closed: nobody waits any more
+            del job, outcome  # an idle thread must not keep an answer alive
+
+    def _finish(self, job: _Job, outcome: Outcome) -> None:
+        job.has_returned = True
+        if self._closed:
+            self._jobs.put(None)
+        else:
+            self._idle += 1
+        if job.hangs:
+            self._hung -= 1
+        if not job.done.done():
+            job.done.set_result(outcome)

@@ -1,0 +1,78 @@
+"""An http agent's reply read as an answer: JSON, then one JMESPath expression per field."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+
+from assay.answer_limits import check_bounds
+from assay.answers import AgentResponse, AgentStatus, MalformedAnswerError, clean_text, response_from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ReplyMapping", "excerpt"]
+
+_EXCERPT_CHARS = 200
+_EXCERPT_BYTES = 4096
+_CONTENT_FIELDS = ("text", "output", "sql", "tool_calls", "retrieved", "events")
+
+
+class ReplyMapping:
+    """How replies of one agent are read.
+
+    Args:
+        expressions: JMESPath expressions by answer field; `error` turns a reply into a failure.
+    """
+
+    def __init__(self, expressions: Mapping[str, str]) -> None:
+        self._texts = expressions
+        self._expressions = {name: jmespath.compile(text) for name, text in expressions.items()}
+
+    def read(self, body: bytes) -> AgentResponse:
+        """Return the answer that a reply holds.
+
+        Raises:
+            MalformedAnswerError: The reply is not JSON, or an expression does not fit it.
+            AnswerTooLargeError: What was found is too large.
+        """
+        try:
+            data = _DECODER.decode(body.decode("utf-8-sig"))
+        except (ValueError, RecursionError):
+            raise MalformedAnswerError(f"the reply is not JSON: {excerpt(body)}") from None
+        found = {name: self._find(name, data) for name in self._expressions}
+        try:
+            check_bounds(found)
+            response = response_from_json(found)
+        except MalformedAnswerError as problem:
+            raise MalformedAnswerError(f"the reply does not fit agent.response: {problem}") from None
+        if response.status is AgentStatus.SUCCESS and all(found.get(name) is None for name in _CONTENT_FIELDS):
+            raise MalformedAnswerError(
+                f"agent.response.text ({self._texts.get('text', '')}) finds nothing in {excerpt(body)}"
+            )
+        return response
+
+    def _find(self, name: str, data: Any) -> Any:
+        try:
+            return self._expressions[name].search(data)
+        # The library lets some errors of its functions through as they are.
+        except (JMESPathError, ArithmeticError, AttributeError, RecursionError, TypeError, ValueError) as problem:
+            raise MalformedAnswerError(
+                f"agent.response.{name} ({self._texts[name]}) does not fit the reply: {problem}"
+            ) from None
+
+
+def excerpt(body: bytes) -> str:
+    """Return the beginning of a body as text, to be shown in a message."""
+    text = clean_text(body[:_EXCERPT_BYTES].decode("utf-8", "replace")).strip()
+    return text[:_EXCERPT_CHARS] + ("…" if len(text) > _EXCERPT_CHARS else "") or "(empty)"
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
