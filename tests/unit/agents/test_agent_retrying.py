@@ -95,10 +95,10 @@ async def test_a_failure_that_cannot_pass_is_final() -> None:
 
 
 async def test_waits_double_up_to_a_cap_and_carry_full_jitter() -> None:
-    """Waits are jitter times 0.5, 1, 2, 4, 8, then 10 s."""
+    """Waits are jitter times 0.25, 0.5, 1, 2, 4, 8, then 10 s."""
     answers = [failure() for _ in range(8)]
-    assert (await ask(Script(answers), 7))[1] == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
-    assert (await ask(Script(answers), 7, jitter=0.25))[1] == [0.125, 0.25, 0.5, 1.0, 2.0, 2.5, 2.5]
+    assert (await ask(Script(answers), 7))[1] == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0]
+    assert (await ask(Script(answers), 7, jitter=0.25))[1] == [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 2.5]
     assert (await ask(Script(answers), 7, jitter=0.0))[1] == [0.0] * 7
 
 
@@ -107,3 +107,19 @@ async def test_closing_closes_the_agent() -> None:
     script = Script([])
     await RetryingAgent(script, 1).aclose()
     assert script.closed
+
+
+async def test_a_defect_of_an_adapter_fails_its_own_case(caplog: pytest.LogCaptureFixture) -> None:
+    """An exception becomes an error whose message shows its type and never its text, which is only logged."""
+
+    class Broken(Script):
+        async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
+            raise LookupError("key sk-123")
+
+    response, waits = await ask(Broken([]), 3)
+    assert response.error is not None
+    assert response.error.kind is AgentErrorKind.RAISED
+    assert "LookupError" in response.error.message
+    assert "sk-123" not in response.error.message
+    assert "sk-123" in caplog.text
+    assert waits == []

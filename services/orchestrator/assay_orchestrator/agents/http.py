@@ -115,9 +115,8 @@ class HttpAgent:
         query = {name: _as_parameter(render(value, request)) for name, value in options.query.items()}
         async with self._client.stream(
             options.method,
-            self._url,
+            httpx.URL(self._url).copy_merge_params(query),  # `params` would drop the URL's own query
             content=content,
-            params=query or None,
             headers={"idempotency-key": request.idempotency_key} if request.idempotency_key.isascii() else None,
         ) as reply:
             if not reply.is_success:

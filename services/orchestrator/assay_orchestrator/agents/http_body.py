@@ -57,7 +57,11 @@ def _decompressed(body: bytes, encoding: str) -> bytes:
         return body
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise MalformedAnswerError(f"the reply is compressed as {encoding[:40]!r}, which was not asked for")
+    unpacker = zlib.decompressobj(_DETECT_GZIP_OR_ZLIB)
     try:
-        return zlib.decompressobj(_DETECT_GZIP_OR_ZLIB).decompress(body, MAX_BODY_BYTES + 1)
+        unpacked = unpacker.decompress(body, MAX_BODY_BYTES + 1)
     except zlib.error as problem:
         raise MalformedAnswerError(f"the reply is not the {encoding} that it says it is: {problem}") from None
+    if not unpacker.eof and len(unpacked) <= MAX_BODY_BYTES:
+        raise MalformedAnswerError(f"the reply's {encoding} data ends early")
+    return unpacked

@@ -1,0 +1,378 @@
+"""The http adapter against a server on a real port."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.answers import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, Message
+from assay.cases import Case, Turn
+from assay.errors import InvalidInputError
+from assay_orchestrator.agents.http import HttpAgent
+from assay_orchestrator.agents.http_body import MAX_BODY_BYTES
+from assay_orchestrator.agents.retrying import RetryingAgent
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Listen = Callable[..., Awaitable[Any]]
+    AgentOf = Callable[..., HttpAgent]
+    ReplyOf = Callable[..., bytes]
+
+CASE = Case("c", (Turn("q"),))
+SECRET = "sk-very-secret-0123456789"
+HARD = 'قال: "مرحبا"\n\tباي {{input}} \\ 😀'
+
+
+def asked(text: str = "q", **fields: Any) -> AgentRequest:
+    """Return a question."""
+    return AgentRequest(
+        request_id="r",
+        run_id="run",
+        case_id="c",
+        input=text,
+        idempotency_key="run/0/0",
+        **{"timeout_s": 20.0, **fields},
+    )
+
+
+async def answer(agent: HttpAgent | RetryingAgent, request: AgentRequest | None = None) -> AgentResponse:
+    """Ask once."""
+    return await agent.answer(request or asked(), CASE)
+
+
+def message_of(response: AgentResponse, kind: AgentErrorKind) -> str:
+    """Return the message of a failed answer, which must be of this kind."""
+    assert response.status is AgentStatus.ERROR
+    assert response.error is not None
+    assert response.error.kind is kind, response.error
+    return response.error.message
+
+
+OK = json.dumps({"text": "yes"}).encode()
+
+
+async def test_any_text_passes_through_the_template_whole(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
+    """Arabic, quotes, line breaks and braces arrive as they are, alone and inside a longer text, and come back."""
+    server = await listen(reply_of(json.dumps({"text": HARD}).encode()))
+    agent = agent_of(server, body={"alone": "{{input}}", "inside": "Q: {{ input }}!", "list": ["{{input}}", 1]})
+    response = await answer(agent, asked(HARD))
+    assert server.received[0].json == {"alone": HARD, "inside": f"Q: {HARD}!", "list": [HARD, 1]}
+    assert response.text == HARD
+    assert response.latency_ms is not None
+
+
+async def test_a_placeholder_alone_keeps_its_type(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
+    """Numbers, lists and absent variables stay what they are; inside a text they are written as text."""
+    server = await listen(reply_of(OK))
+    agent = agent_of(
+        server,
+        body={
+            "k": "{{parameters.k}}",
+            "tags": "{{variables.tags}}",
+            "none": "{{variables.missing}}",
+            "all": "{{variables}}",
+            "text": "k={{parameters.k}} {{variables.missing}}",
+            "messages": "{{messages}}",
+        },
+    )
+    request = asked("q", variables={"tags": ["a", {"b": None}]}, parameters={"k": 0}, history=(Message("user", "hi"),))
+    await answer(agent, request)
+    assert server.received[0].json == {
+        "k": 0,
+        "tags": ["a", {"b": None}],
+        "none": None,
+        "all": {"tags": ["a", {"b": None}]},
+        "text": "k=0 ",
+        "messages": [{"role": "user", "content": "hi"}, {"role": "user", "content": "q"}],
+    }
+
+
+async def test_a_lone_surrogate_in_a_variable_harms_nothing(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf
+) -> None:
+    """What UTF-8 cannot hold is replaced on its way out."""
+    server = await listen(reply_of(OK))
+    response = await answer(agent_of(server, body="{{variables.x}}"), asked(variables={"x": "a\ud800"}))
+    assert response.text == "yes"
+    assert server.received[0].json == "a\ufffd"
+
+
+async def test_the_request_carries_its_key_and_its_query(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
+    """A GET has no body, its query joins that of the URL, and the idempotency key is a header."""
+    server = await listen(reply_of(OK))
+    agent = agent_of(f"{server.url}?version=2", method="GET", query={"q": "{{input}} & more"})
+    await answer(agent, asked("سؤال"))
+    request = server.received[0]
+    assert (request.method, request.body) == ("GET", b"")
+    assert request.query == {"version": "2", "q": "سؤال & more"}
+    assert request.headers["idempotency-key"] == "run/0/0"
+
+
+async def test_the_default_template_and_mapping(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
+    """Without options the input is posted as `input` and the usual names of an answer are looked for."""
+    server = await listen(reply_of(b'{"response": "yes"}'))
+    response = await answer(agent_of(server))
+    assert (response.text, server.received[0].json) == ("yes", {"input": "q"})
+    assert server.received[0].path == "/ask"
+
+
+async def test_a_mapping_reads_every_part_of_an_answer(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
+    """JMESPath expressions pick the answer's fields out of any reply."""
+    reply = {"data": {"out": "yes", "docs": [{"t": "A"}, {"t": "B"}], "n": 0}, "tokens": {"in": 0}}
+    server = await listen(reply_of(json.dumps(reply).encode()))
+    mapping = {
+        "text": "data.out",
+        "sources": "data.docs[].t",
+        "data_rows": "data.n",
+        "usage": "{input_tokens: tokens.in}",
+        "events": "data.docs[?t=='C']",
+    }
+    response = await answer(agent_of(server, response=mapping))
+    assert [source.title for source in response.sources] == ["A", "B"]
+    assert response.usage is not None
+    assert (response.text, response.data_rows, response.usage.input_tokens, response.retrieved) == ("yes", 0, 0, ())
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 503])
+async def test_a_failure_that_may_pass_is_asked_again(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, status: int
+) -> None:
+    """Too many requests and server errors are retried, and the answer keeps the failed attempt."""
+    server = await listen(reply_of(b"busy", status=status), reply_of(OK))
+    response = await answer(RetryingAgent(agent_of(server), 1, jitter=lambda: 0.0))
+    assert response.text == "yes"
+    assert [attempt.error.http_status for attempt in response.attempts] == [status]
+    assert response.attempts[0].error.message == f"HTTP {status}: busy"
+    assert len(server.received) == 2
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 422])
+async def test_a_refusal_is_not_asked_again(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, status: int) -> None:
+    """Client errors are final."""
+    server = await listen(reply_of(b"no", status=status))
+    response = await answer(RetryingAgent(agent_of(server), 5))
+    assert f"HTTP {status}" in message_of(response, AgentErrorKind.HTTP_STATUS)
+    assert len(server.received) == 1
+
+
+async def test_a_redirect_is_not_followed(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
+    """A redirect could lead past the allowed hosts: it is an error that says what to do."""
+    other = await listen(reply_of(OK))
+    server = await listen(reply_of(b"", status=307, location=other.url))
+    assert "use the final URL" in message_of(await answer(agent_of(server)), AgentErrorKind.HTTP_STATUS)
+    assert other.received == []
+
+
+async def test_a_huge_body_is_cut_off(listen: Listen, agent_of: AgentOf) -> None:
+    """A reply without an end is read up to the limit, and no further."""
+    sent = 0
+
+    async def endless(_request: object, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+            await writer.drain()
+            sent += 0x10000
+
+    server = await listen(endless)
+    assert "4 MiB" in message_of(await answer(agent_of(server)), AgentErrorKind.TOO_LARGE)
+    assert sent < 100 * MAX_BODY_BYTES
+
+
+@pytest.mark.parametrize("size", [100_000_000, MAX_BODY_BYTES + 1])
+async def test_a_packed_bomb_is_counted_unpacked(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, size: int
+) -> None:
+    """A small gzip body that unpacks beyond the limit is too large."""
+    server = await listen(reply_of(gzip.compress(b" " * size, 1), content_encoding="gzip"))
+    assert "4 MiB" in message_of(await answer(agent_of(server)), AgentErrorKind.TOO_LARGE)
+
+
+async def test_a_packed_answer_is_read(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
+    """No packing is asked for, and gzip is understood all the same."""
+    server = await listen(reply_of(gzip.compress(OK), content_encoding="gzip"))
+    assert (await answer(agent_of(server))).text == "yes"
+    assert server.received[0].headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("coding", ["gzip, gzip", "br", "zstd"])
+async def test_other_packings_are_refused(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, coding: str) -> None:
+    """Packing that was not offered, several layers of it above all, is not undone."""
+    server = await listen(reply_of(gzip.compress(gzip.compress(OK)), content_encoding=coding))
+    assert "not asked for" in message_of(await answer(agent_of(server)), AgentErrorKind.MALFORMED)
+
+
+@pytest.mark.parametrize("body", [b"not gzip", gzip.compress(OK)[:-4]])
+async def test_a_broken_packing_is_an_error(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, body: bytes) -> None:
+    """A body that is not gzip, or ends early, is no answer."""
+    server = await listen(reply_of(body, content_encoding="gzip"))
+    assert "gzip" in message_of(await answer(agent_of(server)), AgentErrorKind.MALFORMED)
+
+
+async def test_a_reply_that_drips_ends_at_the_limit(listen: Listen, agent_of: AgentOf) -> None:
+    """The time limit is for the whole call, however often a byte arrives."""
+
+    async def drips(_request: object, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b" ")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    response = await answer(agent_of(await listen(drips)), asked(timeout_s=0.1))
+    assert message_of(response, AgentErrorKind.TIMEOUT) == "no answer within 0.1 s"
+    assert response.error is not None
+    assert response.error.retryable
+
+
+async def test_a_body_that_is_cut_short_is_an_error(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
+    """A connection that breaks in the middle of a reply can be tried again."""
+    whole = reply_of(OK, content_length="1000")
+
+    async def breaks(_request: object, writer: asyncio.StreamWriter) -> None:
+        writer.write(whole)
+        writer.close()
+
+    response = await answer(agent_of(await listen(breaks)))
+    message_of(response, AgentErrorKind.UNREACHABLE)
+    assert response.error is not None
+    assert response.error.retryable
+
+
+async def test_nobody_listening_is_unreachable(listen: Listen, agent_of: AgentOf, unused_tcp_port: int) -> None:
+    """A refused connection names the URL."""
+    url = f"http://127.0.0.1:{unused_tcp_port}/ask"
+    assert url in message_of(await answer(agent_of(url)), AgentErrorKind.UNREACHABLE)
+
+
+@pytest.mark.parametrize(
+    ("body", "mapping", "message"),
+    [
+        (b"<html>Sorry", {}, "not JSON: <html>Sorry"),
+        (b"", {}, "not JSON: (empty)"),
+        (b"\xff\xfe\x00", {}, "not JSON"),
+        (b"[" * 100_000, {}, "not JSON"),
+        (b'{"nothing": 1}', {}, 'finds nothing in {"nothing": 1}'),
+        (b'{"text": {"a": 1}}', {}, "text must be a text, not dict"),
+        (b'{"text": "t", "n": 5}', {"data_rows": "length(n)"}, "agent.response.data_rows (length(n))"),
+        (b'{"text": "t"}', {"output": "contains(text, `5`)"}, "agent.response.output"),
+        (b'{"text": "t", "n": NaN}', {"output": "n"}, "not JSON"),
+        (b'{"text": "t", "n": 1' + b"0" * 400 + b"}", {"reported_latency_ms": "n"}, "reported_latency_ms"),
+        (b'{"text": "t", "s": "fine"}', {"status": "s"}, "status must be"),
+    ],
+)
+async def test_a_reply_that_does_not_fit_says_where(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, body: bytes, mapping: dict[str, str], message: str
+) -> None:
+    """A reply that is not JSON or that the mapping does not fit is malformed; the message shows what came."""
+    server = await listen(reply_of(body))
+    agent = agent_of(server, response={"text": "text", **mapping})
+    assert message in message_of(await answer(agent), AgentErrorKind.MALFORMED)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [("quota used up", "quota used up"), ({"message": "down", "kind": []}, "down"), (None, None), (False, None)],
+)
+async def test_a_200_can_be_a_failure(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, error: object, message: str | None
+) -> None:
+    """Where the mapping has an `error`, its value fails the answer; none at all does not."""
+    server = await listen(reply_of(json.dumps({"text": "t", "err": error}).encode()))
+    response = await answer(agent_of(server, response={"text": "text", "error": "err"}))
+    if message is None:
+        assert (response.status, response.text) == (AgentStatus.SUCCESS, "t")
+    else:
+        assert message_of(response, AgentErrorKind.RAISED) == message
+
+
+@pytest.mark.parametrize(
+    ("status", "reply", "mapping"),
+    [
+        (500, f'{{"you sent": "{SECRET}"}}', {}),
+        (500, "x" * 190 + SECRET, {}),
+        (500, "س" * 390 + SECRET, {}),
+        (200, f"no JSON {SECRET}", {}),
+        (200, f'{{"key": "{SECRET}"}}', {}),
+        (200, f'{{"text": "t", "err": "bad key {SECRET}"}}', {"error": "err"}),
+        (200, f'{{"text": "t", "n": "{SECRET}"}}', {"data_rows": "n"}),
+        (200, f'{{"text": "t", "n": "{SECRET}"}}', {"data_rows": "abs(n)"}),
+    ],
+)
+async def test_secrets_travel_in_headers_and_never_in_messages(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, status: int, reply: str, mapping: dict[str, str]
+) -> None:
+    """A server that sends the key back cannot bring it, or a part of it, into an error message."""
+    server = await listen(reply_of(reply.encode(), status=status))
+    agent = agent_of(
+        server,
+        environ={"BOT_KEY": SECRET},
+        headers={"Authorization": "Bearer ${BOT_KEY}"},
+        response={"text": "text", **mapping},
+    )
+    response = await answer(agent)
+    assert server.received[0].headers["authorization"] == f"Bearer {SECRET}"
+    assert response.error is not None
+    assert SECRET[:8] not in response.error.message
+
+
+async def test_secrets_of_the_url_are_not_shown(agent_of: AgentOf, unused_tcp_port: int) -> None:
+    """A key in the query is taken out of the message about a connection."""
+    agent = agent_of(f"http://127.0.0.1:{unused_tcp_port}/?key=${{BOT_KEY}}", environ={"BOT_KEY": SECRET})
+    message = message_of(await answer(agent), AgentErrorKind.UNREACHABLE)
+    assert "[redacted]" in message
+    assert SECRET not in message
+
+
+@pytest.mark.parametrize(
+    ("target", "header", "environ", "message"),
+    [
+        ("http://127.0.0.1/", "${BOT_KEY}", {}, "variable BOT_KEY is not set"),
+        ("http://127.0.0.1/", "${BOT_KEY}", {"BOT_KEY": ""}, "variable BOT_KEY is not set"),
+        ("http://127.0.0.1/", "${AWS_KEY}", {"AWS_KEY": "k"}, "--agent-env"),
+        ("http://127.0.0.1/", "${BOT_KEY}", {"BOT_KEY": "two\nlines"}, "printable ASCII"),
+        ("http://127.0.0.1/", "${BOT_KEY}", {"BOT_KEY": "مفتاح"}, "printable ASCII"),
+        ("http://169.254.169.254/", "x", {}, "may not call '169.254.169.254'"),
+        ("http://127.0.0.1@evil.test/", "x", {}, "may not call 'evil.test'"),
+        ("http://127.0.0.1.evil.test/", "x", {}, "may not call"),
+        ("http://${BOT_HOST}/", "x", {"BOT_HOST": "evil.test"}, "may not call 'evil.test'"),
+    ],
+)
+async def test_what_may_not_be_called_or_named_is_refused_at_the_door(
+    agent_of: AgentOf, target: str, header: str, environ: dict[str, str], message: str
+) -> None:
+    """Hosts and variables that the operator does not allow, and missing ones, are refused before any call."""
+    with pytest.raises(InvalidInputError) as caught:
+        agent_of(target, environ=environ, headers={"X-Key": header})
+    assert message in str(caught.value)
+    assert not any(value in str(caught.value) for value in environ.values() if value and "evil" not in value)
+
+
+async def test_the_environment_has_no_say_in_the_way(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy of the environment sees neither questions nor keys."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    server = await listen(reply_of(OK))
+    assert (await answer(agent_of(server))).text == "yes"
+
+
+async def test_one_bad_reply_does_not_spoil_the_next(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
+    """Calls at once over one agent keep their own answers, also after failures."""
+
+    async def echo(request: Any, writer: asyncio.StreamWriter) -> None:
+        text = request.json["input"]
+        body = b"broken" if text == "3" else json.dumps({"text": text}).encode()
+        writer.write(reply_of(body))
+
+    agent = agent_of(await listen(echo))
+    responses = await asyncio.gather(*(answer(agent, dataclasses.replace(asked(), input=str(n))) for n in range(20)))
+    assert [response.text for response in responses] == ["" if n == 3 else str(n) for n in range(20)]
