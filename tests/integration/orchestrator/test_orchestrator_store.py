@@ -1,0 +1,83 @@
+"""The database: migrations, locks, durability of what is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+
+from assay.errors import StorageError
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.database import HEAD_REVISION, Database
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def described(engine: sa.Engine) -> dict[str, object]:
+    """Return tables, columns, keys and indexes as the database holds them."""
+    inspector = sa.inspect(engine)
+    return {
+        table: (
+            [(column["name"], str(column["type"]), column["nullable"]) for column in inspector.get_columns(table)],
+            inspector.get_pk_constraint(table)["constrained_columns"],
+            sorted(str(unique["column_names"]) for unique in inspector.get_unique_constraints(table)),
+            sorted(str(index["column_names"]) for index in inspector.get_indexes(table)),
+        )
+        for table in sorted(inspector.get_table_names())
+        if table != "alembic_version"
+    }
+
+
+def test_migrations_lead_to_the_schema(tmp_path: Path) -> None:
+    """The tables that the migrations make are those that the code describes."""
+    Database(tmp_path / "migrated.db").close()
+    plain = sa.create_engine(f"sqlite:///{tmp_path}/plain.db", poolclass=sa.NullPool)
+    schema.metadata.create_all(plain)
+    migrated = sa.create_engine(f"sqlite:///{tmp_path}/migrated.db", poolclass=sa.NullPool)
+    assert described(migrated) == described(plain)
+    with migrated.connect() as connection:
+        assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == HEAD_REVISION
+
+
+def test_a_second_user_of_the_file_is_refused(tmp_path: Path) -> None:
+    """Two databases on one file: the second is refused with the first one's process id; a closed one is not."""
+    first = Database(tmp_path / "assay.db")
+    with pytest.raises(StorageError, match="in use by another orchestrator"):
+        Database(tmp_path / "assay.db")
+    first.close()
+    Database(tmp_path / "assay.db").close()
+
+
+async def test_writes_are_durable_and_atomic(tmp_path: Path) -> None:
+    """A database is in WAL mode with full sync, and a change that raises leaves nothing behind."""
+    database = Database(tmp_path / "assay.db")
+    try:
+        mode = await database.write(lambda c: c.exec_driver_sql("PRAGMA journal_mode").scalar())
+        sync = await database.write(lambda c: c.exec_driver_sql("PRAGMA synchronous").scalar())
+        assert (mode, sync) == ("wal", 2)
+
+        def half(connection: sa.Connection) -> None:
+            connection.execute(
+                schema.datasets.insert().values(
+                    dataset_id="d", upload_id="u", name="n", format="f", case_count=1, created_at="now"
+                )
+            )
+            raise KeyError("in the middle")
+
+        with pytest.raises(KeyError):
+            await database.write(half)
+        count = await database.read(
+            lambda c: c.execute(sa.select(sa.func.count()).select_from(schema.datasets)).scalar()
+        )
+        assert count == 0
+    finally:
+        database.close()
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    """A damaged or foreign file is a sentence that says what to do."""
+    (tmp_path / "assay.db").write_text("this is not a database, it is a letter to my aunt. " * 40)
+    with pytest.raises(StorageError, match="not an Assay database"):
+        Database(tmp_path / "assay.db")
