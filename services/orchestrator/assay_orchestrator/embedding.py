@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import grpc
 import numpy as np
 
-from assay.errors import AssayError, OverloadedError, UnavailableError
+from assay.errors import AssayError, InternalError, OverloadedError, UnavailableError
 from assay.rpc.status import from_rpc_error
 from assay.v1 import embedder_pb2, embedder_pb2_grpc
 from assay_orchestrator.metrics.score import EmbeddingEvidence, usable_references
@@ -102,10 +102,15 @@ class EmbeddingClient:
         for task in self._senders:
             task.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)
+        for waiting in self._waiting:
+            waiting.future.cancel()
+        self._waiting.clear()
 
     async def _reference(self, text: str) -> _Embedded:
         cached = self._references.get(text)
         if cached is None or (cached.done() and (cached.cancelled() or cached.exception() is not None)):
+            if self._references.pop(text, None) is not None:
+                self._reference_bytes -= len(text) + 4096
             cached = asyncio.ensure_future(self._embed(text))
             self._references[text] = cached
             self._reference_bytes += len(text) + 4096
@@ -119,7 +124,8 @@ class EmbeddingClient:
     async def _embed(self, text: str) -> _Embedded:
         waiting = _Waiting(text[:_MAX_TEXT_CHARS], asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
-        if len(self._senders) < _CALLS_IN_FLIGHT:
+        # A sender that is done takes nothing more, although its callback may not have run yet.
+        if sum(not sender.done() for sender in self._senders) < _CALLS_IN_FLIGHT:
             task = asyncio.create_task(self._send_all())
             self._senders.add(task)
             task.add_done_callback(self._senders.discard)
@@ -129,7 +135,7 @@ class EmbeddingClient:
         await asyncio.sleep(0)  # lets cases that are ready in the same moment join the first call
         while batch := self._take():
             try:
-                response = await self._call([waiting.text for waiting in batch])
+                embedded = _read(await self._call([waiting.text for waiting in batch]), len(batch))
             except AssayError as problem:
                 for waiting in batch:
                     if not waiting.future.done():
@@ -139,7 +145,9 @@ class EmbeddingClient:
                     waiting.future.cancel()
                 raise
             else:
-                _deliver(batch, response)
+                for waiting, one in zip(batch, embedded, strict=True):
+                    if not waiting.future.done():
+                        waiting.future.set_result(one)
 
     def _take(self) -> list[_Waiting]:
         batch: list[_Waiting] = []
@@ -174,9 +182,14 @@ def _wait_s(problem: AssayError, delay_s: float) -> float:
     return max(asked, delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads callers, no secret
 
 
-def _deliver(batch: Sequence[_Waiting], response: embedder_pb2.EmbedResponse) -> None:
-    vectors = np.frombuffer(response.vectors, dtype="<f4").reshape(len(batch), response.dimension)
+def _read(response: embedder_pb2.EmbedResponse, count: int) -> list[_Embedded]:
+    try:
+        vectors = np.frombuffer(response.vectors, dtype="<f4").reshape(count, response.dimension)
+    except ValueError:
+        raise InternalError(
+            f"the embedder answered {count} texts with {len(response.vectors)} bytes of vectors of "
+            f"dimension {response.dimension}",
+            reason="EMBEDDER_ANSWER_INVALID",
+        ) from None
     truncated = set(response.truncated)
-    for index, waiting in enumerate(batch):
-        if not waiting.future.done():
-            waiting.future.set_result(_Embedded(vectors[index], index in truncated, response.model))
+    return [_Embedded(vectors[index], index in truncated, response.model) for index in range(count)]
