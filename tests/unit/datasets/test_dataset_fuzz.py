@@ -25,11 +25,11 @@ _SEEDS = [
     b"question\tanswer\nQ\tA\n",
     b"- question: no\n  answer: |\n    x\n    y\n- {input: [1], turns: [{input: Q}]}\n",
     b"cases:\n- question: 'a'\n  variables: {x: &a 1, y: *a}\nmore: 1\n",
-    '﻿[{"turns": [{"input": "س", "history": [{"role": "user", "content": "x"}]}]}]'.encode(),
+    '\ufeff[{"turns": [{"input": "س", "history": [{"role": "user", "content": "x"}]}]}]'.encode(),
     '{"input": "Q"}'.encode("utf-16"),
 ]  # fmt: skip
-_BITS = [b"{", b"}", b"[", b"]", b'"', b"\\", b"\\u", b"\\ud800", b",", b":", b"\n", b"\r", b"\0", b"\xff",
-         b"NaN", b"1e999", b"- ", b"? ", b"*a", b"&a", b"!!x", b"---", b"'", b"#", b"\t", b"input", b"\xe2"]  # fmt: skip
+_BITS = [b"\xe2", b"{", b"}", b"[", b"]", b'"', b"\\", b"\\u", b"\\ud800", b",", b":", b"\n", b"\r", b"\0",
+         b"NaN", b"1e999", b"- ", b"? ", b"*a", b"&a", b"!!x", b"---", b"'", b"#", b"\t", b"input"]  # fmt: skip
 
 
 @st.composite

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ijson
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -32,7 +31,7 @@ _JSON = st.recursive(
     st.one_of(
         st.none(),
         st.booleans(),
-        st.integers(-(2**63), 2**63 - 1),
+        st.integers(),
         st.floats(allow_nan=False, allow_infinity=False),
         _TEXT,
     ),
@@ -127,17 +126,21 @@ def test_yaml_round_trip(records: list[dict[str, Any]]) -> None:
 
 @settings(max_examples=60)
 @given(st.lists(_JSON, max_size=8), st.sampled_from([None, 0, 3]))
-def test_arrays_are_cut_as_another_parser_cuts_them(items: list[Any], indent: int | None) -> None:
-    """The items of an array are those that an independent streaming parser finds."""
+def test_arrays_are_cut_as_a_whole_read_would(items: list[Any], indent: int | None) -> None:
+    """The items of an array are those that reading the whole file at once finds."""
     content = json.dumps([{"input": "Q", "x": item} for item in items] or [{"input": "Q"}], indent=indent).encode()
-    found = list(ijson.items(io.BytesIO(content), "item", use_float=True))
+    found = json.loads(content)
     assert [{"input": case.input, **case.metadata} for case in _read("x.json", content)] == found
 
 
-@pytest.mark.parametrize("padding", [*range(131_050, 131_076), 262_130, 262_144, 400_000])
+@pytest.mark.parametrize("padding", [*range(130_950, 131_076), 262_130, 262_144, 400_000])
 def test_items_across_the_pieces_that_are_read(padding: int) -> None:
     """Wherever a file is cut while it is read, numbers, texts and escapes come out whole."""
-    content = '{"skipped": "' + "x" * padding + '", "cases": [{"input": -123.5e1, "n": true, "t": "\\u00e9\\n"},\n 7]}'
+    content = (
+        '{"skipped": "'
+        + "x" * padding
+        + '", "m": 1234567, "cases": [{"input": -123.5e1, "n": true, "t": "\\u00e9\\n"},\n 7]}'
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "x.json")
         path.write_text(content)
