@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["STARTUP_TIMEOUT_S", "check_inputs", "drive_run", "follow", "start_run", "wait_for_stack"]
 
 STARTUP_TIMEOUT_S = 120.0
-_SERVER_TIMEOUT_S = 10.0
+_SERVER_TIMEOUT_S = 5.0
 
 
 def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:

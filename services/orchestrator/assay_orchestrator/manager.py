@@ -161,8 +161,18 @@ class RunManager:
         run = await self.get(run_id)
         if run.finished:
             raise WrongStateError(f"run {run_id} has already {run.state.value}", reason="RUN_FINISHED")
-        if run_id not in self._tasks:
-            self._start(run_id)
+        moved = self.notifier.subscribe(run_id)
+        try:
+            if run_id not in self._tasks:
+                self._start(run_id)
+            # Whoever resumed must not find it paused still.
+            while run.state is RunState.PAUSED and run_id in self._tasks:
+                await moved.wait()
+                moved.clear()
+                run = await self.get(run_id)
+        finally:
+            self.notifier.unsubscribe(run_id, moved)
+        self.raise_if_broken(run_id)
         return await self.get(run_id)
 
     def hosted_agent(self, run: Run) -> HostedAgent:
@@ -221,7 +231,12 @@ class RunManager:
         self._broken.pop(run_id, None)
         task = asyncio.create_task(self._drive(run_id), name=f"run {run_id}")
         self._tasks[run_id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(run_id, None))
+
+        def ended(_: asyncio.Task[None]) -> None:
+            self._tasks.pop(run_id, None)
+            self.notifier.notify(run_id)
+
+        task.add_done_callback(ended)
 
     async def _stop(self, run_id: str) -> None:
         task = self._tasks.get(run_id)
