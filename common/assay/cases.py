@@ -105,7 +105,7 @@ def case_from_json(data: dict[str, Any]) -> Case:
         turns=tuple(
             Turn(
                 input=turn.get("input", ""),
-                history=tuple(Message(**{"content": "", **message}) for message in turn.get("history", ())),
+                history=tuple(Message(**{"role": "", "content": "", **message}) for message in turn.get("history", ())),
                 references=tuple(turn.get("references", ())),
                 expected_sources=tuple(turn.get("expected_sources", ())),
             )

@@ -1,0 +1,315 @@
+"""Plain objects to messages and back: nothing is lost, and absent, 0 and empty stay apart."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from assay import results
+from assay.answers import (
+    AgentError,
+    AgentErrorKind,
+    AgentRequest,
+    AgentResponse,
+    AgentStatus,
+    Attempt,
+    Message,
+    Source,
+    ToolCall,
+    Usage,
+)
+from assay.cases import Case, Turn, case_from_json, case_to_json
+from assay.run_wire import (
+    dataset_from_wire,
+    dataset_to_wire,
+    event_from_wire,
+    event_to_wire,
+    result_from_wire,
+    result_to_wire,
+    run_from_wire,
+    run_to_wire,
+    settings_from_wire,
+    settings_to_wire,
+)
+from assay.v1 import agent_pb2
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire import (
+    case_from_wire,
+    case_to_wire,
+    request_from_wire,
+    request_to_wire,
+    response_from_wire,
+    response_to_wire,
+)
+
+some = settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+
+# Lone surrogates and NUL are replaced on purpose, see test_answers.
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+FLAG = st.booleans()
+COUNT = st.integers(0, 2**63 - 1)
+SMALL = st.integers(0, 2**31 - 1)
+NUMBER = st.floats(allow_nan=False, allow_infinity=False)
+VALUE = st.recursive(
+    st.none() | FLAG | st.integers(-(2**63), 2**63) | NUMBER | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+OBJECT = st.dictionaries(TEXT, VALUE, max_size=3)
+MOMENT = st.datetimes(min_value=datetime(1970, 1, 2), max_value=datetime(2200, 1, 1)).map(
+    lambda moment: moment.replace(tzinfo=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+)
+
+
+def tuples_of(item: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(item, max_size=3).map(tuple)
+
+
+def or_none(item: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | item
+
+
+MESSAGE = st.builds(Message, TEXT, TEXT, TEXT, TEXT)
+ERROR = st.builds(AgentError, st.sampled_from(AgentErrorKind), TEXT, TEXT, or_none(SMALL), FLAG)
+SOURCE = st.builds(Source, id=TEXT, title=TEXT, uri=TEXT, content=TEXT, score=or_none(NUMBER), metadata=OBJECT)
+USAGE = st.builds(Usage, *[or_none(COUNT)] * 7, or_none(NUMBER))
+TOOL_CALL = st.builds(ToolCall, TEXT, TEXT, TEXT, TEXT, FLAG, or_none(NUMBER))
+RESPONSE = st.builds(
+    AgentResponse,
+    status=st.sampled_from(AgentStatus),
+    text=TEXT,
+    error=or_none(ERROR),
+    output=VALUE,
+    sql=or_none(TEXT),
+    data_rows=or_none(COUNT),
+    tool_calls=tuples_of(TOOL_CALL),
+    sources=tuples_of(SOURCE),
+    retrieved=or_none(tuples_of(SOURCE)),
+    usage=or_none(USAGE),
+    latency_ms=or_none(NUMBER),
+    reported_latency_ms=or_none(NUMBER),
+    finish_reason=TEXT,
+    model=TEXT,
+    attempts=tuples_of(st.builds(Attempt, NUMBER, ERROR)),
+    metadata=OBJECT,
+)
+REQUEST = st.builds(
+    AgentRequest,
+    request_id=TEXT,
+    run_id=TEXT,
+    case_id=TEXT,
+    input=TEXT,
+    repeat_index=SMALL,
+    turn_index=SMALL,
+    session_id=TEXT,
+    idempotency_key=TEXT,
+    history=tuples_of(MESSAGE),
+    variables=OBJECT,
+    parameters=OBJECT,
+    metadata=st.dictionaries(TEXT, TEXT, max_size=3),
+    timeout_s=st.integers(1, 3_600_000).map(lambda ms: ms / 1000),
+)
+TURN = st.builds(Turn, TEXT, tuples_of(MESSAGE), tuples_of(TEXT), tuples_of(TEXT))
+CASE = st.builds(
+    Case,
+    case_id=TEXT,
+    turns=st.lists(TURN, min_size=1, max_size=2).map(tuple),
+    variables=OBJECT,
+    parameters=OBJECT,
+    contexts=tuples_of(TEXT),
+    category=TEXT,
+    tags=tuples_of(TEXT),
+    expected=OBJECT,
+    metadata=OBJECT,
+    recorded=or_none(RESPONSE),
+)
+SETTINGS = st.builds(
+    results.RunSettings,
+    name=TEXT,
+    agent=st.builds(
+        results.AgentSettings,
+        adapter=TEXT,
+        target=TEXT,
+        timeout_s=st.integers(1, 3_600_000).map(lambda ms: ms / 1000),
+        concurrency=st.integers(1, 1000),
+        retries=st.integers(0, 10),
+        options=OBJECT,
+    ),
+    metrics=tuples_of(st.builds(results.MetricSettings, TEXT, OBJECT)),
+    gates=tuples_of(TEXT),
+    repeats=st.integers(1, 100),
+    preset=TEXT,
+)
+SCORE = st.one_of(
+    st.builds(results.Score, TEXT, st.just(results.ScoreStatus.SCORED), NUMBER, or_none(FLAG), TEXT, OBJECT),
+    st.builds(
+        results.Score,
+        TEXT,
+        st.sampled_from([results.ScoreStatus.SKIPPED, results.ScoreStatus.ERROR]),
+        st.none(),
+        or_none(FLAG),
+        TEXT,
+        OBJECT,
+    ),
+)
+RESULT = st.builds(
+    results.CaseResult,
+    case_id=TEXT,
+    case_index=SMALL,
+    repeat_index=SMALL,
+    category=TEXT,
+    status=st.sampled_from(AgentStatus),
+    passed=or_none(FLAG),
+    scores=tuples_of(SCORE),
+    latency_ms=or_none(NUMBER),
+    reason=TEXT,
+    sequence=SMALL,
+    response=or_none(RESPONSE),
+    input=TEXT,
+    references=tuples_of(TEXT),
+)
+METRIC_SUMMARY = st.builds(
+    results.MetricSummary, TEXT, or_none(NUMBER), *[SMALL] * 6, or_none(NUMBER), or_none(FLAG), OBJECT
+)
+SUMMARY = st.builds(
+    results.RunSummary,
+    overall_status=TEXT,
+    failed_criteria=tuples_of(TEXT),
+    skipped_criteria=tuples_of(TEXT),
+    pass_rate=or_none(NUMBER),
+    passed=SMALL,
+    decided=SMALL,
+    metrics=tuples_of(METRIC_SUMMARY),
+    latency=st.builds(results.LatencySummary, SMALL, *[or_none(NUMBER)] * 4),
+    gates=tuples_of(st.builds(results.GateResult, TEXT, st.sampled_from(results.GateOutcome), or_none(NUMBER), TEXT)),
+)
+DATASET = st.builds(results.DatasetRef, TEXT, TEXT, TEXT, SMALL)
+RUN = st.builds(
+    results.Run,
+    run_id=TEXT,
+    settings=SETTINGS,
+    dataset=DATASET,
+    state=st.sampled_from(results.RunState),
+    state_reason=TEXT,
+    counts=st.builds(results.RunCounts, *[SMALL] * 5),
+    created_at=MOMENT,
+    started_at=st.just("") | MOMENT,
+    ended_at=st.just("") | MOMENT,
+    last_sequence=SMALL,
+    summary=or_none(SUMMARY),
+    assay_version=TEXT,
+)
+STATE_CHANGE = st.builds(results.StateChange, SMALL, st.sampled_from(results.RunState), TEXT, MOMENT)
+
+
+@some
+@given(REQUEST)
+def test_questions_travel_whole(request: AgentRequest) -> None:
+    """A question is the same after the wire; time limits are kept to the millisecond."""
+    message = agent_pb2.AgentRequest.FromString(request_to_wire(request).SerializeToString())
+    assert request_from_wire(message) == request
+
+
+@some
+@given(RESPONSE)
+def test_answers_travel_whole(response: AgentResponse) -> None:
+    """An answer is the same after the wire, whatever is absent, 0 or empty in it."""
+    message = agent_pb2.AgentResponse.FromString(response_to_wire(response).SerializeToString())
+    assert response_from_wire(message) == response
+
+
+@some
+@given(CASE)
+def test_cases_travel_whole(case: Case) -> None:
+    """A case is the same after the wire, its recorded answer included."""
+    assert case_from_wire(pb.Case.FromString(case_to_wire(case).SerializeToString())) == case
+
+
+@some
+@given(CASE.map(lambda case: dataclasses.replace(case, recorded=None)))
+def test_cases_are_stored_whole(case: Case) -> None:
+    """A case is the same after the store."""
+    assert case_from_json(case_to_json(case)) == case
+
+
+@some
+@given(SETTINGS)
+def test_settings_travel_whole(wanted: results.RunSettings) -> None:
+    """What a run does is the same after the wire; no retries stay no retries."""
+    assert settings_from_wire(pb.RunSpec.FromString(settings_to_wire(wanted).SerializeToString())) == wanted
+
+
+@some
+@given(RUN)
+def test_runs_travel_whole(run: results.Run) -> None:
+    """A run with its summary and gates is the same after the wire."""
+    assert run_from_wire(pb.Run.FromString(run_to_wire(run).SerializeToString())) == run
+
+
+@some
+@given(RESULT)
+def test_rows_travel_whole(result: results.CaseResult) -> None:
+    """A row is the same after the wire; its number travels with the event."""
+    message = pb.CaseResult.FromString(result_to_wire(result).SerializeToString())
+    assert result_from_wire(message, result.sequence) == result
+
+
+@some
+@given(STATE_CHANGE | RESULT)
+def test_events_travel_whole(event: results.StateChange | results.CaseResult) -> None:
+    """An event is the same after the wire, whichever kind it is."""
+    assert event_from_wire(pb.RunEvent.FromString(event_to_wire(event).SerializeToString())) == event
+
+
+@given(DATASET)
+def test_datasets_travel_whole(dataset: results.DatasetRef) -> None:
+    """A stored dataset is the same after the wire."""
+    assert dataset_from_wire(dataset_to_wire(dataset)) == dataset
+
+
+@pytest.mark.parametrize("value", [None, 0, 0.0, False, "", [], {}, [None], {"a": None}])
+def test_absent_zero_and_empty_outputs_stay_apart(value: object) -> None:
+    """Only None means that there is no output."""
+    back = response_from_wire(response_to_wire(AgentResponse(output=value))).output
+    assert back == value
+    assert type(back) is type(value)
+
+
+@pytest.mark.parametrize("field", ["sql", "data_rows", "retrieved", "usage", "latency_ms", "reported_latency_ms"])
+def test_absent_and_zero_fields_stay_apart(field: str) -> None:
+    """None stays None, and the emptiest value that is not None stays as it is."""
+    empty = {"sql": "", "retrieved": (), "usage": Usage()}.get(field, 0)
+    for value in (None, empty):
+        response = AgentResponse(**{field: value})  # type: ignore[arg-type]  # one field of each type
+        assert response_from_wire(response_to_wire(response)) == response
+
+
+def test_an_empty_spec_gets_the_defaults_of_the_contract() -> None:
+    """What a client leaves out is filled in as the contract says."""
+    wanted = settings_from_wire(pb.RunSpec(name="n"))
+    assert (wanted.agent.timeout_s, wanted.agent.concurrency, wanted.agent.retries, wanted.repeats) == (30.0, 16, 2, 1)
+
+
+def test_a_time_limit_below_a_millisecond_is_not_none_at_all() -> None:
+    """The shortest limit on the wire is 1 ms: 0 would mean something else."""
+    request = AgentRequest("r", "run", "c", "q", timeout_s=0.0001)
+    assert request_to_wire(request).timeout_ms == 1
+
+
+@pytest.mark.parametrize("text", ["[1]", "3", "null", "{", '{"a": NaN}', '{"a":' + "[" * 100_000])
+def test_json_that_is_no_object_is_refused(text: str) -> None:
+    """A foreign client's JSON text that is not an object is a ValueError, which the caller reports."""
+    with pytest.raises(ValueError, match=r"JSON|Expecting"):
+        case_from_wire(pb.Case(case_id="c", turns=[pb.Turn(input="q")], variables_json=text))
+
+
+def test_a_state_of_a_newer_version_does_not_break_reading() -> None:
+    """Numbers that this version does not know are read as something, not refused."""
+    message = agent_pb2.AgentResponse(status=99, text="t")  # type: ignore[arg-type]  # a later version's number
+    assert response_from_wire(message).text == "t"
+    assert run_from_wire(pb.Run(state=99)).state is results.RunState.PENDING  # type: ignore[arg-type]  # as above
