@@ -78,7 +78,7 @@ def test_a_function_with_further_defaults_is_taken(folder: Path) -> None:
 
 def test_a_builtin_without_a_signature_is_taken(folder: Path) -> None:
     """What does not tell its signature is not refused for it."""
-    assert load_agent("builtins:type", folder) is type
+    assert load_agent("builtins:dir", folder) is dir
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,7 @@ def test_a_builtin_without_a_signature_is_taken(folder: Path) -> None:
         ("no_such_module:answer", "no module 'no_such_module'"),
         ("loadable_package.missing:answer", "no module 'loadable_package.missing'"),
         ("missing.py:answer", "there is no file"),
+        ("loadable_agent:Bot", "is a class: name a function"),
         ("loadable_agent:number", "is a int, which cannot be called"),
         ("loadable_agent:no_argument", "called with one argument, the question, but it takes ()"),
         ("loadable_agent:two_arguments", "but it takes (request, other)"),
