@@ -47,6 +47,8 @@ class _Question:
     request: AgentRequest
     answer: asyncio.Future[AgentResponse]
     limit: asyncio.Timeout
+    holder: Attachment | None = None
+    is_waiting: bool = False
 
 
 class HostedAgent:
@@ -77,6 +79,7 @@ class HostedAgent:
         question = _Question(request, loop.create_future(), limit)
         try:
             async with limit:
+                question.is_waiting = True
                 self._waiting.append(question)
                 self._spread()
                 return await question.answer
@@ -102,6 +105,7 @@ class HostedAgent:
         self._attachments.discard(attachment)
         for question in attachment.take_back():
             if not question.answer.done():
+                question.is_waiting = True
                 self._waiting.appendleft(question)
         self._spread()
 
@@ -110,6 +114,7 @@ class HostedAgent:
         while self._waiting and free:
             attachment = max(free, key=lambda candidate: candidate.free)
             question = self._waiting.popleft()
+            question.is_waiting = False
             if question.answer.done():
                 continue
             attachment.give(question)
@@ -117,12 +122,12 @@ class HostedAgent:
                 free.remove(attachment)
 
     def _forget(self, question: _Question) -> None:
-        if not question.answer.done():
-            question.answer.cancel()
-            for attachment in self._attachments:
-                attachment.cancel(question.request.request_id)
-            if question in self._waiting:
-                self._waiting.remove(question)
+        """Let go of a question that is answered or no longer wanted."""
+        # Cancelling the task that waits has cancelled the future with it: whether it is done says nothing.
+        if question.is_waiting:
+            self._waiting.remove(question)
+        elif question.holder is not None:
+            question.holder.cancel(question.request.request_id)
             self._spread()
 
     def answered(self) -> None:
@@ -151,6 +156,7 @@ class Attachment:
         """Send the client a question."""
         # The clock starts when a client gets the question, not while it waits for one.
         question.limit.reschedule(asyncio.get_running_loop().time() + question.request.timeout_s + _GRACE_S)
+        question.holder = self
         self._asked[question.request.request_id] = question
         self._outgoing.append(question.request)
         self._moved.set()
@@ -185,6 +191,7 @@ class Attachment:
         for question in questions:
             if not question.answer.done():
                 question.limit.reschedule(None)
+            question.holder = None
         self._asked.clear()
         return questions
 

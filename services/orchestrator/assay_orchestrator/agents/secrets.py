@@ -52,8 +52,11 @@ class Secrets:
 
     def redact(self, text: str) -> str:
         """Return the text without the values, nor the beginning of one where the text was cut off."""
-        for value in sorted(self._values, key=len, reverse=True):
-            text = _without(text, value)
+        longest_first = sorted(self._values, key=len, reverse=True)
+        for value in longest_first:
+            text = text.replace(value, _REDACTED)
+        for value in longest_first:
+            text = _without_beginning(text, value)
         return text
 
     def _value(self, name: str, where: str) -> str:
@@ -73,8 +76,7 @@ class Secrets:
         return value
 
 
-def _without(text: str, value: str) -> str:
-    text = text.replace(value, _REDACTED)
+def _without_beginning(text: str, value: str) -> str:
     if len(value) <= _RECOGNISABLE_CHARS:
         return text
     start = text.find(value[:_RECOGNISABLE_CHARS])

@@ -1,0 +1,73 @@
+"""Replayed answers, cancelled questions, and which adapter a run gets."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.answers import AgentErrorKind, AgentRequest, AgentResponse
+from assay.errors import InvalidInputError
+from assay.results import AgentSettings
+from assay_orchestrator.agents import build_agent
+from assay_orchestrator.agents.hosted import HostedAgent
+from assay_orchestrator.agents.replay import ReplayAgent
+from assay_orchestrator.agents.retrying import RetryingAgent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.cases import Case
+
+    Question = Callable[..., AgentRequest]
+
+
+class Cancelled:
+    """An agent whose every question is cancelled."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
+        """Raise."""
+        self.asked += 1
+        raise asyncio.CancelledError
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+async def test_a_cancelled_question_is_not_tried_again(case: Case, question: Question) -> None:
+    """Cancellation is neither an answer nor a failure that may pass."""
+    cancelled = Cancelled()
+    with pytest.raises(asyncio.CancelledError):
+        await RetryingAgent(cancelled, 3).answer(question(), case)
+    assert cancelled.asked == 1
+
+
+async def test_a_recorded_answer_is_replayed_as_it_is(case: Case, question: Question) -> None:
+    """Replay keeps everything, the latency included; a case without a recorded answer is an error."""
+    recorded = AgentResponse(text="a", latency_ms=12.5, retrieved=())
+    agent = ReplayAgent()
+    assert await agent.answer(question(), dataclasses.replace(case, recorded=recorded)) is recorded
+    missing = await agent.answer(question(), case)
+    assert missing.error is not None
+    assert (missing.error.kind, missing.error.retryable) == (AgentErrorKind.NOT_RECORDED, False)
+    assert case.case_id in missing.error.message
+
+
+async def test_each_adapter_is_built() -> None:
+    """python asks clients, replay the dataset, http a host that is allowed; other hosts are refused at once."""
+
+    def build(adapter: str, target: str = "", hosted: HostedAgent | None = None) -> RetryingAgent | ReplayAgent:
+        agent = build_agent(AgentSettings(adapter, target), hosted=hosted, allowed_hosts=["*.example"], allowed_env=())
+        assert isinstance(agent, RetryingAgent | ReplayAgent)
+        return agent
+
+    assert isinstance(build("python", "m:f", HostedAgent()), RetryingAgent)
+    assert isinstance(build("replay"), ReplayAgent)
+    await build("http", "https://a.example/ask").aclose()
+    with pytest.raises(InvalidInputError, match=r"other\.test"):
+        build("http", "http://other.test/ask")

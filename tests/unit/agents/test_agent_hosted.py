@@ -1,0 +1,216 @@
+"""The broker between a run's questions and the clients that answer them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.answers import AgentErrorKind, AgentRequest, AgentResponse
+from assay_orchestrator.agents.hosted import Attachment, Cancelled, Detached, HostedAgent, Questions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.cases import Case
+
+    Question = Callable[..., AgentRequest]
+
+
+class Client:
+    """A client as the service sees it: reads what is sent, and answers when told to."""
+
+    def __init__(self, agent: HostedAgent, concurrency: int) -> None:
+        self.attachment: Attachment = agent.attach(concurrency)
+        self._left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._messages = self.attachment.outgoing(self._left, asyncio.Event())
+
+    async def read(self) -> Questions | Cancelled | Detached:
+        """Return the next message."""
+        return await anext(self._messages)
+
+    async def ids(self) -> list[str]:
+        """Return the ids of the next questions."""
+        message = await self.read()
+        assert isinstance(message, Questions)
+        return [request.request_id for request in message.requests]
+
+    def answer(self, *request_ids: str) -> None:
+        """Answer some questions with their own ids."""
+        self.attachment.deliver((request_id, AgentResponse(text=request_id)) for request_id in request_ids)
+
+    async def leave(self) -> None:
+        """Break off."""
+        self._left.set_result(None)
+        await self._messages.aclose()  # type: ignore[attr-defined]  # it is a generator
+        self.attachment.close()
+
+
+async def settle() -> None:
+    """Let everything that is ready run."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def ask(agent: HostedAgent, case: Case, *requests: AgentRequest) -> list[asyncio.Task[AgentResponse]]:
+    """Ask some questions at once."""
+    tasks = [asyncio.create_task(agent.answer(request, case)) for request in requests]
+    await settle()
+    return tasks
+
+
+async def test_questions_wait_for_a_client_and_travel_together(case: Case, question: Question) -> None:
+    """Without a client nothing is lost and no clock runs; the first client gets what fits its concurrency."""
+    agent = HostedAgent()
+    asked = await ask(agent, case, *(question(i, timeout_s=0.001) for i in range(3)))
+    await asyncio.sleep(0.01)
+    assert not any(task.done() for task in asked)
+    client = Client(agent, 2)
+    assert await client.ids() == ["k0#0", "k1#0"]
+    client.answer("k0#0", "k1#0")
+    assert await client.ids() == ["k2#0"]
+    client.answer("k2#0")
+    assert [(await task).text for task in asked] == ["k0#0", "k1#0", "k2#0"]
+    await client.leave()
+
+
+async def test_questions_are_spread_over_clients(case: Case, question: Question) -> None:
+    """The client with the most free places gets the next question."""
+    agent = HostedAgent()
+    small, large = Client(agent, 1), Client(agent, 3)
+    await ask(agent, case, *(question(i) for i in range(4)))
+    assert len(await small.ids()) == 1
+    assert len(await large.ids()) == 3
+    await small.leave()
+    await large.leave()
+
+
+async def test_a_client_that_leaves_has_its_questions_asked_elsewhere_first(case: Case, question: Question) -> None:
+    """Unanswered questions come before new ones, in order, with the same request; answered ones stay answered."""
+    agent = HostedAgent()
+    first = Client(agent, 3)
+    asked = await ask(agent, case, *(question(i) for i in range(5)))
+    await first.ids()
+    first.answer("k1#0")
+    await settle()
+    await first.leave()
+    second = Client(agent, 9)
+    assert await second.ids() == ["k0#0", "k2#0", "k3#0", "k4#0"]
+    first.answer("k0#0")  # too late: it has left
+    await settle()
+    assert [task.done() for task in asked] == [False, True, False, False, False]
+    second.answer("k0#0", "k2#0", "k3#0", "k4#0")
+    assert [(await task).text for task in asked] == [f"k{i}#0" for i in range(5)]
+    await second.leave()
+
+
+async def test_an_attempt_times_out_once_a_client_has_it(
+    case: Case, question: Question, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that does not answer in time is told to stop, and a late answer is ignored."""
+    monkeypatch.setattr("assay_orchestrator.agents.hosted._GRACE_S", 0.0)
+    agent = HostedAgent()
+    client = Client(agent, 1)
+    (late,) = await ask(agent, case, question(0, timeout_s=0.02))
+    assert await client.ids() == ["k0#0"]
+    response = await late
+    assert response.error is not None
+    assert (response.error.kind, response.error.retryable) == (AgentErrorKind.TIMEOUT, True)
+    assert response.latency_ms == 20
+    assert await client.read() == Cancelled(["k0#0"])
+    client.answer("k0#0")
+    (next_one,) = await ask(agent, case, question(1))
+    assert await client.ids() == ["k1#0"]
+    client.answer("k1#0")
+    assert (await next_one).text == "k1#0"
+    await client.leave()
+
+
+async def test_the_clock_stops_while_a_question_is_with_no_client(
+    case: Case, question: Question, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time limit is one of the attempt: it starts anew with the next client."""
+    monkeypatch.setattr("assay_orchestrator.agents.hosted._GRACE_S", 0.0)
+    agent = HostedAgent()
+    first = Client(agent, 1)
+    (asked,) = await ask(agent, case, question(0, timeout_s=0.05))
+    await first.leave()
+    await asyncio.sleep(0.1)
+    assert not asked.done()
+    second = Client(agent, 1)
+    await second.ids()
+    second.answer("k0#0")
+    assert (await asked).text == "k0#0"
+    await second.leave()
+
+
+async def test_a_question_that_is_no_longer_wanted_is_cancelled(case: Case, question: Question) -> None:
+    """Cancelling `answer` tells the client and frees its place; one that waits is just forgotten."""
+    agent = HostedAgent()
+    client = Client(agent, 1)
+    sent, waiting = await ask(agent, case, question(0), question(1))
+    await client.ids()
+    for task in (waiting, sent):
+        task.cancel()
+    await asyncio.gather(sent, waiting, return_exceptions=True)
+    assert sent.cancelled()
+    assert waiting.cancelled()
+    assert await client.read() == Cancelled(["k0#0"])
+    await ask(agent, case, question(2))
+    assert await client.ids() == ["k2#0"]
+    await client.leave()
+
+
+async def test_a_question_that_was_not_sent_yet_is_never_sent(case: Case, question: Question) -> None:
+    """Cancelled on its way out, a question costs no call of the agent."""
+    agent = HostedAgent()
+    client = Client(agent, 2)
+    first, _ = await ask(agent, case, question(0), question(1))
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    assert await client.ids() == ["k1#0"]
+    await client.leave()
+
+
+async def test_answers_of_another_client_or_to_nothing_are_ignored(case: Case, question: Question) -> None:
+    """A client answers only what it was asked, and once."""
+    agent = HostedAgent()
+    owner = Client(agent, 1)
+    (asked,) = await ask(agent, case, question(0))
+    stranger = Client(agent, 1)
+    stranger.answer("k0#0", "nonsense", "")
+    await settle()
+    assert not asked.done()
+    owner.answer("k0#0", "k0#0")
+    assert (await asked).text == "k0#0"
+    await owner.leave()
+    await stranger.leave()
+
+
+async def test_clients_are_told_when_the_run_asks_no_more(case: Case, question: Question) -> None:
+    """Detaching reaches the clients of now and those that come later, and ends their streams."""
+    agent = HostedAgent()
+    client = Client(agent, 1)
+    agent.detach_all("the run has succeeded")
+    for one in (client, Client(agent, 1)):
+        assert await one.read() == Detached("the run has succeeded")
+        with pytest.raises(StopAsyncIteration):
+            await one.read()
+
+
+async def test_what_is_kept_is_bounded_by_what_is_asked(case: Case, question: Question) -> None:
+    """After everything is answered, neither the broker nor the client's end keeps anything."""
+    agent = HostedAgent()
+    client = Client(agent, 100)
+    asked = await ask(agent, case, *(question(i) for i in range(100)))
+    read: list[str] = []
+    while len(read) < 100:
+        read += await client.ids()
+    client.answer(*read)
+    await asyncio.gather(*asked)
+    assert not agent._waiting
+    assert not client.attachment._asked
+    assert not client.attachment._outgoing
+    await client.leave()
+    assert not agent._attachments

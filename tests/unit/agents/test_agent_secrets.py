@@ -1,0 +1,117 @@
+"""Environment variables of a spec: filled in where allowed, never shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.errors import InvalidInputError, Problem
+from assay.results import AgentSettings
+from assay_orchestrator.agents.http import HttpAgent
+from assay_orchestrator.agents.http_hosts import check_http_target
+from assay_orchestrator.agents.secrets import Secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEY = 'sk-"1234/5678 9é'
+ENV = {"AGENT_KEY": KEY, "AGENT_EMPTY": "", "AGENT_NEW_LINE": "a\nb", "PATH_LIKE": "x", "AGENT_HOST": "evil.test"}
+
+
+def secrets(problems: list[Problem]) -> Secrets:
+    """Return the secrets of an agent that may name AGENT_*."""
+    return Secrets(["AGENT_*"], ENV, problems)
+
+
+def test_variables_are_filled_in_everywhere_in_a_tree() -> None:
+    """Texts at any depth get their variables; other values and keys stay."""
+    problems: list[Problem] = []
+    tree = {"${AGENT_KEY}": ["Bearer ${AGENT_KEY}", 1, None, {"b": "${AGENT_KEY}${AGENT_KEY}"}]}
+    assert secrets(problems).resolve_tree(tree, "agent.body") == {
+        "${AGENT_KEY}": [f"Bearer {KEY}", 1, None, {"b": KEY + KEY}]
+    }
+    assert not problems
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("PATH_LIKE", "--agent-env"), ("AGENT_NONE", "is not set"), ("AGENT_EMPTY", "is not set")]
+)
+def test_variables_that_are_not_allowed_or_missing_are_named(name: str, said: str) -> None:
+    """The problem names the variable and the field."""
+    problems: list[Problem] = []
+    secrets(problems).resolve_tree({"body": ["${" + name + "}"]}, "agent")
+    assert [problem.field for problem in problems] == ["agent.body[0]"]
+    assert name in problems[0].message
+    assert said in problems[0].message
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        f"key {KEY} is wrong",
+        "GET /?key=sk-%221234/5678%209%C3%A9",
+        "GET /?key=sk-%221234%2F5678%209%C3%A9",
+        '{"key": "sk-\\"1234/5678 9\\u00e9"}',
+        "cut off: " + KEY[:12] + "...",
+        "twice " + KEY + KEY,
+    ],
+)
+def test_values_are_taken_out_of_messages(shown: str) -> None:
+    """A value is not shown: plain, in a URL, in JSON, nor its beginning where a text was cut off."""
+    one = secrets([])
+    one.resolve("${AGENT_KEY}", "agent.target")
+    clean = one.redact(shown)
+    assert "1234" not in clean
+    assert "5678" not in clean
+    assert "[redacted]" in clean
+
+
+def test_other_text_is_left_alone() -> None:
+    """A message without a secret stays as it is."""
+    one = secrets([])
+    one.resolve("${AGENT_KEY}", "agent.target")
+    assert one.redact("HTTP 500: sk-other") == "HTTP 500: sk-other"
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "field"),
+    [
+        ("http://${AGENT_HOST}/", {}, "agent.target"),
+        ("http://127.0.0.1@evil.test/", {}, "agent.target"),
+        ("http://[evil.test]/", {}, "agent.target"),
+        ("http:///ask", {}, "agent.target"),
+        ("ftp://127.0.0.1/", {}, "agent.target"),
+        ("http://127.0.0.1\n/", {}, "agent.target"),
+        ("http://127.0.0.1/", {"headers": {"x-key": "${AGENT_NEW_LINE}"}}, "agent.headers.x-key"),
+        ("http://127.0.0.1/", {"headers": {"x-key": "${AGENT_KEY}"}}, "agent.headers.x-key"),
+        ("http://127.0.0.1/", {"body": {"k": "${AGENT_NONE}"}}, "agent.body.k"),
+        ("http://127.0.0.1/", {"query": {"k": "${AGENT_NONE}"}}, "agent.query.k"),
+    ],
+)
+def test_an_agent_that_cannot_be_called_is_refused_at_once(
+    target: str, options: Mapping[str, object], field: str
+) -> None:
+    """Hosts that are not allowed, URLs that are none and unusable headers are refused before any call."""
+    settings = AgentSettings("http", target, options=options)
+    with pytest.raises(InvalidInputError) as refusal:
+        HttpAgent(settings, allowed_hosts=["127.0.0.1", ""], allowed_env=["AGENT_*"], environ=ENV)
+    assert {problem.field for problem in refusal.value.problems} == {field}
+    assert "1234" not in refusal.value.message
+
+
+@pytest.mark.parametrize(
+    ("target", "allowed"),
+    [
+        ("https://api.example.org/ask", True),
+        ("https://API.example.org:8443/ask", True),
+        ("https://example.org.evil.test/", False),
+        ("https://evil.test/?x=.example.org", False),
+        ("https://user@evil.test/", False),
+        ("https://[evil.test]/", False),
+        ("no url", False),
+    ],
+)
+def test_hosts_are_matched_by_pattern(target: str, allowed: bool) -> None:
+    """Only the host decides, whatever else stands in the URL."""
+    assert (check_http_target(target, ["*.example.org"]) == []) is allowed
