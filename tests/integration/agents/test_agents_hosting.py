@@ -1,0 +1,364 @@
+"""The user's agent behind ServeAgent: the client's end against the orchestrator's, over the real wire."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from assay.answers import AgentErrorKind, AgentRequest, AgentResponse
+from assay.cases import Case, Turn
+from assay.client import Client
+from assay.errors import UnavailableError
+from assay.hosting.calling import AgentCaller
+from assay.hosting.host import host_agent
+from assay.results import AgentSettings, DatasetRef, Run, RunCounts, RunSettings, RunState
+from assay.rpc.channel import open_channel
+from assay.rpc.server import RpcServer
+from assay.v1 import agent_pb2, orchestrator_pb2_grpc
+from assay.v1 import orchestrator_pb2 as pb
+from assay_orchestrator.agents.hosted import HostedAgent
+from assay_orchestrator.agents.retrying import RetryingAgent
+from assay_orchestrator.service import RunService
+from assay_orchestrator.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+CASE = Case("c", (Turn("q"),))
+RUN = Run(
+    run_id="run",
+    settings=RunSettings("test", AgentSettings("python", "m:f"), metrics=(), gates=()),
+    dataset=DatasetRef("d", "d", "", 1),
+    state=RunState.RUNNING,
+    state_reason="",
+    counts=RunCounts(total=1),
+    created_at="2026-01-01T00:00:00Z",
+)
+
+
+class OneRun:
+    """Stands where the orchestrator's runs are: one run, asked through one broker."""
+
+    def __init__(self) -> None:
+        self.agent = HostedAgent()
+
+    async def get(self, run_id: str) -> Run:
+        """Return the run."""
+        return RUN
+
+    def hosted_agent(self, run: Run) -> HostedAgent:
+        """Return the broker."""
+        return self.agent
+
+
+class Bench:
+    """An orchestrator's ServeAgent and clients that host agents for it."""
+
+    def __init__(self, address: str, runs: OneRun, stack: AsyncExitStack, server: RpcServer) -> None:
+        self.address = address
+        self.agent = runs.agent
+        self.server = server
+        self._stack = stack
+
+    async def channel(self) -> grpc.aio.Channel:
+        """Open a connection of its own."""
+        return await self._stack.enter_async_context(open_channel(self.address))
+
+    async def host(self, agent: Callable[..., Any], concurrency: int = 16) -> asyncio.Task[None]:
+        """Host an agent until it is detached or the returned task is cancelled."""
+        hosting = asyncio.create_task(
+            host_agent(await self.channel(), "run", AgentCaller(agent), concurrency=concurrency)
+        )
+        self._stack.push_async_callback(_ended, hosting)
+        return hosting
+
+    async def ask(self, *inputs: str, timeout_s: float = 30.0, retries: int = 0) -> list[AgentResponse]:
+        """Ask all at once."""
+        agent = RetryingAgent(self.agent, retries, jitter=lambda: 0.0)
+        return await asyncio.gather(*(agent.answer(asked(text, timeout_s), CASE) for text in inputs))
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def asked(text: str, timeout_s: float = 30.0) -> AgentRequest:
+    """Return a question."""
+    key = f"run/{text[:40]}"
+    return AgentRequest(request_id=key, run_id="run", case_id="c", input=text, idempotency_key=key, timeout_s=timeout_s)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    """Serve one run whose agent clients host."""
+    runs, server = OneRun(), RpcServer()
+    settings = Settings(listen=f"unix:{tmp_path}/o.sock", database=tmp_path / "unused.db")
+    service = RunService(None, runs, settings, server.stopping)  # type: ignore[arg-type]  # ServeAgent needs no more
+    server.add(
+        "assay.v1.RunService", lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc)
+    )
+    await server.start(settings.listen)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(server.stop, 0)
+        yield Bench(settings.listen, runs, stack, server)
+
+
+def kinds(responses: list[AgentResponse]) -> list[AgentErrorKind | None]:
+    """Return what went wrong in each answer."""
+    return [response.error.kind if response.error else None for response in responses]
+
+
+async def test_bad_questions_harm_no_other(bench: Bench) -> None:
+    """A raising, hanging, leaving, garbage or huge answer fails its own case; all others are answered."""
+    hang = asyncio.Event()
+
+    async def agent(request: AgentRequest) -> Any:
+        match request.input:
+            case "raise":
+                raise ValueError("bad")
+            case "hang":
+                await hang.wait()
+            case "garbage":
+                return {"text": "t", "output": object()}
+            case "huge":
+                return "x" * 200_000_000
+            case "exit":
+                raise SystemExit
+            case "escapes":
+                return {"text": "t", "output": "\x01" * 1_000_000}
+        return request.input
+
+    await bench.host(agent)
+    bad = ["raise", "hang", "garbage", "huge", "exit", "escapes"]
+    good = [f"good {number}" for number in range(100)]
+    responses = await bench.ask(*good[:50], *bad, *good[50:], timeout_s=1.0)
+    assert kinds(responses[50:56]) == ["raised", "timeout", "malformed", "too_large", "raised", "too_large"]
+    assert [response.text for response in (*responses[:50], *responses[56:])] == good
+
+
+async def test_texts_of_any_size_and_script_travel(bench: Bench) -> None:
+    """Questions and answers that are large together are sent in messages that fit."""
+
+    async def agent(request: AgentRequest) -> dict[str, Any]:
+        return {"text": request.input, "output": {"half": "\ud800"}, "events": []}
+
+    await bench.host(agent, concurrency=100)
+    large = [f"{number} {'سؤال ' * 40_000}" for number in range(30)]
+    responses = await bench.ask(*large)
+    assert [response.text for response in responses] == large
+    assert {(response.output["half"], response.retrieved) for response in responses} == {("\ufffd", ())}
+
+
+async def test_a_failure_that_passes_is_asked_again_under_one_key(bench: Bench) -> None:
+    """A retry has another request id and the same idempotency key."""
+    seen: list[tuple[str, str]] = []
+
+    def agent(request: AgentRequest) -> str:
+        seen.append((request.request_id, request.idempotency_key))
+        if len(seen) == 1:
+            raise ConnectionError
+        return "answer"
+
+    await bench.host(agent)
+    (response,) = await bench.ask("q", retries=1)
+    assert (response.text, len(response.attempts)) == ("answer", 1)
+    assert seen == [("run/q#0", "run/q"), ("run/q#1", "run/q")]
+
+
+async def test_the_questions_of_a_client_that_dies_are_asked_elsewhere(bench: Bench) -> None:
+    """Whoever is attached next gets them, under the same idempotency key, and no attempt is counted."""
+    keys: list[str] = []
+    taken = asyncio.Event()
+
+    async def hangs(request: AgentRequest) -> str:
+        keys.append(request.idempotency_key)
+        if len(keys) == 3:
+            taken.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async def answers(request: AgentRequest) -> str:
+        keys.append(request.idempotency_key)
+        return request.input
+
+    dying = await bench.host(hangs)
+    asking = asyncio.create_task(bench.ask("a", "b", "c"))
+    await taken.wait()
+    await _ended(dying)
+    await bench.host(answers, concurrency=1)
+    responses = await asking
+    assert [(response.text, response.attempts) for response in responses] == [("a", ()), ("b", ()), ("c", ())]
+    assert keys[3:] == keys[:3]
+
+
+async def test_more_clients_share_the_questions(bench: Bench) -> None:
+    """Two clients of one place each answer at once: they meet."""
+    meeting = asyncio.Barrier(2)
+
+    async def agent(request: AgentRequest) -> str:
+        await meeting.wait()
+        return request.input
+
+    await bench.host(agent, concurrency=1)
+    await bench.host(agent, concurrency=1)
+    assert [response.text for response in await bench.ask("a", "b")] == ["a", "b"]
+
+
+async def test_no_more_questions_than_the_client_takes(bench: Bench) -> None:
+    """The client's concurrency is never exceeded."""
+    running = most = 0
+
+    async def agent(request: AgentRequest) -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return "answer"
+
+    await bench.host(agent, concurrency=3)
+    await bench.ask(*(str(number) for number in range(60)))
+    assert most <= 3
+
+
+async def test_an_agent_is_stopped_when_its_answer_is_no_longer_wanted(bench: Bench) -> None:
+    """Cancelling a question cancels the agent's code, and its place is free again."""
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    async def agent(request: AgentRequest) -> str:
+        if request.input == "other":
+            return "answer"
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return ""
+
+    await bench.host(agent, concurrency=1)
+    asking = asyncio.create_task(bench.ask("unwanted"))
+    await started.wait()
+    await asyncio.gather(_ended(asking), return_exceptions=True)  # type: ignore[arg-type]  # any task ends alike
+    await stopped.wait()
+    assert [response.text for response in await bench.ask("other")] == ["answer"]
+
+
+async def test_hosting_ends_when_the_run_asks_no_more(bench: Bench) -> None:
+    """Detached clients return, even from an agent that does not let itself be cancelled."""
+    started, release = asyncio.Event(), asyncio.Event()
+
+    async def stubborn(request: AgentRequest) -> str:
+        started.set()
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return "answer"
+
+    hosting = await bench.host(stubborn)
+    asking = asyncio.create_task(bench.ask("q"))
+    await started.wait()
+    bench.agent.detach_all("the run was cancelled")
+    await hosting
+    release.set()
+    await asyncio.gather(_ended(asking), return_exceptions=True)  # type: ignore[arg-type]  # as above
+
+
+@pytest.mark.parametrize("stop", ["begin_stopping", "stop"])
+async def test_a_lost_orchestrator_is_told_from_a_finished_run(bench: Bench, stop: str) -> None:
+    """A server that stops or vanishes raises UnavailableError, so that the client attaches again."""
+
+    async def agent(request: AgentRequest) -> str:
+        return "answer"
+
+    hosting = await bench.host(agent)
+    await bench.ask("q")
+    if stop == "stop":
+        await bench.server.stop(0)
+    else:
+        bench.server.begin_stopping()
+    with pytest.raises(UnavailableError):
+        await hosting
+
+
+async def test_an_orchestrator_that_ends_the_stream_without_a_word_is_not_a_finished_run(tmp_path: Path) -> None:
+    """Only `detached` means that nothing more will be asked."""
+
+    async def curt(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[pb.ServeAgentResponse]:
+        yield pb.ServeAgentResponse(attached=pb.AgentAttached())
+
+    handler = grpc.stream_stream_rpc_method_handler(
+        curt,
+        request_deserializer=pb.ServeAgentRequest.FromString,
+        response_serializer=pb.ServeAgentResponse.SerializeToString,
+    )
+    handlers = grpc.method_handlers_generic_handler("assay.v1.RunService", {"ServeAgent": handler})
+    server = RpcServer()
+    server.add("assay.v1.RunService", lambda grpc_server: grpc_server.add_generic_rpc_handlers((handlers,)))
+    await server.start(f"unix:{tmp_path}/o.sock")
+    try:
+        async with open_channel(f"unix:{tmp_path}/o.sock") as channel:
+            with pytest.raises(UnavailableError, match="before the run was done"):
+                await host_agent(channel, "run", AgentCaller(len), concurrency=1)
+    finally:
+        await server.stop(0)
+
+
+async def test_a_run_that_has_finished_asks_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attaching to a run that ended meanwhile is no failure."""
+    from assay.errors import WrongStateError
+
+    def finished(self: OneRun, run: Run) -> HostedAgent:
+        raise WrongStateError("run run has already succeeded", reason="RUN_FINISHED")
+
+    monkeypatch.setattr(OneRun, "hosted_agent", finished)
+    async with Client(bench.address) as client:
+        await client.host_agent("run", AgentCaller(len), concurrency=1)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        agent_pb2.AgentResponse(text="t", output_json="{"),
+        agent_pb2.AgentResponse(text="t", output_json='{"a": NaN}'),
+        agent_pb2.AgentResponse(text="t", output_json="[" * 100_000),
+        agent_pb2.AgentResponse(text="t", metadata_json="[]"),
+        agent_pb2.AgentResponse(text="t", latency_ms=float("nan")),
+        agent_pb2.AgentResponse(text="t", data_rows=2**63),
+        agent_pb2.AgentResponse(text="t", sources=[agent_pb2.Source(score=float("inf"))]),
+        agent_pb2.AgentResponse(text="t", usage=agent_pb2.Usage(cost_usd=float("nan"))),
+    ],
+)
+async def test_a_client_that_breaks_the_contract_harms_its_own_answer(
+    bench: Bench, broken: agent_pb2.AgentResponse
+) -> None:
+    """An answer that could be neither stored nor sent on is malformed; the stream goes on."""
+    stub = orchestrator_pb2_grpc.RunServiceStub(await bench.channel())
+    call = stub.ServeAgent()
+    await call.write(pb.ServeAgentRequest(attach=pb.AttachAgent(run_id="run", concurrency=2)))
+    try:
+        asking = asyncio.create_task(bench.ask("bad", "good"))
+        questions = 0
+        while questions < 2:
+            message = await call.read()
+            assert isinstance(message, pb.ServeAgentResponse)
+            for request in message.requests.requests:
+                questions += 1
+                good = agent_pb2.AgentResponse(text="fine")
+                answer = agent_pb2.AgentResponse()
+                answer.CopyFrom(broken if request.input == "bad" else good)
+                answer.request_id = request.request_id
+                await call.write(pb.ServeAgentRequest(responses=pb.AgentResponses(responses=[answer])))
+        bad, fine = await asking
+    finally:
+        call.cancel()
+    assert kinds([bad]) == [AgentErrorKind.MALFORMED]
+    assert dataclasses.replace(fine, latency_ms=None) == AgentResponse(text="fine")
