@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,13 @@ def report_of(folder: Path) -> dict[str, Any]:
     """Return the JSON report of a folder."""
     document: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     return document
+
+
+def stored_rows(project: Cli) -> int:
+    """Return how many results the database of a state directory holds."""
+    with closing(sqlite3.connect(f"file:{project.home}/assay.db?mode=ro", uri=True)) as database:
+        count: int = database.execute("SELECT count(*) FROM results").fetchone()[0]
+    return count
 
 
 def wait_until(condition: Any, process: subprocess.Popen[str], seconds: float = 60.0) -> None:
@@ -144,7 +153,8 @@ def test_an_interrupted_run_is_resumed_without_asking_again(project: Cli) -> Non
     project.write("agent.py", WAITING_AGENT)
     asked = project.folder / "asked.txt"
     process = project.start("run", "assay.yaml", "--set", "agent.concurrency=1")
-    wait_until(lambda: asked.exists() and "c15" in asked.read_text(), process)
+    # The question that hangs is asked as soon as the answer before it has come, which may not be stored yet.
+    wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) == 15, process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
@@ -161,7 +171,8 @@ def test_a_killed_orchestrator_is_started_again_and_nothing_is_asked_twice(proje
     project.write("agent.py", WAITING_AGENT)
     asked = project.folder / "asked.txt"
     process = project.start("run", "assay.yaml", "--set", "agent.concurrency=1", "--output-dir", "out")
-    wait_until(lambda: asked.exists() and "c15" in asked.read_text(), process)
+    # The question that hangs is asked as soon as the answer before it has come, which may not be stored yet.
+    wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) == 15, process)
     (orchestrator,) = project.services()
     orchestrator.kill()
     psutil.wait_procs([orchestrator], timeout=10)
@@ -179,7 +190,8 @@ def test_services_end_with_a_killed_command(project: Cli) -> None:
     project.write("agent.py", WAITING_AGENT)
     asked = project.folder / "asked.txt"
     process = project.start("run", "assay.yaml")
-    wait_until(lambda: asked.exists() and "c15" in asked.read_text(), process)
+    # The question that hangs is asked as soon as the answer before it has come, which may not be stored yet.
+    wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) == 15, process)
     services = project.services()
     assert services
     process.kill()
@@ -251,8 +263,6 @@ def test_a_second_orchestrator_on_one_database_is_refused(project: Cli) -> None:
 
 def test_a_database_of_a_newer_version_is_refused(project: Cli) -> None:
     """A newer schema is a sentence that says what to do."""
-    import sqlite3
-
     project.run("run", "assay.yaml")
     with sqlite3.connect(project.home / "assay.db") as database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
