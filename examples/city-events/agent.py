@@ -116,8 +116,8 @@ def words_of(text: str) -> list[str]:
 
 
 def _count(event: dict[str, Any]) -> Counter[str]:
-    fields = (event["title"], event["title"], event["category"], event["description"], event["venue"], event["district"])
-    return Counter(words_of(" ".join(fields)))
+    names = ("title", "title", "category", "description", "venue", "district")
+    return Counter(words_of(" ".join(event[name] for name in names)))
 
 
 COUNTS = {event["id"]: _count(event) for event in EVENTS}

@@ -30,7 +30,8 @@ SYNONYMS = {
     "weight": "weigh", "change": "replace", "swap": "replace", "kid": "child", "toddler": "child", "throw": "disposal",
     "dispose": "disposal", "discard": "disposal", "recycle": "disposal", "colour": "light", "color": "light",
     "package": "box", "packaging": "box", "include": "box", "contain": "box", "bedroom": "room", "area": "room",
-    "night": "sleep", "alexa": "voice", "refund": "return", "send": "return", "rinse": "wash", "cord": "cable", "rid": "disposal",
+    "night": "sleep", "alexa": "voice", "refund": "return", "send": "return", "rinse": "wash",
+    "cord": "cable", "rid": "disposal",
     "put": "placement", "stop": "end", "own": "itself", "mean": "means",
 }  # fmt: skip
 
