@@ -202,7 +202,7 @@ class Client:
         patience = _Patience(self._patience_s)
         while True:
             try:
-                await host_agent(self._channel, run_id, caller, concurrency=concurrency)
+                await host_agent(self._channel, run_id, caller, concurrency=concurrency, on_attached=patience.renew)
                 return
             except UnavailableError as problem:
                 await self._lost(problem, patience)

@@ -15,7 +15,7 @@ from assay.v1 import orchestrator_pb2 as pb
 from assay.wire import request_from_wire, response_to_wire, split_by_size
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     import grpc
 
@@ -29,7 +29,14 @@ _LEAVING_S = 1.0
 _log = logging.getLogger(__name__)
 
 
-async def host_agent(channel: grpc.aio.Channel, run_id: str, caller: AgentCaller, *, concurrency: int) -> None:
+async def host_agent(
+    channel: grpc.aio.Channel,
+    run_id: str,
+    caller: AgentCaller,
+    *,
+    concurrency: int,
+    on_attached: Callable[[], None] = lambda: None,
+) -> None:
     """Answer a run's questions until the run asks no more.
 
     Args:
@@ -37,6 +44,7 @@ async def host_agent(channel: grpc.aio.Channel, run_id: str, caller: AgentCaller
         run_id: The run; one that has finished asks nothing.
         caller: The agent.
         concurrency: Most questions at once.
+        on_attached: Called once the orchestrator has taken the offer.
 
     Raises:
         UnavailableError: The connection was lost; attach again.
@@ -48,6 +56,8 @@ async def host_agent(channel: grpc.aio.Channel, run_id: str, caller: AgentCaller
     try:
         with translated():
             async for message in call:
+                if message.HasField("attached"):
+                    on_attached()
                 if not host.take(message):
                     return
         raise UnavailableError("the orchestrator ended the connection before the run was done")

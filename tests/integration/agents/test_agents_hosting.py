@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -289,27 +289,49 @@ async def test_a_lost_orchestrator_is_told_from_a_finished_run(bench: Bench, sto
         await hosting
 
 
-async def test_an_orchestrator_that_ends_the_stream_without_a_word_is_not_a_finished_run(tmp_path: Path) -> None:
-    """Only `detached` means that nothing more will be asked."""
+@asynccontextmanager
+async def answering(folder: Path, *streams: list[pb.ServeAgentResponse]) -> AsyncIterator[str]:
+    """Serve an orchestrator that sends each client the next of these streams and ends it."""
+    waiting = list(streams)
 
-    async def curt(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[pb.ServeAgentResponse]:
-        yield pb.ServeAgentResponse(attached=pb.AgentAttached())
+    async def serve_agent(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[pb.ServeAgentResponse]:
+        for message in waiting.pop(0):
+            yield message
 
     handler = grpc.stream_stream_rpc_method_handler(
-        curt,
+        serve_agent,
         request_deserializer=pb.ServeAgentRequest.FromString,
         response_serializer=pb.ServeAgentResponse.SerializeToString,
     )
     handlers = grpc.method_handlers_generic_handler("assay.v1.RunService", {"ServeAgent": handler})
     server = RpcServer()
     server.add("assay.v1.RunService", lambda grpc_server: grpc_server.add_generic_rpc_handlers((handlers,)))
-    await server.start(f"unix:{tmp_path}/o.sock")
+    await server.start(f"unix:{folder}/o.sock")
     try:
-        async with open_channel(f"unix:{tmp_path}/o.sock") as channel:
-            with pytest.raises(UnavailableError, match="before the run was done"):
-                await host_agent(channel, "run", AgentCaller(len), concurrency=1)
+        yield f"unix:{folder}/o.sock"
     finally:
         await server.stop(0)
+
+
+ATTACHED = pb.ServeAgentResponse(attached=pb.AgentAttached())
+DETACHED = pb.ServeAgentResponse(detached=pb.AgentDetached(reason="done"))
+
+
+async def test_an_orchestrator_that_ends_the_stream_without_a_word_is_not_a_finished_run(tmp_path: Path) -> None:
+    """Only `detached` means that nothing more will be asked."""
+    async with answering(tmp_path, [ATTACHED]) as address, open_channel(address) as channel:
+        with pytest.raises(UnavailableError, match="before the run was done"):
+            await host_agent(channel, "run", AgentCaller(len), concurrency=1)
+
+
+async def test_patience_is_for_one_interruption_not_for_the_whole_run(tmp_path: Path) -> None:
+    """Connections that are lost again and again are taken up, as long as each could be attached."""
+    streams = [[ATTACHED]] * 4 + [[ATTACHED, DETACHED]]
+    async with answering(tmp_path, *streams) as address, Client(address, patience_s=0.3) as client:
+        await client.host_agent("run", AgentCaller(len), concurrency=1)
+    async with answering(tmp_path, *([[]] * 9)) as address, Client(address, patience_s=0.3) as client:
+        with pytest.raises(UnavailableError):
+            await client.host_agent("run", AgentCaller(len), concurrency=1)
 
 
 async def test_a_run_that_has_finished_asks_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
