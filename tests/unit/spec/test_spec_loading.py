@@ -1,0 +1,156 @@
+"""Reading a spec: every problem at once, with file, line and the nearest name."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.errors import Problem, SpecError
+from assay.gates import decide, parse_gate
+from assay.results import GateOutcome
+from assay.spec import load_spec, spec_from_mapping
+from assay.yaml_nodes import parse_yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD: dict[str, Any] = {
+    "name": "n",
+    "dataset": "d.jsonl",
+    "agent": {"adapter": "python", "target": "agent:answer"},
+    "metrics": ["exact_match"],
+}
+BAD = """name: ok
+datset: x.jsonl
+agent:
+  adapter: pyhton
+  timeout: 99 parsecs
+  concurrency: 0
+  retrys: 3
+metrics:
+  - semantic_similarty
+  - exact_match: {threshold: 2, foo: 1}
+  - coverage
+  - coverage
+gates: ["pass_rat >= 0.5", "coverage ~ 3"]
+reports: [json, html]
+judge: {provider: openai}
+"""
+
+
+def test_every_mistake_is_named_with_its_line(tmp_path: Path) -> None:
+    """A file with many mistakes is refused once, with all of them."""
+    file = tmp_path / "assay.yaml"
+    file.write_text(BAD)
+    with pytest.raises(SpecError) as caught:
+        load_spec(file)
+    found = {(problem.line, problem.field) for problem in caught.value.problems}
+    for expected in (
+        (2, "datset"),
+        (4, "agent.adapter"),
+        (5, "agent.timeout"),
+        (6, "agent.concurrency"),
+        (7, "agent.retrys"),
+        (9, "metrics[0]"),
+        (10, "metrics[1].exact_match.foo"),
+        (10, "metrics[1].exact_match.threshold"),
+        (12, "metrics[3]"),
+        (13, "gates[0]"),
+        (13, "gates[1]"),
+        (14, "reports[1]"),
+        (15, "judge"),
+    ):
+        assert expected in found
+    text = str(caught.value)
+    for name in ("'dataset'", "'python'", "'retries'", "'semantic_similarity'", "'pass_rate'"):
+        assert f"did you mean {name}" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"preset": "sql-agent"}, "not part of this version"),
+        ({"agent": {"adapter": "openai"}}, "not part of this version"),
+        ({"agent": {"adapter": "http", "target": "ftp://x"}}, "http or https"),
+        ({"agent": {"adapter": "http", "target": "http://x", "response": {"text": "a ||"}}}, "JMESPath"),
+        ({"agent": {"adapter": "http", "target": "http://x", "body": "{{inptu}}"}}, "did you mean 'input'"),
+        ({"agent": {"adapter": "replay", "target": "x"}}, "leave the target out"),
+        ({"metrics": [{"my_score": {"formula": "1"}}]}, "formula"),
+        ({"metrics": [{"exact_match": {"threshold": True}}]}, "must be a number"),
+        ({"repeats": 0}, "from 1 to 100"),
+        ({"map": 3}, "mapping"),
+    ],
+)
+def test_what_this_version_cannot_do_is_refused(changes: dict[str, Any], message: str) -> None:
+    """Later features and wrong values are sentences, never ignored."""
+    with pytest.raises(SpecError, match=message):
+        spec_from_mapping({**GOOD, **changes})
+
+
+def test_presets_overrides_and_defaults() -> None:
+    """A preset fills in metrics, --set changes one by its name, defaults are those of the reference."""
+    preset = {key: value for key, value in GOOD.items() if key != "metrics"} | {"preset": "rag"}
+    spec = spec_from_mapping(preset, overrides=["metrics.semantic_similarity.threshold=0.8", "agent.timeout=500ms"])
+    names = [metric.name for metric in spec.settings.metrics]
+    assert names == ["semantic_similarity", "coverage", "satisfaction", "latency"]
+    assert spec.settings.metrics[0].parameters["threshold"] == 0.8
+    agent = spec.settings.agent
+    assert (agent.timeout_s, agent.concurrency, agent.retries) == (0.5, 16, 2)
+    assert [m.name for m in spec_from_mapping(preset, metrics=["coverage"]).settings.metrics] == ["coverage"]
+
+
+def test_a_threshold_belongs_to_its_model() -> None:
+    """Another model than the default has no threshold unless the spec gives one."""
+    spec = spec_from_mapping({**GOOD, "metrics": [{"semantic_similarity": {"model": "other"}}]})
+    assert spec.settings.metrics[0].parameters["threshold"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("no", "no"), ("2026-01-01", "2026-01-01"), ("1e-3", 0.001), ("true", True), ("'1'", "1"), ("~", None), ("7", 7)],
+)
+def test_yaml_scalars_are_what_a_person_wrote(text: str, expected: object) -> None:
+    """Only true and false are booleans; dates stay texts."""
+    problems: list[Problem] = []
+    data, lines = parse_yaml(f"a: {text}\n", file="f", problems=problems)
+    assert not problems
+    assert (data, lines["a"]) == ({"a": expected}, 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["a: 1\na: 2", "a: &x 1\nb: *x", "a: !foo 1", "a: .nan", "a: [1", "{" * 200, "a: 1\n---\nb: 2"]
+)
+def test_yaml_that_means_something_else_is_refused(text: str) -> None:
+    """Duplicate keys, aliases, tags, NaN, broken and deep documents are problems."""
+    problems: list[Problem] = []
+    parse_yaml(text, file="f", problems=problems)
+    assert problems
+
+
+@pytest.mark.parametrize(
+    ("gate", "actual", "outcome"),
+    [
+        ("pass_rate >= 0.3", 0.1 + 0.2, GateOutcome.PASS),
+        ("pass_rate > 0.8", 16 / 20, GateOutcome.FAIL),
+        ("latency.p95 < 4", 3.9, GateOutcome.PASS),
+        ("latency == 1", 1.0, GateOutcome.PASS),
+        ("pass_rate <= 1", None, GateOutcome.INCOMPLETE),
+    ],
+)
+def test_gates_decide_with_a_tolerance(gate: str, actual: float | None, outcome: GateOutcome) -> None:
+    """Float noise decides nothing, and a missing value never passes."""
+    assert decide(parse_gate(gate, metrics=["latency"]), actual) is outcome
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(max_size=200))
+def test_no_text_breaks_a_parser(text: str) -> None:
+    """Whatever stands in a gate or a spec, only SpecError comes out."""
+    for parse in (lambda: parse_gate(text, metrics=["latency"]), lambda: spec_from_mapping({**GOOD, "agent": text})):
+        with contextlib.suppress(SpecError):
+            parse()
+    parse_yaml(text, file="f", problems=[])

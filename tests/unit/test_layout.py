@@ -1,0 +1,63 @@
+"""The shape of the code base: what no reviewer should have to look for."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.catalogue import METRICS
+from assay_orchestrator.metrics import METRIC_TYPES, build_metric
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = [
+    path
+    for folder in ("common", "cli", "services", "examples")
+    for path in (ROOT / folder).rglob("*.py")
+    if "v1" not in path.relative_to(ROOT).parts
+]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_are_small_and_described(path: Path) -> None:
+    """No function above 80 lines, no module above 600, a docstring everywhere, no catch-all names."""
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    assert text.count("\n") <= 600
+    assert path.stem not in ("utils", "helpers", "misc", "base", "common")
+    if text.strip():
+        assert ast.get_docstring(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < 80, node.name
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_one_factory_makes_servers_and_channels(path: Path) -> None:
+    """gRPC servers and channels are made in assay.rpc and nowhere else."""
+    if "rpc" in path.parts:
+        return
+    text = path.read_text(encoding="utf-8")
+    assert "insecure_channel(" not in text
+    assert "aio.server(" not in text
+
+
+def test_the_library_and_the_command_start_light() -> None:
+    """Importing them brings nothing heavy."""
+    code = (
+        "import sys, assay, assay_cli.commands, assay.client, assay.datasets, assay.spec, assay.local.stack\n"
+        "print(sorted({'torch', 'pandas', 'matplotlib', 'numpy', 'sqlalchemy', 'scipy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_catalogue_and_the_arithmetic_name_the_same_metrics() -> None:
+    """Every metric that a spec may ask for can be computed, with the defaults that the catalogue gives."""
+    assert set(METRIC_TYPES) == set(METRICS)
+    for name, info in METRICS.items():
+        metric = build_metric(name, {parameter.name: parameter.default for parameter in info.parameters})
+        assert (metric.name, metric.embedding_model is not None) == (name, info.needs_embedder)
