@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from assay.answers import response_to_json
+from assay.results import CaseResult
 from assay_orchestrator.store import datasets, results, runs
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay.results import CaseResult, StateChange
+    from assay.results import StateChange
     from assay_orchestrator.store.results import RowKey
 
 __all__ = ["read_events", "read_page"]
@@ -31,7 +32,8 @@ def read_events(
         rows = _complete(connection, run_id, rows)
     changes = runs.read_state_changes(connection, run_id, after, through)
     events: list[StateChange | CaseResult] = [*rows, *changes]
-    return sorted(events, key=lambda event: event.sequence)
+    events.sort(key=lambda event: event.sequence)
+    return _fitting(events) if with_answers else events
 
 
 def read_page(
@@ -70,6 +72,16 @@ def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]
         )
         for row in rows
     ]
+
+
+def _fitting(events: Sequence[StateChange | CaseResult]) -> list[StateChange | CaseResult]:
+    """Return the first events, at least one, that fit in one message together."""
+    size = 0
+    for count, event in enumerate(events):
+        size += _size(event) if isinstance(event, CaseResult) else 0
+        if count and size > _MAX_PAGE_CHARS:
+            return list(events[:count])
+    return list(events)
 
 
 def _size(row: CaseResult) -> int:

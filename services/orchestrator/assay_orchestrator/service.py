@@ -46,6 +46,7 @@ __all__ = ["RunService"]
 _UPLOAD_BATCH = 500
 _EVENT_PAGE = 500
 _MAX_PROBLEMS = 50
+_MAX_CASE_CHARS = 1024 * 1024  # with its answer, a row must fit in one message
 _MAX_REQUEST_ID_CHARS = 100
 _MAX_CONCURRENCY = 1000
 
@@ -260,7 +261,9 @@ class _Upload:
             raise DatasetError(problems[:_MAX_PROBLEMS])
         for start in range(0, len(cases), _UPLOAD_BATCH):
             rows = [(case.case_id, datasets.case_text(case)) for case in cases[start : start + _UPLOAD_BATCH]]
-            for _, text in rows:
+            for case_id, text in rows:
+                if len(text) > _MAX_CASE_CHARS:
+                    raise DatasetError(f"case {case_id!r} is larger than 1 MiB, which no question needs")
                 self._hash.update(text.encode() + b"\n")
             first = self._count
             await self._database.write(

@@ -96,6 +96,18 @@ async def test_events_carry_answers_only_where_asked_for(serve: Serve, settings_
             assert all(bool(row.input) is wanted and len(row.scores) == 2 for row in rows)
 
 
+async def test_large_answers_travel_in_several_messages(serve: Serve, settings_of: SettingsOf) -> None:
+    """Events and rows with large answers are cut into messages that fit."""
+    cases = [Case(f"c{i}", (Turn("q"),), recorded=AgentResponse(text="x" * 900_000)) for i in range(8)]
+    async with serve() as client:
+        dataset = await client.upload_dataset(cases, name="d")
+        run = await finished(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
+        events = [event async for event in client.watch_run(run.run_id, include_answers=True)]
+        rows = [row async for row in client.list_results(run.run_id)]
+    assert sum(isinstance(event, CaseResult) for event in events) == 8
+    assert all(row.response is not None and len(row.response.text) == 900_000 for row in rows)
+
+
 async def test_the_same_request_id_gives_the_same_run(serve: Serve, settings_of: SettingsOf) -> None:
     """CreateRun is idempotent by request id; the id with other content is refused."""
     async with serve() as client:
@@ -127,6 +139,8 @@ async def test_a_broken_upload_is_refused(serve: Serve) -> None:
             await client.upload_dataset([case, case], name="d")
         with pytest.raises(DatasetError, match="one turn"):
             await client.upload_dataset([Case("x", (Turn("a"), Turn("b")))], name="d")
+        with pytest.raises(DatasetError, match="larger than 1 MiB"):
+            await client.upload_dataset([Case("x", (Turn("a" * 1_100_000),))], name="d")
         with pytest.raises(DatasetError, match="at least one case"):
             await client.upload_dataset([], name="d")
 
