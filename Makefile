@@ -1,7 +1,6 @@
 # `make demo` and `make test` do everything on a fresh machine with Python 3.11 or later, make and a C compiler.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PYTHON ?=
 BIN := .venv/bin
-PROTOS := $(wildcard protos/assay/v1/*.proto)
 PACKAGES := -p assay -p assay_cli -p assay_embedder -p assay_judge -p assay_orchestrator
 EXAMPLE ?= examples/product-manual
 
@@ -15,7 +14,7 @@ demo: .venv/run.stamp          ## run an evaluation on a real example
 test: .venv/dev.stamp          ## run the tests
 	$(BIN)/python -m pytest
 
-check: .venv/dev.stamp .venv-protos/stamp  ## lint, types, import contracts, protos and their stubs
+check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contracts, protos and their stubs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy $(PACKAGES)
@@ -23,10 +22,10 @@ check: .venv/dev.stamp .venv-protos/stamp  ## lint, types, import contracts, pro
 	@for agent in examples/*/agent.py; do $(BIN)/mypy $$agent || exit 1; done
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
-	@tools/generate-stubs .venv-protos/checked && diff -r -x __pycache__ -x __init__.py .venv-protos/checked/assay/v1 common/assay/v1 \
+	@rm -rf .venv-protos/checked && tools/generate-stubs .venv-protos/checked && diff -r -x __pycache__ -x __init__.py .venv-protos/checked/assay/v1 common/assay/v1 \
 	  || { echo "the stubs in common/assay/v1 do not match the protos: run 'make protos'"; exit 1; }
 
-protos: .venv-protos/stamp     ## regenerate the checked-in stubs
+protos: .venv-protos/protos.stamp  ## regenerate the checked-in stubs
 	tools/generate-stubs common
 
 bench: .venv/dev.stamp         ## measure; see benchmarks/README.md
@@ -35,11 +34,11 @@ bench: .venv/dev.stamp         ## measure; see benchmarks/README.md
 clean:                         ## remove everything that was set up
 	rm -rf .venv .venv-protos
 
-.venv/run.stamp: pyproject.toml requirements/constraints.txt
+.venv/run.stamp: pyproject.toml requirements/constraints.txt tools/install
 	@tools/install .venv run "$(PYTHON)"
 
 .venv/dev.stamp: .venv/run.stamp
 	@tools/install .venv dev "$(PYTHON)"
 
-.venv-protos/stamp: requirements/protos.txt
+.venv-protos/protos.stamp: requirements/protos.txt tools/install
 	@tools/install .venv-protos protos "$(PYTHON)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,13 @@ from assay.catalogue import METRICS
 from assay_orchestrator.metrics import METRIC_TYPES, build_metric
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = {
+    "common": "assay",
+    "cli": "assay_cli",
+    "services/embedder": "assay_embedder",
+    "services/judge": "assay_judge",
+    "services/orchestrator": "assay_orchestrator",
+}
 SOURCES = [
     path
     for folder in ("common", "cli", "services", "examples")
@@ -33,6 +41,12 @@ def test_modules_are_small_and_described(path: Path) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert (node.end_lineno or 0) - node.lineno < 80, node.name
+
+
+def test_every_source_root_is_installed_from_here() -> None:
+    """The five packages import, and from this checkout: no copy installed elsewhere is tested by mistake."""
+    for root, name in PACKAGES.items():
+        assert Path(str(importlib.import_module(name).__file__)) == ROOT / root / name / "__init__.py"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
