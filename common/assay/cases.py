@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from assay.answers import AgentResponse, Message, response_from_json, response_to_json
 
-__all__ = ["Case", "Turn", "case_from_json", "case_to_json"]
+__all__ = ["Assertion", "Case", "ExpectedTool", "Turn", "case_from_json", "case_to_json"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedTool:
+    """A tool call that a good answer makes.
+
+    Args:
+        name: The tool.
+        arguments: Its arguments; None where only the name counts.
+        match: "name", "subset" (the call may have further arguments) or "exact".
+    """
+
+    name: str
+    arguments: dict[str, Any] | None = None
+    match: str = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """One check of the answer that a case brings along.
+
+    Args:
+        type: What is checked, e.g. "contains"; the names are in `assay.metrics.assertions`.
+        value: What it is checked against; its type depends on the check.
+        threshold: Least value with which a graded check holds; None means the check's own.
+        metric: A label under which checks are summed up; empty for none.
+        weight: Its share in the case's weighted score, at least 0.
+        negate: Whether the check must not hold.
+    """
+
+    type: str
+    value: Any = None
+    threshold: float | None = None
+    metric: str = ""
+    weight: float = 1.0
+    negate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +55,14 @@ class Turn:
         history: Messages before the input, oldest first.
         references: Reference answers, any of which is right; empty where there is none.
         expected_sources: Titles or addresses of the sources that a good answer rests on.
+        expected_tools: Tool calls that a good answer makes, in order.
     """
 
     input: str
     history: tuple[Message, ...] = ()
     references: tuple[str, ...] = ()
     expected_sources: tuple[str, ...] = ()
+    expected_tools: tuple[ExpectedTool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +75,14 @@ class Case:
         variables: Template variables.
         parameters: Call parameters such as filters.
         contexts: Passages given with the case.
+        choices: The options of a multiple-choice question, in order.
         category: The category, or empty.
         tags: Free tags.
         expected: What metrics compare with, other than references.
+        assertions: Checks of the answer that the case brings along.
+        thresholds: Row thresholds in place of the metrics' own, by metric.
+        weight: How much the case counts in weighted aggregates, at least 0.
+        labels: What people said about recorded answers.
         metadata: Fields that Assay does not read.
         recorded: An answer recorded in the dataset, for the replay adapter.
     """
@@ -49,9 +92,14 @@ class Case:
     variables: dict[str, Any] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
     contexts: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
     category: str = ""
     tags: tuple[str, ...] = ()
     expected: dict[str, Any] = field(default_factory=dict)
+    assertions: tuple[Assertion, ...] = ()
+    thresholds: dict[str, float] = field(default_factory=dict)
+    weight: float = 1.0
+    labels: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
     recorded: AgentResponse | None = None
 
@@ -75,6 +123,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
                 "history": [_without_empty(_message_to_json(message)) for message in turn.history],
                 "references": list(turn.references),
                 "expected_sources": list(turn.expected_sources),
+                "expected_tools": [_without_empty(asdict(tool)) for tool in turn.expected_tools],
             }
         )
         for turn in case.turns
@@ -87,9 +136,14 @@ def case_to_json(case: Case) -> dict[str, Any]:
                 "variables": case.variables,
                 "parameters": case.parameters,
                 "contexts": list(case.contexts),
+                "choices": list(case.choices),
                 "category": case.category,
                 "tags": list(case.tags),
                 "expected": case.expected,
+                "assertions": [asdict(assertion) for assertion in case.assertions],
+                "thresholds": case.thresholds,
+                "weight": case.weight if case.weight != 1.0 else None,
+                "labels": case.labels,
                 "metadata": case.metadata,
                 "recorded": response_to_json(case.recorded) if case.recorded is not None else None,
             }
@@ -108,15 +162,21 @@ def case_from_json(data: dict[str, Any]) -> Case:
                 history=tuple(Message(**{"role": "", "content": "", **message}) for message in turn.get("history", ())),
                 references=tuple(turn.get("references", ())),
                 expected_sources=tuple(turn.get("expected_sources", ())),
+                expected_tools=tuple(ExpectedTool(**tool) for tool in turn.get("expected_tools", ())),
             )
             for turn in data["turns"]
         ),
         variables=data.get("variables", {}),
         parameters=data.get("parameters", {}),
         contexts=tuple(data.get("contexts", ())),
+        choices=tuple(data.get("choices", ())),
         category=data.get("category", ""),
         tags=tuple(data.get("tags", ())),
         expected=data.get("expected", {}),
+        assertions=tuple(Assertion(**assertion) for assertion in data.get("assertions", ())),
+        thresholds=data.get("thresholds", {}),
+        weight=data.get("weight", 1.0),
+        labels=data.get("labels", {}),
         metadata=data.get("metadata", {}),
         recorded=response_from_json(recorded) if recorded is not None else None,
     )

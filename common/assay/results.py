@@ -22,6 +22,7 @@ __all__ = [
     "DatasetRef",
     "GateOutcome",
     "GateResult",
+    "GroupSummary",
     "LatencySummary",
     "MetricSettings",
     "MetricSummary",
@@ -104,6 +105,8 @@ class CaseResult:
         case_index: Its position in the dataset, from 0.
         repeat_index: Which repeat, from 0.
         category: The case's category, or empty.
+        tags: The case's tags.
+        weight: The case's weight.
         status: How the agent fared.
         passed: The row's verdict; None when no metric decided.
         scores: One per metric, in the spec's order.
@@ -113,6 +116,8 @@ class CaseResult:
         response: The answer; None where it was not asked for.
         input: The user's text; empty where it was not asked for.
         references: The references; empty where they were not asked for.
+        answer_vector: The answer's embedding as little-endian float32, where a metric over rows needs it;
+            never leaves the orchestrator.
     """
 
     case_id: str
@@ -128,6 +133,9 @@ class CaseResult:
     response: AgentResponse | None = None
     input: str = ""
     references: Sequence[str] = ()
+    tags: tuple[str, ...] = ()
+    weight: float = 1.0
+    answer_vector: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +151,11 @@ class MetricSummary:
         n_own_error: Those of n_error that failed on Assay's side.
         passed: Rows that passed by this metric.
         failed: Rows that failed by this metric.
-        threshold: The threshold, where there is one.
+        threshold: What the value must reach at least to pass, where there is one.
         meets_threshold: None without a value or a threshold.
+        target: What the value should reach, where there is one.
+        meets_target: None without a value or a target.
+        rule: How value and threshold compare: "at_least", "more_than" or "at_most".
         detail: Further aggregates.
     """
 
@@ -158,6 +169,9 @@ class MetricSummary:
     failed: int = 0
     threshold: float | None = None
     meets_threshold: bool | None = None
+    target: float | None = None
+    meets_target: bool | None = None
+    rule: str = "at_least"
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -174,12 +188,34 @@ class LatencySummary:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """The outcome of one gate; `reason` says why it is incomplete."""
+    """The outcome of one gate; `reason` says why it is incomplete, `meets_target` is None without a target."""
 
     expression: str
     outcome: GateOutcome
     actual: float | None = None
     reason: str = ""
+    meets_target: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """The rows of one category or with one tag.
+
+    Args:
+        name: The category or tag.
+        total: Rows.
+        passed: Rows that passed.
+        failed: Rows that failed.
+        pass_rate: Passed rows by decided rows; None when none was decided.
+        metrics: Aggregates by metric; None where no row was scored.
+    """
+
+    name: str
+    total: int
+    passed: int
+    failed: int
+    pass_rate: float | None
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +232,10 @@ class RunSummary:
         metrics: One per metric, in the spec's order.
         latency: In seconds.
         gates: One per gate, in the spec's order.
+        categories: One per category, by name; empty where no case has one.
+        tags: One per tag, by name; a row counts under each of its tags.
+        repeats: What several runs of each case tell; empty with one run a case.
+        weighted: Aggregates with every row counted by its case's weight; empty where all weights are 1.
     """
 
     overall_status: str
@@ -207,6 +247,10 @@ class RunSummary:
     metrics: Sequence[MetricSummary]
     latency: LatencySummary
     gates: Sequence[GateResult] = ()
+    categories: Sequence[GroupSummary] = ()
+    tags: Sequence[GroupSummary] = ()
+    repeats: Mapping[str, Any] = field(default_factory=dict)
+    weighted: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +267,22 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True)
 class MetricSettings:
-    """One metric that a run computes, with its parameters."""
+    """One metric that a run computes.
+
+    Args:
+        name: Its name in this run.
+        parameters: Its parameters.
+        metric: The kind of metric; empty where the name says it.
+    """
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    metric: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The kind of metric."""
+        return self.metric or self.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from assay.catalogue import METRICS
-from assay_orchestrator.metrics import METRIC_TYPES, build_metric
-
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {
     "common": "assay",
@@ -67,11 +64,3 @@ def test_the_library_and_the_command_start_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_the_catalogue_and_the_arithmetic_name_the_same_metrics() -> None:
-    """Every metric that a spec may ask for can be computed, with the defaults that the catalogue gives."""
-    assert set(METRIC_TYPES) == set(METRICS)
-    for name, info in METRICS.items():
-        metric = build_metric(name, {parameter.name: parameter.default for parameter in info.parameters})
-        assert (metric.name, metric.embedding_model is not None) == (name, info.needs_embedder)

@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from assay.catalogue import DEFAULT_MODEL
+from assay.metrics.info import DEFAULT_MODEL
 from assay_cli.options import debug_option, run_async
 
 __all__ = ["down", "up"]

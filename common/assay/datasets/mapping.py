@@ -262,7 +262,8 @@ def _inner_turn(fields: _Fields, where: str, item: dict[str, Any], *, needs_inpu
         value = item.get(name)
         values = [] if is_blank(value) else value if isinstance(value, list) else [value]
         lists[name] = tuple(fields.as_text(f"{where}.{name}[{i}]", each) for i, each in enumerate(values))
-    return Turn(text, _history(fields, f"{where}.history", item.get("history")), **lists)
+    history = _history(fields, f"{where}.history", item.get("history"))
+    return Turn(text, history, lists["references"], lists["expected_sources"])
 
 
 def _history(fields: _Fields, where: str, value: object) -> tuple[Message, ...]:

@@ -9,9 +9,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.catalogue import complete_parameters
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
+from assay.metrics import complete_parameters
 from assay.names import unknown_name
 from assay.presets import LATER_PRESETS, PRESETS
 from assay.results import AgentSettings, MetricSettings, RunSettings
@@ -30,6 +30,7 @@ _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "response")
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+_METRIC_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
 _MAX_REPEATS = 100
 
 
@@ -306,11 +307,15 @@ class _Reader:
         if not isinstance(given, dict):
             self._report(where, f"must be a mapping of parameters, not {given!r}")
             return None
-        if "formula" in given:
-            self._report(where, "formula metrics are not part of this version")
+        # `my_score: {formula: …}` is short for `my_score: {metric: formula, formula: …}`.
+        kind = given.get("metric", "formula" if "formula" in given else name)
+        parameters = {key: value for key, value in given.items() if key != "metric"}
+        if not isinstance(kind, str) or not isinstance(name, str) or not _METRIC_NAME.fullmatch(name):
+            self._report(where, "a metric's name has letters, digits and _, and starts with a letter")
             return None
         try:
-            return MetricSettings(name, complete_parameters(name, given, where=where))
+            complete = complete_parameters(kind, parameters, where=where)
+            return MetricSettings(name, complete, "" if kind == name else kind)
         except InvalidInputError as error:
             self._take(error.problems)
             return None

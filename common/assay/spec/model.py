@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.catalogue import METRICS
+from assay.metrics import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,7 @@ class Spec:
                 {
                     str(metric.parameters["model"])
                     for metric in self.settings.metrics
-                    if METRICS[metric.name].needs_embedder
+                    if METRICS[metric.kind].info.needs_embedder
                 }
             )
         )

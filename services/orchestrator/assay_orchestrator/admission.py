@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from assay.catalogue import METRICS, complete_parameters
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
-from assay.results import MetricSettings
+from assay.metrics import METRICS, complete_parameters
 from assay.spec.agents import check_agent
 from assay_orchestrator.agents.http_hosts import check_http_target
 
 if TYPE_CHECKING:
     from assay.cases import Case
-    from assay.results import RunSettings
+    from assay.results import MetricSettings, RunSettings
     from assay_orchestrator.settings import Settings
 
 __all__ = ["check_case", "check_settings"]
@@ -72,9 +71,9 @@ def _complete_metrics(settings: RunSettings, problems: list[Problem]) -> list[Me
         if names.index(metric.name) != index:
             problems.append(Problem(f"{metric.name} is listed twice", where))
         try:
-            parameters = complete_parameters(metric.name, metric.parameters, where=where)
+            parameters = complete_parameters(metric.kind, metric.parameters, where=where)
         except InvalidInputError as problem:
             problems += problem.problems
         else:
-            completed.append(MetricSettings(metric.name, parameters))
+            completed.append(dataclasses.replace(metric, parameters=parameters))
     return completed

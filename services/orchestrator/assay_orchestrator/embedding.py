@@ -12,9 +12,9 @@ import grpc
 import numpy as np
 
 from assay.errors import AssayError, InternalError, OverloadedError, UnavailableError
+from assay.metrics.score import EmbeddingEvidence, usable_references
 from assay.rpc.status import from_rpc_error
 from assay.v1 import embedder_pb2, embedder_pb2_grpc
-from assay_orchestrator.metrics.score import EmbeddingEvidence, usable_references
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

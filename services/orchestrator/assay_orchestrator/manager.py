@@ -21,9 +21,9 @@ from assay.errors import (
     StorageError,
     WrongStateError,
 )
+from assay.metrics import build_metric
 from assay.results import Run, RunCounts, RunSettings, RunState
 from assay.version import __version__
-from assay_orchestrator.metrics import build_metric
 from assay_orchestrator.notifier import Notifier
 from assay_orchestrator.runner import Runner
 from assay_orchestrator.settings_json import (
@@ -322,7 +322,7 @@ class RunManager:
 
 
 def _fold(connection: sa.Connection, run: Run) -> RunSummary:
-    metrics = [build_metric(metric.name, dict(metric.parameters)) for metric in run.settings.metrics]
+    metrics = [build_metric(metric) for metric in run.settings.metrics]
     return summarise(results.read_all(connection, run.run_id), metrics, run.settings.gates)
 
 

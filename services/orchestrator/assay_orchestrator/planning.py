@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.errors import WrongStateError
+from assay.metrics import build_metric
 from assay_orchestrator.agents import build_agent
 from assay_orchestrator.agents.hosted import HostedAgent
-from assay_orchestrator.metrics import build_metric
 from assay_orchestrator.runner import Plan
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Planner:
             WrongStateError: The run needs an embedder and this orchestrator has none.
         """
         wanted = run.settings
-        metrics = [build_metric(metric.name, dict(metric.parameters)) for metric in wanted.metrics]
+        metrics = [build_metric(metric) for metric in wanted.metrics]
         models = sorted({metric.embedding_model for metric in metrics if metric.embedding_model is not None})
         if models and self._embedder is None:
             raise WrongStateError(

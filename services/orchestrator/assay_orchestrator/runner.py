@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from assay.answers import AgentRequest, AgentResponse
 from assay.errors import AssayError
+from assay.metrics.row_verdict import row_reason, row_verdict
+from assay.metrics.score import Metric, Row, wants_embedding
 from assay.results import CaseResult, Score, ScoreStatus
 from assay_orchestrator.flusher import Flusher
-from assay_orchestrator.metrics.row_verdict import row_reason, row_verdict
-from assay_orchestrator.metrics.score import Metric, Row, wants_embedding
 from assay_orchestrator.store import datasets, results
 from assay_orchestrator.store.results import AnswerRecord
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from assay.cases import Case
+    from assay.metrics.score import EmbeddingEvidence
     from assay_orchestrator.agents import Agent
     from assay_orchestrator.embedding import EmbeddingClient
-    from assay_orchestrator.metrics.score import EmbeddingEvidence
     from assay_orchestrator.store.database import Database
 
 __all__ = ["Plan", "Runner"]

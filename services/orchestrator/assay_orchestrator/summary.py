@@ -6,15 +6,15 @@ import math
 from typing import TYPE_CHECKING
 
 from assay.gates import decide, parse_gate
+from assay.metrics.latency import LatencyFold
 from assay.results import GateResult, MetricSummary, RunSummary
-from assay_orchestrator.metrics.latency import LatencyFold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from assay.gates import Gate
+    from assay.metrics.score import Metric
     from assay.results import CaseResult
-    from assay_orchestrator.metrics.score import Metric
 
 __all__ = ["summarise"]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import grpc.aio
 
     from assay.errors import AssayError
-    from assay_orchestrator.metrics.score import EmbeddingEvidence
+    from assay.metrics.score import EmbeddingEvidence
 
     Serve = Callable[..., AbstractAsyncContextManager[EmbeddingClient]]
 

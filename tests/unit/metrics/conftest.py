@@ -10,19 +10,19 @@ import pytest
 
 from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
 from assay.cases import Case, Turn
-from assay.catalogue import DEFAULT_MODEL, complete_parameters
-from assay.results import CaseResult
-from assay_orchestrator.metrics import build_metric
-from assay_orchestrator.metrics.row_verdict import row_reason, row_verdict
-from assay_orchestrator.metrics.score import EmbeddingEvidence, Metric, Row
+from assay.metrics import build_metric, complete_parameters
+from assay.metrics.info import DEFAULT_MODEL
+from assay.metrics.row_verdict import row_reason, row_verdict
+from assay.metrics.score import EmbeddingEvidence, Metric, Row
+from assay.results import CaseResult, MetricSettings
 
 
 @pytest.fixture
 def metric() -> Callable[..., Metric]:
-    """A metric by name, with the parameters given and the catalogue's defaults."""
+    """A metric by name, with the parameters given and its defaults."""
 
     def build(name: str, **parameters: Any) -> Metric:
-        return build_metric(name, complete_parameters(name, parameters, where="metrics[0]"))
+        return build_metric(MetricSettings(name, complete_parameters(name, parameters, where="metrics[0]")))
 
     return build
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay_orchestrator.metrics.score import Metric, Row
+from assay.metrics.score import Metric, Row
 
 EXAMPLES: list[tuple[int | None, str, str]] = [
     (1, "Here is an event", ""),

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from assay.metrics.score import Metric, Row
 from assay.results import ScoreStatus
-from assay_orchestrator.metrics.score import Metric, Row
 
 EXAMPLES: list[tuple[str, str, float | None]] = [
     (" Paris ", "paris", 1.0),

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from assay.metrics.latency import RATINGS, LatencyFold, rating
+from assay.metrics.score import Metric, Row
 from assay.results import LatencySummary, ScoreStatus
-from assay_orchestrator.metrics.latency import RATINGS, LatencyFold, rating
-from assay_orchestrator.metrics.score import Metric, Row
 
 
 @pytest.mark.parametrize(

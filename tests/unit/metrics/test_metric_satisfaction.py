@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.metrics.satisfaction import satisfaction
+from assay.metrics.score import Metric, Row
 from assay.results import ScoreStatus
-from assay_orchestrator.metrics.satisfaction import satisfaction
-from assay_orchestrator.metrics.score import Metric, Row
 
 
 def _at(value: float) -> list[float]:

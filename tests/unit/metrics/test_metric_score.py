@@ -9,10 +9,9 @@ import pytest
 
 from assay.answers import AgentResponse
 from assay.cases import Case, Turn
-from assay.catalogue import METRICS, complete_parameters
+from assay.metrics import METRICS, complete_parameters
+from assay.metrics.score import Metric, Row, score_from_json, score_to_json, scored, wants_embedding
 from assay.results import Score, ScoreStatus
-from assay_orchestrator.metrics import METRIC_TYPES
-from assay_orchestrator.metrics.score import Metric, Row, score_from_json, score_to_json, scored, wants_embedding
 
 
 @pytest.mark.parametrize(
@@ -78,14 +77,15 @@ def test_vectors_are_wanted_only_where_they_are_used(
     assert wants_embedding(built.case, built.response) is expected
 
 
-def test_every_metric_of_the_catalogue_can_be_built(metric: Callable[..., Metric]) -> None:
-    """The catalogue and the registry name the same metrics and agree on which need an embedder."""
-    assert set(METRIC_TYPES) == set(METRICS)
-    for name, info in METRICS.items():
-        built = metric(name)
-        assert built.name == name
-        assert built.version
-        assert (built.embedding_model is not None) is info.needs_embedder
+@pytest.mark.parametrize("kind", sorted(METRICS))
+def test_every_metric_can_be_built(metric: Callable[..., Metric], kind: str) -> None:
+    """Every metric that a spec may ask for is built from its example, and says whether it needs an embedder."""
+    info = METRICS[kind].info
+    built = metric(kind, **info.example)
+    assert (built.name, built.info) == (kind, info)
+    assert built.version
+    assert (built.embedding_model is not None) is info.needs_embedder
+    assert METRICS[kind].__module__ == f"assay.metrics.{kind}"
 
 
 def test_completed_parameters_can_be_completed_again() -> None:
@@ -98,7 +98,7 @@ def test_completed_parameters_can_be_completed_again() -> None:
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_no_metric_raises_on_a_row_without_anything(metric: Callable[..., Metric], name: str) -> None:
     """A row with nothing in it gets a score from every metric, never an exception."""
-    built = metric(name)
+    built = metric(name, **METRICS[name].info.example)
     case = Row(case=_bare_case(), response=AgentResponse())
     assert built.score(case).metric == name
     summary = built.aggregate().result()

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assay.metrics.exact_sum import ExactSum
+from assay.metrics.score import Metric, Row
 from assay.results import CaseResult, GateOutcome, RunSummary
-from assay_orchestrator.metrics.exact_sum import ExactSum
-from assay_orchestrator.metrics.score import Metric, Row
 from assay_orchestrator.settings_json import summary_to_json
 from assay_orchestrator.summary import summarise
 

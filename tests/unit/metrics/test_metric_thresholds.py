@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_orchestrator.metrics.intervals import wilson
-from assay_orchestrator.metrics.thresholds import exceeds, meets
+from assay.metrics.intervals import wilson
+from assay.metrics.thresholds import exceeds, meets
 
 
 @pytest.mark.parametrize(

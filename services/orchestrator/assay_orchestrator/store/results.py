@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.answers import AgentResponse, AgentStatus, response_from_json, response_to_json
+from assay.metrics.score import score_from_json, score_to_json
 from assay.results import CaseResult
-from assay_orchestrator.metrics.score import score_from_json, score_to_json
 from assay_orchestrator.store import runs, schema
 from assay_orchestrator.store.times import now
 

@@ -13,27 +13,44 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MODEL, MetricInfo, Parameter
+from assay.metrics.intervals import wilson
+from assay.metrics.score import not_computed, scored
+from assay.metrics.similarity import similarity
+from assay.metrics.thresholds import meets
 from assay.results import Score, ScoreStatus
-from assay_orchestrator.metrics.fold import MeanFold
-from assay_orchestrator.metrics.intervals import wilson
-from assay_orchestrator.metrics.score import not_computed, scored
-from assay_orchestrator.metrics.similarity import similarity
-from assay_orchestrator.metrics.thresholds import meets
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.metrics.score import Row
     from assay.results import CaseResult
-    from assay_orchestrator.metrics.score import Row
 
 __all__ = ["SemanticSimilarity"]
+
+INFO = MetricInfo(
+    "semantic_similarity",
+    "Semantic similarity",
+    "Cosine of the embeddings of answer and reference; measures topic, not truth.",
+    (
+        MODEL,
+        Parameter(
+            "threshold", "number", 0.75, "Least cosine with which a row passes; belongs to the model.", -1.0, 1.0
+        ),
+    ),
+    reads=("answer", "references", "embeddings"),
+)
 
 
 class SemanticSimilarity:
     """Parameters: `model`, `threshold` (None: no verdict)."""
 
-    name = "semantic_similarity"
+    info = INFO
     version = "1"
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
         self.embedding_model: str | None = parameters["model"]
         self._threshold: float | None = parameters["threshold"]
 

@@ -13,16 +13,27 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MODEL, MetricInfo, Parameter
+from assay.metrics.score import not_computed, scored
+from assay.metrics.similarity import similarity
+from assay.metrics.thresholds import meets
 from assay.results import Score, ScoreStatus
-from assay_orchestrator.metrics.fold import MeanFold
-from assay_orchestrator.metrics.score import not_computed, scored
-from assay_orchestrator.metrics.similarity import similarity
-from assay_orchestrator.metrics.thresholds import meets
 
 if TYPE_CHECKING:
-    from assay_orchestrator.metrics.score import Row
+    from collections.abc import Mapping
+
+    from assay.metrics.score import Row
 
 __all__ = ["Satisfaction", "satisfaction"]
+
+INFO = MetricInfo(
+    "satisfaction",
+    "Satisfaction",
+    "Similarity (0.5), findings (0.3) and speed (0.2) in one number.",
+    (MODEL, Parameter("threshold", "number", None, "Least score with which a row passes.", 0.0, 1.0)),
+    reads=("answer", "references", "embeddings", "retrieved", "latency"),
+)
 
 _SLOWEST_MS = 5000.0
 
@@ -36,10 +47,11 @@ def satisfaction(cosine: float, has_events: bool, latency_ms: float) -> float:
 class Satisfaction:
     """Parameters: `model`, `threshold` (on each row; None: no verdict)."""
 
-    name = "satisfaction"
+    info = INFO
     version = "1"
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
         self.embedding_model: str | None = parameters["model"]
         self._threshold: float | None = parameters["threshold"]
 

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
     from assay.answers import AgentResponse
     from assay.cases import Case
+    from assay.metrics.info import MetricInfo
     from assay.results import CaseResult, MetricSummary
 
 __all__ = [
     "Aggregate",
     "EmbeddingEvidence",
+    "JudgeEvidence",
     "Metric",
     "Row",
     "has_reference",
@@ -60,12 +62,39 @@ class EmbeddingEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeEvidence:
+    """One verdict of a judge, not yet validated.
+
+    Args:
+        verdict: The JSON object that the judge gave; None where there is none.
+        text: The judge's reply where it was not an object; empty otherwise.
+        error: Why there is no verdict, e.g. "judge_unavailable"; empty where there is one.
+        detail: Which judge, its fingerprint and what it cost.
+    """
+
+    verdict: Mapping[str, Any] | None
+    text: str = ""
+    error: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
-    """One repeat of one case with everything that metrics look at; embeddings are by model name."""
+    """One repeat of one case with everything that metrics look at.
+
+    Args:
+        case: The case.
+        response: The agent's answer.
+        embeddings: Vectors by model name.
+        verdicts: What a judge said, by rubric; empty where no judge was asked.
+        scores: Scores of metrics that were computed before, by name; what composites read.
+    """
 
     case: Case
     response: AgentResponse
     embeddings: Mapping[str, EmbeddingEvidence] = field(default_factory=dict)
+    verdicts: Mapping[str, JudgeEvidence] = field(default_factory=dict)
+    scores: Mapping[str, Score] = field(default_factory=dict)
 
 
 class Aggregate(Protocol):
@@ -81,13 +110,25 @@ class Aggregate(Protocol):
 class Metric(Protocol):
     """One metric with its parameters.
 
-    `embedding_model` names the model whose vectors it needs, or is None. `version` changes when the same
-    row may get another score.
+    A kind of metric may be computed several times under names of the spec's own. Two more members are
+    optional: `check(parameters)`, a static method that returns (parameter, problem) pairs for what
+    `info` cannot say; and `inputs`, the names of other metrics of the run whose scores it reads.
+
+    Args:
+        name: The metric's name in this run.
+        parameters: Complete, as `complete_parameters` returns them.
     """
 
-    name: str
+    info: MetricInfo
+    """What it says about itself."""
     version: str
+    """Changes when the same row may get another score."""
+    name: str
+    """Its name in this run."""
     embedding_model: str | None
+    """The model whose vectors it needs, or None."""
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None: ...
 
     def score(self, row: Row) -> Score:
         """Return the row's score; never raises on any row."""

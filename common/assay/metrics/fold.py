@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.exact_sum import ExactSum
+from assay.metrics.thresholds import holds
 from assay.results import MetricSummary, Score, ScoreStatus
-from assay_orchestrator.metrics.exact_sum import ExactSum
-from assay_orchestrator.metrics.thresholds import meets
 
 if TYPE_CHECKING:
     from assay.results import CaseResult
@@ -22,11 +22,17 @@ class MeanFold:
     Args:
         metric: The metric's name.
         threshold: What the aggregate must reach; None where there is none.
+        target: What it should reach beyond that; None where there is none.
+        rule: How they compare: "at_least", "more_than" or "at_most".
     """
 
-    def __init__(self, metric: str, threshold: float | None) -> None:
+    def __init__(
+        self, metric: str, threshold: float | None, *, target: float | None = None, rule: str = "at_least"
+    ) -> None:
         self.metric = metric
         self.threshold = threshold
+        self.target = target
+        self.rule = rule
         self.values = ExactSum()
         self.n_skipped = self.n_error = self.n_own_error = 0
         self.passed = self.failed = 0
@@ -43,10 +49,9 @@ class MeanFold:
         self.passed += score.passed is True
         self.failed += score.passed is False
 
-    def meets(self, value: float) -> bool:
-        """Return whether the aggregate reaches the threshold, which is a minimum unless overridden."""
-        assert self.threshold is not None
-        return meets(value, self.threshold)
+    def reaches(self, value: float | None, bound: float | None) -> bool | None:
+        """Return whether the aggregate reaches a bound; None where either is missing."""
+        return None if value is None or bound is None else holds(value, self.rule, bound)
 
     def detail(self, value: float | None) -> dict[str, Any]:
         """Return further aggregates; none unless overridden."""
@@ -55,7 +60,6 @@ class MeanFold:
     def result(self) -> MetricSummary:
         """Return the summary of the rows so far."""
         value = self.values.mean
-        reached = self.meets(value) if value is not None and self.threshold is not None else None
         return MetricSummary(
             metric=self.metric,
             value=value,
@@ -66,6 +70,9 @@ class MeanFold:
             passed=self.passed,
             failed=self.failed,
             threshold=self.threshold,
-            meets_threshold=reached,
+            meets_threshold=self.reaches(value, self.threshold),
+            target=self.target,
+            meets_target=self.reaches(value, self.target),
+            rule=self.rule,
             detail=self.detail(value),
         )

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
-from assay_orchestrator.metrics.score import EmbeddingEvidence, has_reference, usable_references
+from assay.metrics.score import EmbeddingEvidence, has_reference, usable_references
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from assay_orchestrator.metrics.score import Row
+    from assay.metrics.score import Row
 
 __all__ = ["Similarity", "cosine", "similarity"]
 

@@ -14,26 +14,43 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.intervals import wilson
+from assay.metrics.score import scored, usable_references
+from assay.metrics.text_folding import fold
 from assay.results import Score, ScoreStatus
-from assay_orchestrator.metrics.fold import MeanFold
-from assay_orchestrator.metrics.intervals import wilson
-from assay_orchestrator.metrics.score import scored, usable_references
-from assay_orchestrator.metrics.text_folding import fold
 
 if TYPE_CHECKING:
-    from assay_orchestrator.metrics.score import Row
+    from collections.abc import Mapping
+
+    from assay.metrics.score import Row
 
 __all__ = ["ExactMatch"]
+
+INFO = MetricInfo(
+    "exact_match",
+    "Exact match",
+    "Whether the answer equals the reference, apart from case and surrounding space.",
+    (
+        Parameter("threshold", "number", 0.85, "Least accuracy of the run.", 0.0, 1.0),
+        Parameter("collapse_whitespace", "boolean", False, "Treat every run of whitespace as one space."),
+        Parameter("strip_punctuation", "boolean", False, "Leave punctuation out."),
+        Parameter("arabic_fold", "boolean", False, "Ignore Arabic diacritics, tatweel and alef variants."),
+    ),
+    reads=("answer", "references"),
+)
 
 
 class ExactMatch:
     """Parameters: `threshold` (on the accuracy), `collapse_whitespace`, `strip_punctuation`, `arabic_fold`."""
 
-    name = "exact_match"
+    info = INFO
     version = "1"
     embedding_model: str | None = None
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
         self._threshold: float | None = parameters["threshold"]
         self._collapse_whitespace: bool = parameters["collapse_whitespace"]
         self._strip_punctuation: bool = parameters["strip_punctuation"]
@@ -74,5 +91,5 @@ class _Fold(MeanFold):
             "accuracy_interval": wilson(self.passed, self.values.count),
             "correct": self.passed,
             "total": self.values.count,
-            "meets_threshold": self.meets(value) if value is not None and self.threshold is not None else None,
+            "meets_threshold": self.reaches(value, self.threshold),
         }

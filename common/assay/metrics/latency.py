@@ -14,19 +14,30 @@ from array import array
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.exact_sum import ExactSum
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.score import not_computed, scored
+from assay.metrics.thresholds import exceeds
 from assay.results import LatencySummary, Score, ScoreStatus
-from assay_orchestrator.metrics.exact_sum import ExactSum
-from assay_orchestrator.metrics.fold import MeanFold
-from assay_orchestrator.metrics.score import not_computed, scored
-from assay_orchestrator.metrics.thresholds import exceeds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from assay.metrics.score import Row
     from assay.results import CaseResult
-    from assay_orchestrator.metrics.score import Row
 
 __all__ = ["RATINGS", "Latency", "LatencyFold", "rating"]
+
+INFO = MetricInfo(
+    "latency",
+    "Latency",
+    "Wall time of the agent in seconds, and its tier.",
+    (Parameter("threshold", "number", None, "Longest time in seconds with which a row passes.", 0.0, 3600.0),),
+    reads=("latency",),
+    rule="at_most",
+    unit="s",
+)
 
 RATINGS = {"Excellent": 1.0, "Good": 0.8, "Acceptable": 0.5, "Poor": 0.2}
 
@@ -80,11 +91,12 @@ def _percentile(ordered: Sequence[float], share: float) -> float:
 class Latency:
     """Parameters: `threshold` in seconds (None: no verdict)."""
 
-    name = "latency"
+    info = INFO
     version = "1"
     embedding_model: str | None = None
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
         self._threshold: float | None = parameters["threshold"]
 
     def score(self, row: Row) -> Score:
@@ -110,7 +122,7 @@ class Latency:
 
 class _Fold(MeanFold):
     def __init__(self, metric: str, threshold: float | None) -> None:
-        super().__init__(metric, threshold)
+        super().__init__(metric, threshold, rule="at_most")
         self._latencies = LatencyFold()
         self._ratings: Counter[str] = Counter()
 
@@ -119,10 +131,6 @@ class _Fold(MeanFold):
         if score.value is not None:
             self._latencies.add(score.value)
             self._ratings[rating(score.value)] += 1
-
-    def meets(self, value: float) -> bool:
-        assert self.threshold is not None
-        return not exceeds(value, self.threshold)
 
     def detail(self, value: float | None) -> dict[str, Any]:
         summary = self._latencies.result()

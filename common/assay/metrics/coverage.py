@@ -10,26 +10,43 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
-from assay_orchestrator.metrics.fold import MeanFold
-from assay_orchestrator.metrics.intervals import wilson
-from assay_orchestrator.metrics.score import scored
-from assay_orchestrator.metrics.text_folding import fold
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.intervals import wilson
+from assay.metrics.score import scored
+from assay.metrics.text_folding import fold
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.metrics.score import Row
     from assay.results import CaseResult, Score
-    from assay_orchestrator.metrics.score import Row
 
 __all__ = ["Coverage"]
+
+INFO = MetricInfo(
+    "coverage",
+    "Coverage rate",
+    "Share of questions for which the agent found something and said so.",
+    (
+        Parameter(
+            "fallback_phrases", "text_list", ["couldn't find any events"], "Phrases that mean nothing was found."
+        ),
+        Parameter("threshold", "number", None, "Least rate of the run.", 0.0, 1.0),
+    ),
+    reads=("answer", "retrieved"),
+)
 
 
 class Coverage:
     """Parameters: `fallback_phrases`, `threshold` (on the rate)."""
 
-    name = "coverage"
+    info = INFO
     version = "1"
     embedding_model: str | None = None
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
         self._phrases = [folded for phrase in parameters["fallback_phrases"] if (folded := fold(phrase))]
         self._threshold: float | None = parameters["threshold"]
 

@@ -1,0 +1,114 @@
+"""What a metric says about itself, and the parameters that a spec may set."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["DEFAULT_MODEL", "MODEL", "MetricInfo", "Parameter"]
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a metric.
+
+    Args:
+        name: Its name.
+        kind: "number", "integer", "boolean", "text", "text_list", "object" or "any".
+        default: Its value where the spec gives none; None means "none". A threshold may always be None.
+        help: One sentence.
+        minimum: Smallest value of a number.
+        maximum: Largest value of a number.
+        choices: The only texts allowed; empty where any is.
+        required: Whether the spec must give it.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    help: str
+    minimum: float = -math.inf
+    maximum: float = math.inf
+    choices: tuple[str, ...] = ()
+    required: bool = False
+
+    def problem(self, value: object) -> str:
+        """Return what is wrong with a value, or the empty string."""
+        if value is None:
+            return "" if self._may_be_none() else "is missing"
+        match self.kind:
+            case "number" | "integer":
+                return self._number_problem(value)
+            case "boolean" if not isinstance(value, bool):
+                return f"must be true or false, not {value!r}"
+            case "text" if not isinstance(value, str) or not value.strip():
+                return f"must be a text, not {value!r}"
+            case "text" if self.choices and value not in self.choices:
+                return f"must be one of {', '.join(self.choices)}, not {value!r}"
+            case "text_list" if not _is_text_list(value):
+                return "must be a list of texts that are not blank"
+            case "object" if not isinstance(value, dict):
+                return f"must be a mapping, not {value!r}"
+        return ""
+
+    def _may_be_none(self) -> bool:
+        return not self.required and (self.default is None or self.name in ("threshold", "target"))
+
+    def _number_problem(self, value: object) -> str:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
+            return f"must be a number, not {value!r}"
+        if self.kind == "integer" and not isinstance(value, int):
+            return f"must be a whole number, not {value!r}"
+        if not self.minimum <= value <= self.maximum:
+            return f"must be from {self.minimum:g} to {self.maximum:g}, not {value!r}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricInfo:
+    """One metric as people and validation see it; the module's docstring tells the rest.
+
+    Args:
+        name: Its name in specs and reports.
+        title: Its name in headings.
+        summary: One sentence.
+        parameters: What a spec may set.
+        reads: What it looks at, e.g. "answer", "references", "sources", "tokens", "verdict".
+        rule: How value and threshold compare: "at_least", "more_than" or "at_most".
+        unit: Unit of the value, e.g. "s" or "tokens"; empty for a plain number.
+        example: Parameters of an example, among them all that are required.
+    """
+
+    name: str
+    title: str
+    summary: str
+    parameters: tuple[Parameter, ...] = ()
+    reads: tuple[str, ...] = ("answer",)
+    rule: str = "at_least"
+    unit: str = ""
+    example: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def needs_embedder(self) -> bool:
+        """Whether it needs vectors."""
+        return any(parameter.name == "model" for parameter in self.parameters)
+
+
+MODEL = Parameter("model", "text", DEFAULT_MODEL, "The embedding model: a name or a local folder.")
+
+
+def _is_text_list(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) and item.strip() for item in value)
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond what a float holds
+        return False
