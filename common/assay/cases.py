@@ -7,7 +7,11 @@ from typing import Any
 
 from assay.answers import AgentResponse, Message, response_from_json, response_to_json
 
-__all__ = ["Assertion", "Case", "ExpectedTool", "Turn", "case_from_json", "case_to_json"]
+__all__ = ["MAX_WEIGHT", "Assertion", "Case", "ExpectedTool", "Turn", "case_from_json", "case_to_json"]
+
+
+MAX_WEIGHT = 1e6
+"""Largest weight of a case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class Case:
         expected: What metrics compare with, other than references.
         assertions: Checks of the answer that the case brings along.
         thresholds: Row thresholds in place of the metrics' own, by metric.
-        weight: How much the case counts in weighted aggregates, at least 0.
+        weight: How much the case counts in weighted aggregates, from 0 to MAX_WEIGHT.
         labels: What people said about recorded answers.
         metadata: Fields that Assay does not read.
         recorded: An answer recorded in the dataset, for the replay adapter.
@@ -123,7 +127,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
                 "history": [_without_empty(_message_to_json(message)) for message in turn.history],
                 "references": list(turn.references),
                 "expected_sources": list(turn.expected_sources),
-                "expected_tools": [_without_empty(asdict(tool)) for tool in turn.expected_tools],
+                "expected_tools": [asdict(tool) for tool in turn.expected_tools],
             }
         )
         for turn in case.turns

@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING
 
+from assay.case_wire import case_to_wire
 from assay.errors import UnavailableError
 from assay.hosting.host import host_agent
 from assay.results import CaseResult, DatasetRef, Run, StateChange
@@ -20,7 +21,6 @@ from assay.run_wire import (
 )
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
-from assay.wire import case_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable

@@ -18,6 +18,7 @@ from assay.results import (
     DatasetRef,
     GateOutcome,
     GateResult,
+    GroupSummary,
     LatencySummary,
     MetricSettings,
     MetricSummary,
@@ -93,7 +94,8 @@ def settings_to_wire(settings: RunSettings) -> pb.RunSpec:
             options_json=_to_text(agent.options),
         ),
         metrics=[
-            pb.MetricSpec(name=metric.name, parameters_json=_to_text(metric.parameters)) for metric in settings.metrics
+            pb.MetricSpec(name=metric.name, parameters_json=_to_text(metric.parameters), metric=metric.metric)
+            for metric in settings.metrics
         ],
         gates=settings.gates,
         repeats=settings.repeats,
@@ -118,7 +120,9 @@ def settings_from_wire(spec: pb.RunSpec) -> RunSettings:
             retries=agent.retries if agent.HasField("retries") else 2,
             options=_to_mapping(agent.options_json),
         ),
-        metrics=tuple(MetricSettings(metric.name, _to_mapping(metric.parameters_json)) for metric in spec.metrics),
+        metrics=tuple(
+            MetricSettings(metric.name, _to_mapping(metric.parameters_json), metric.metric) for metric in spec.metrics
+        ),
         gates=tuple(spec.gates),
         repeats=spec.repeats or 1,
         preset=spec.preset,
@@ -209,6 +213,8 @@ def result_to_wire(result: CaseResult) -> pb.CaseResult:
         response=response_to_wire(result.response) if result.response is not None else None,
         input=result.input,
         references=result.references,
+        tags=result.tags,
+        weight=None if result.weight == 1.0 else result.weight,
     )
 
 
@@ -228,6 +234,8 @@ def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
         response=response_from_wire(result.response) if result.HasField("response") else None,
         input=result.input,
         references=tuple(result.references),
+        tags=tuple(result.tags),
+        weight=result.weight if result.HasField("weight") else 1.0,
     )
 
 
@@ -283,6 +291,7 @@ def _summary_to_wire(summary: RunSummary) -> pb.RunSummary:
                 outcome=_OUTCOMES[gate.outcome],
                 actual=gate.actual,
                 reason=gate.reason,
+                meets_target=gate.meets_target,
             )
             for gate in summary.gates
         ],
@@ -293,6 +302,10 @@ def _summary_to_wire(summary: RunSummary) -> pb.RunSummary:
             p95_s=latency.p95_s,
             max_s=latency.max_s,
         ),
+        categories=[_group_to_wire(group) for group in summary.categories],
+        tags=[_group_to_wire(group) for group in summary.tags],
+        repeats_json=_to_text(summary.repeats),
+        weighted_json=_to_text(summary.weighted),
     )
 
 
@@ -309,6 +322,32 @@ def _metric_to_wire(metric: MetricSummary) -> pb.MetricSummary:
         threshold=metric.threshold,
         meets_threshold=metric.meets_threshold,
         detail_json=_to_text(metric.detail),
+        target=metric.target,
+        meets_target=metric.meets_target,
+        rule=metric.rule,
+    )
+
+
+def _group_to_wire(group: GroupSummary) -> pb.GroupSummary:
+    return pb.GroupSummary(
+        name=group.name,
+        total=group.total,
+        passed=group.passed,
+        failed=group.failed,
+        pass_rate=group.pass_rate,
+        metrics={name: value for name, value in group.metrics.items() if value is not None},
+        empty_metrics=[name for name, value in group.metrics.items() if value is None],
+    )
+
+
+def _group_from_wire(group: pb.GroupSummary) -> GroupSummary:
+    return GroupSummary(
+        name=group.name,
+        total=group.total,
+        passed=group.passed,
+        failed=group.failed,
+        pass_rate=_optional(group, "pass_rate"),
+        metrics={**group.metrics, **dict.fromkeys(group.empty_metrics)},
     )
 
 
@@ -331,9 +370,14 @@ def _summary_from_wire(summary: pb.RunSummary) -> RunSummary:
                 outcome=_OUTCOMES_BACK.get(gate.outcome, GateOutcome.INCOMPLETE),
                 actual=_optional(gate, "actual"),
                 reason=gate.reason,
+                meets_target=_optional(gate, "meets_target"),
             )
             for gate in summary.gates
         ),
+        categories=tuple(_group_from_wire(group) for group in summary.categories),
+        tags=tuple(_group_from_wire(group) for group in summary.tags),
+        repeats=_to_mapping(summary.repeats_json),
+        weighted=_to_mapping(summary.weighted_json),
     )
 
 
@@ -350,6 +394,9 @@ def _metric_from_wire(metric: pb.MetricSummary) -> MetricSummary:
         threshold=_optional(metric, "threshold"),
         meets_threshold=_optional(metric, "meets_threshold"),
         detail=_to_mapping(metric.detail_json),
+        target=_optional(metric, "target"),
+        meets_target=_optional(metric, "meets_target"),
+        rule=metric.rule or "at_least",
     )
 
 

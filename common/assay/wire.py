@@ -1,4 +1,4 @@
-"""Questions, answers and cases: plain objects to protobuf messages and back, without loss."""
+"""Questions and answers: plain objects to protobuf messages and back, without loss."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from assay.answers import (
     clean_text,
     json_text,
 )
-from assay.cases import Case, Turn
-from assay.v1 import agent_pb2, orchestrator_pb2
+from assay.v1 import agent_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -28,13 +27,16 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message as Protobuf
 
 __all__ = [
-    "case_from_wire",
-    "case_to_wire",
+    "mapping_from_text",
+    "mapping_to_text",
+    "message_from_wire",
+    "message_to_wire",
     "request_from_wire",
     "request_to_wire",
     "response_from_wire",
     "response_to_wire",
     "split_by_size",
+    "value_from_text",
 ]
 
 _MAX_BATCH_BYTES = 2 * 1024 * 1024
@@ -76,9 +78,9 @@ def request_to_wire(request: AgentRequest) -> agent_pb2.AgentRequest:
         session_id=request.session_id,
         idempotency_key=request.idempotency_key,
         input=request.input,
-        history=[_message_to_wire(message) for message in request.history],
-        variables_json=_to_text(request.variables),
-        parameters_json=_to_text(request.parameters),
+        history=[message_to_wire(message) for message in request.history],
+        variables_json=mapping_to_text(request.variables),
+        parameters_json=mapping_to_text(request.parameters),
         metadata=request.metadata,
         timeout_ms=max(1, round(request.timeout_s * 1000)),
     )
@@ -99,9 +101,9 @@ def request_from_wire(request: agent_pb2.AgentRequest) -> AgentRequest:
         turn_index=request.turn_index,
         session_id=request.session_id,
         idempotency_key=request.idempotency_key,
-        history=tuple(_message_from_wire(message) for message in request.history),
-        variables=_to_mapping(request.variables_json),
-        parameters=_to_mapping(request.parameters_json),
+        history=tuple(message_from_wire(message) for message in request.history),
+        variables=mapping_from_text(request.variables_json),
+        parameters=mapping_from_text(request.parameters_json),
         metadata=dict(request.metadata),
         timeout_s=request.timeout_ms / 1000,
     )
@@ -155,7 +157,7 @@ def response_from_wire(message: agent_pb2.AgentResponse) -> AgentResponse:
         status=_STATUSES_BACK.get(message.status, AgentStatus.SUCCESS),
         text=message.text,
         error=_error_from_wire(message.error) if message.HasField("error") else None,
-        output=_to_value(message.output_json) if message.output_json else None,
+        output=value_from_text(message.output_json) if message.output_json else None,
         tool_calls=tuple(_tool_call_from_wire(call) for call in message.tool_calls),
         sources=tuple(_source_from_wire(source) for source in message.sources),
         retrieved=tuple(_source_from_wire(source) for source in message.retrieved.items)
@@ -165,62 +167,8 @@ def response_from_wire(message: agent_pb2.AgentResponse) -> AgentResponse:
         finish_reason=message.finish_reason,
         model=message.model,
         attempts=tuple(Attempt(attempt.latency_ms, _error_from_wire(attempt.error)) for attempt in message.attempts),
-        metadata=_to_mapping(message.metadata_json),
+        metadata=mapping_from_text(message.metadata_json),
         **optional,
-    )
-
-
-def case_to_wire(case: Case) -> orchestrator_pb2.Case:
-    """Return the message of a case."""
-    message = orchestrator_pb2.Case(
-        case_id=case.case_id,
-        turns=[
-            orchestrator_pb2.Turn(
-                input=turn.input,
-                history=[_message_to_wire(item) for item in turn.history],
-                references=turn.references,
-                expected_sources=turn.expected_sources,
-            )
-            for turn in case.turns
-        ],
-        variables_json=_to_text(case.variables),
-        parameters_json=_to_text(case.parameters),
-        contexts=case.contexts,
-        category=case.category,
-        tags=case.tags,
-        expected_json=_to_text(case.expected),
-        metadata_json=_to_text(case.metadata),
-    )
-    if case.recorded is not None:
-        message.recorded.CopyFrom(response_to_wire(case.recorded))
-    return message
-
-
-def case_from_wire(message: orchestrator_pb2.Case) -> Case:
-    """Return a case.
-
-    Raises:
-        ValueError: A JSON text is not a JSON object.
-    """
-    return Case(
-        case_id=message.case_id,
-        turns=tuple(
-            Turn(
-                input=turn.input,
-                history=tuple(_message_from_wire(item) for item in turn.history),
-                references=tuple(turn.references),
-                expected_sources=tuple(turn.expected_sources),
-            )
-            for turn in message.turns
-        ),
-        variables=_to_mapping(message.variables_json),
-        parameters=_to_mapping(message.parameters_json),
-        contexts=tuple(message.contexts),
-        category=message.category,
-        tags=tuple(message.tags),
-        expected=_to_mapping(message.expected_json),
-        metadata=_to_mapping(message.metadata_json),
-        recorded=response_from_wire(message.recorded) if message.HasField("recorded") else None,
     )
 
 
@@ -242,13 +190,15 @@ def split_by_size(messages: Iterable[_M], max_bytes: int = _MAX_BATCH_BYTES) -> 
         yield batch
 
 
-def _message_to_wire(message: Message) -> agent_pb2.Message:
+def message_to_wire(message: Message) -> agent_pb2.Message:
+    """Return the message of one message of a conversation."""
     return agent_pb2.Message(
         role=message.role, content=message.content, name=message.name, tool_call_id=message.tool_call_id
     )
 
 
-def _message_from_wire(message: agent_pb2.Message) -> Message:
+def message_from_wire(message: agent_pb2.Message) -> Message:
+    """Return one message of a conversation."""
     return Message(message.role, message.content, message.name, message.tool_call_id)
 
 
@@ -312,7 +262,7 @@ def _source_from_wire(source: agent_pb2.Source) -> Source:
         uri=source.uri,
         content=source.content,
         score=source.score if source.HasField("score") else None,
-        metadata=_to_mapping(source.metadata_json),
+        metadata=mapping_from_text(source.metadata_json),
     )
 
 
@@ -320,20 +270,31 @@ def _usage_from_wire(usage: agent_pb2.Usage) -> Usage:
     return Usage(**{name: getattr(usage, name) for name in _USAGE_FIELDS if usage.HasField(name)})  # type: ignore[arg-type]  # each field is optional
 
 
-def _to_text(data: Mapping[str, Any]) -> str:
+def mapping_to_text(data: Mapping[str, Any]) -> str:
+    """Return a mapping as the text of a JSON object; empty for an empty one."""
     return clean_text(json.dumps(data, ensure_ascii=False, allow_nan=False)) if data else ""
 
 
-def _to_mapping(text: str) -> dict[str, Any]:
+def mapping_from_text(text: str) -> dict[str, Any]:
+    """Return the mapping that a text holds; an empty one for the empty text.
+
+    Raises:
+        ValueError: The text is not a JSON object.
+    """
     if not text:
         return {}
-    data = _to_value(text)
+    data = value_from_text(text)
     if not isinstance(data, dict):
         raise ValueError(f"a JSON object is due, not {text[:60]}")
     return data
 
 
-def _to_value(text: str) -> Any:
+def value_from_text(text: str) -> Any:
+    """Return the JSON value that a text holds.
+
+    Raises:
+        ValueError: The text is not JSON.
+    """
     try:
         data = _DECODER.decode(text)
         if "\\u" in text:

@@ -23,7 +23,8 @@ from assay.answers import (
     ToolCall,
     Usage,
 )
-from assay.cases import Case, Turn, case_from_json, case_to_json
+from assay.case_wire import case_from_wire, case_to_wire
+from assay.cases import Assertion, Case, ExpectedTool, Turn, case_from_json, case_to_json
 from assay.run_wire import (
     dataset_from_wire,
     dataset_to_wire,
@@ -39,8 +40,6 @@ from assay.run_wire import (
 from assay.v1 import agent_pb2
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire import (
-    case_from_wire,
-    case_to_wire,
     request_from_wire,
     request_to_wire,
     response_from_wire,
@@ -114,7 +113,9 @@ REQUEST = st.builds(
     metadata=st.dictionaries(TEXT, TEXT, max_size=3),
     timeout_s=st.integers(1, 3_600_000).map(lambda ms: ms / 1000),
 )
-TURN = st.builds(Turn, TEXT, tuples_of(MESSAGE), tuples_of(TEXT), tuples_of(TEXT))
+TOOL = st.builds(ExpectedTool, TEXT, or_none(OBJECT), st.sampled_from(["name", "subset", "exact"]))
+ASSERTION = st.builds(Assertion, TEXT, VALUE, or_none(NUMBER), TEXT, NUMBER, FLAG)
+TURN = st.builds(Turn, TEXT, tuples_of(MESSAGE), tuples_of(TEXT), tuples_of(TEXT), tuples_of(TOOL))
 CASE = st.builds(
     Case,
     case_id=TEXT,
@@ -124,7 +125,12 @@ CASE = st.builds(
     contexts=tuples_of(TEXT),
     category=TEXT,
     tags=tuples_of(TEXT),
+    choices=tuples_of(TEXT),
     expected=OBJECT,
+    assertions=tuples_of(ASSERTION),
+    thresholds=st.dictionaries(TEXT, NUMBER, max_size=3),
+    weight=NUMBER,
+    labels=OBJECT,
     metadata=OBJECT,
     recorded=or_none(RESPONSE),
 )
@@ -140,7 +146,7 @@ SETTINGS = st.builds(
         retries=st.integers(0, 10),
         options=OBJECT,
     ),
-    metrics=tuples_of(st.builds(results.MetricSettings, TEXT, OBJECT)),
+    metrics=tuples_of(st.builds(results.MetricSettings, TEXT, OBJECT, TEXT)),
     gates=tuples_of(TEXT),
     repeats=st.integers(1, 100),
     preset=TEXT,
@@ -172,9 +178,23 @@ RESULT = st.builds(
     response=or_none(RESPONSE),
     input=TEXT,
     references=tuples_of(TEXT),
+    tags=tuples_of(TEXT),
+    weight=NUMBER,
 )
 METRIC_SUMMARY = st.builds(
-    results.MetricSummary, TEXT, or_none(NUMBER), *[SMALL] * 6, or_none(NUMBER), or_none(FLAG), OBJECT
+    results.MetricSummary,
+    TEXT,
+    or_none(NUMBER),
+    *[SMALL] * 6,
+    or_none(NUMBER),
+    or_none(FLAG),
+    or_none(NUMBER),
+    or_none(FLAG),
+    st.sampled_from(["at_least", "more_than", "at_most"]),
+    OBJECT,
+)
+GROUP = st.builds(
+    results.GroupSummary, TEXT, SMALL, SMALL, SMALL, or_none(NUMBER), st.dictionaries(TEXT, or_none(NUMBER), max_size=3)
 )
 SUMMARY = st.builds(
     results.RunSummary,
@@ -186,7 +206,13 @@ SUMMARY = st.builds(
     decided=SMALL,
     metrics=tuples_of(METRIC_SUMMARY),
     latency=st.builds(results.LatencySummary, SMALL, *[or_none(NUMBER)] * 4),
-    gates=tuples_of(st.builds(results.GateResult, TEXT, st.sampled_from(results.GateOutcome), or_none(NUMBER), TEXT)),
+    gates=tuples_of(
+        st.builds(results.GateResult, TEXT, st.sampled_from(results.GateOutcome), or_none(NUMBER), TEXT, or_none(FLAG))
+    ),
+    categories=tuples_of(GROUP),
+    tags=tuples_of(GROUP),
+    repeats=OBJECT,
+    weighted=OBJECT,
 )
 DATASET = st.builds(results.DatasetRef, TEXT, TEXT, TEXT, SMALL)
 RUN = st.builds(

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from assay.answers import AgentStatus
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -26,13 +25,14 @@ __all__ = [
     "JudgeEvidence",
     "Metric",
     "Row",
+    "embeds_references",
     "has_reference",
+    "keeps_vector",
     "not_computed",
     "score_from_json",
     "score_to_json",
     "scored",
     "usable_references",
-    "wants_embedding",
 ]
 
 
@@ -110,9 +110,10 @@ class Aggregate(Protocol):
 class Metric(Protocol):
     """One metric with its parameters.
 
-    A kind of metric may be computed several times under names of the spec's own. Two more members are
-    optional: `check(parameters)`, a static method that returns (parameter, problem) pairs for what
-    `info` cannot say; and `inputs`, the names of other metrics of the run whose scores it reads.
+    A kind of metric may be computed several times under names of the spec's own. More members are optional:
+    `check(parameters)`, a static method that returns (parameter, problem) pairs for what `info` cannot say;
+    `inputs`, the names of other metrics of the run whose scores it reads; `embeds_references`, False where
+    only the answer's vector is needed; `keeps_vector`, True where the aggregate is computed from vectors.
 
     Args:
         name: The metric's name in this run.
@@ -168,9 +169,14 @@ def has_reference(case: Case) -> bool:
     return any(text.strip() for text in case.references)
 
 
-def wants_embedding(case: Case, response: AgentResponse) -> bool:
-    """Return whether a similarity is computed: an answer, a reference, neither blank, no error."""
-    return response.status is not AgentStatus.ERROR and bool(response.text.strip()) and has_reference(case)
+def embeds_references(metric: Metric) -> bool:
+    """Return whether a metric that needs vectors needs those of the references too."""
+    return getattr(metric, "embeds_references", True)
+
+
+def keeps_vector(metric: Metric) -> bool:
+    """Return whether a metric's aggregate is computed from the answers' vectors."""
+    return getattr(metric, "keeps_vector", False)
 
 
 def score_to_json(score: Score) -> dict[str, Any]:

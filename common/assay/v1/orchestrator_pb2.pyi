@@ -265,6 +265,26 @@ class Case(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ThresholdsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     CASE_ID_FIELD_NUMBER: _builtins.int
     TURNS_FIELD_NUMBER: _builtins.int
     VARIABLES_JSON_FIELD_NUMBER: _builtins.int
@@ -275,6 +295,11 @@ class Case(_message.Message):
     EXPECTED_JSON_FIELD_NUMBER: _builtins.int
     METADATA_JSON_FIELD_NUMBER: _builtins.int
     RECORDED_FIELD_NUMBER: _builtins.int
+    CHOICES_FIELD_NUMBER: _builtins.int
+    ASSERTIONS_FIELD_NUMBER: _builtins.int
+    THRESHOLDS_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    LABELS_JSON_FIELD_NUMBER: _builtins.int
     case_id: _builtins.str
     """Unique in the dataset, 1 to 200 characters."""
     variables_json: _builtins.str
@@ -287,6 +312,10 @@ class Case(_message.Message):
     """What metrics compare with, other than references: the text of one JSON object, or empty."""
     metadata_json: _builtins.str
     """Fields of the dataset that Assay does not read: the text of one JSON object, or empty."""
+    weight: _builtins.float
+    """How much the case counts in weighted aggregates, at least 0; absent means 1."""
+    labels_json: _builtins.str
+    """What people said about recorded answers: the text of one JSON object, or empty."""
     @_builtins.property
     def turns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Turn]:
         """The turns, at least one; a plain question is one turn."""
@@ -303,6 +332,18 @@ class Case(_message.Message):
     def recorded(self) -> _agent_pb2.AgentResponse:
         """An answer recorded in the dataset, for the "replay" adapter."""
 
+    @_builtins.property
+    def choices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The options of a multiple-choice question, in order."""
+
+    @_builtins.property
+    def assertions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Assertion]:
+        """Checks of the answer that the case brings along."""
+
+    @_builtins.property
+    def thresholds(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """Row thresholds in place of the metrics' own, by metric name."""
+
     def __init__(
         self,
         *,
@@ -316,14 +357,70 @@ class Case(_message.Message):
         expected_json: _builtins.str = ...,
         metadata_json: _builtins.str = ...,
         recorded: _agent_pb2.AgentResponse | None = ...,
+        choices: _abc.Iterable[_builtins.str] | None = ...,
+        assertions: _abc.Iterable[Global___Assertion] | None = ...,
+        thresholds: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        weight: _builtins.float | None = ...,
+        labels_json: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["recorded", b"recorded"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "recorded", b"recorded", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_id", b"case_id", "category", b"category", "contexts", b"contexts", "expected_json", b"expected_json", "metadata_json", b"metadata_json", "parameters_json", b"parameters_json", "recorded", b"recorded", "tags", b"tags", "turns", b"turns", "variables_json", b"variables_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "assertions", b"assertions", "case_id", b"case_id", "category", b"category", "choices", b"choices", "contexts", b"contexts", "expected_json", b"expected_json", "labels_json", b"labels_json", "metadata_json", b"metadata_json", "parameters_json", b"parameters_json", "recorded", b"recorded", "tags", b"tags", "thresholds", b"thresholds", "turns", b"turns", "variables_json", b"variables_json", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
+    _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
 
 Global___Case: _TypeAlias = Case  # noqa: Y015
+
+@_typing.final
+class Assertion(_message.Message):
+    """Assertion is one check of the answer that a case brings along."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TYPE_FIELD_NUMBER: _builtins.int
+    VALUE_JSON_FIELD_NUMBER: _builtins.int
+    THRESHOLD_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    NEGATE_FIELD_NUMBER: _builtins.int
+    type: _builtins.str
+    """What is checked, e.g. "contains"."""
+    value_json: _builtins.str
+    """What it is checked against: one JSON value as text; empty means null."""
+    threshold: _builtins.float
+    """Least value with which a graded check holds; absent means the check's own."""
+    metric: _builtins.str
+    """A label under which checks are summed up; empty for none."""
+    weight: _builtins.float
+    """Its share in the case's weighted score, at least 0; absent means 1."""
+    negate: _builtins.bool
+    """Whether the check must not hold."""
+    def __init__(
+        self,
+        *,
+        type: _builtins.str = ...,
+        value_json: _builtins.str = ...,
+        threshold: _builtins.float | None = ...,
+        metric: _builtins.str = ...,
+        weight: _builtins.float | None = ...,
+        negate: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "_weight", b"_weight", "threshold", b"threshold", "weight", b"weight"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "_weight", b"_weight", "metric", b"metric", "negate", b"negate", "threshold", b"threshold", "type", b"type", "value_json", b"value_json", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
+    _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
+    _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
+    _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold) -> _WhichOneofReturnType__threshold | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
+
+Global___Assertion: _TypeAlias = Assertion  # noqa: Y015
 
 @_typing.final
 class Turn(_message.Message):
@@ -335,6 +432,7 @@ class Turn(_message.Message):
     HISTORY_FIELD_NUMBER: _builtins.int
     REFERENCES_FIELD_NUMBER: _builtins.int
     EXPECTED_SOURCES_FIELD_NUMBER: _builtins.int
+    EXPECTED_TOOLS_FIELD_NUMBER: _builtins.int
     input: _builtins.str
     """What the user says."""
     @_builtins.property
@@ -349,6 +447,10 @@ class Turn(_message.Message):
     def expected_sources(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Titles or addresses of the sources that a good answer rests on."""
 
+    @_builtins.property
+    def expected_tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExpectedTool]:
+        """Tool calls that a good answer makes, in order."""
+
     def __init__(
         self,
         *,
@@ -356,14 +458,45 @@ class Turn(_message.Message):
         history: _abc.Iterable[_agent_pb2.Message] | None = ...,
         references: _abc.Iterable[_builtins.str] | None = ...,
         expected_sources: _abc.Iterable[_builtins.str] | None = ...,
+        expected_tools: _abc.Iterable[Global___ExpectedTool] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_sources", b"expected_sources", "history", b"history", "input", b"input", "references", b"references"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_sources", b"expected_sources", "expected_tools", b"expected_tools", "history", b"history", "input", b"input", "references", b"references"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Turn: _TypeAlias = Turn  # noqa: Y015
+
+@_typing.final
+class ExpectedTool(_message.Message):
+    """ExpectedTool is a tool call that a good answer makes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_JSON_FIELD_NUMBER: _builtins.int
+    MATCH_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The tool."""
+    arguments_json: _builtins.str
+    """Its arguments: the text of one JSON object; empty where only the name counts."""
+    match: _builtins.str
+    """"name", "subset" (the call may have further arguments) or "exact"; empty means "name"."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        arguments_json: _builtins.str = ...,
+        match: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "match", b"match", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExpectedTool: _TypeAlias = ExpectedTool  # noqa: Y015
 
 @_typing.final
 class RunSpec(_message.Message):
@@ -465,19 +598,23 @@ class MetricSpec(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     PARAMETERS_JSON_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """The metric, e.g. "semantic_similarity"."""
+    """The metric's name in this run, e.g. "semantic_similarity"."""
     parameters_json: _builtins.str
     """Its parameters: the text of one JSON object, or empty for all defaults."""
+    metric: _builtins.str
+    """The kind of metric, where the name is one of the spec's own; empty means the name says it."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         parameters_json: _builtins.str = ...,
+        metric: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "parameters_json", b"parameters_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metric", b"metric", "name", b"name", "parameters_json", b"parameters_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -616,6 +753,10 @@ class RunSummary(_message.Message):
     METRICS_FIELD_NUMBER: _builtins.int
     GATES_FIELD_NUMBER: _builtins.int
     LATENCY_FIELD_NUMBER: _builtins.int
+    CATEGORIES_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    REPEATS_JSON_FIELD_NUMBER: _builtins.int
+    WEIGHTED_JSON_FIELD_NUMBER: _builtins.int
     overall_status: _builtins.str
     """"PASS", "FAIL" or "NO_DATA": FAIL if any computed metric misses its threshold."""
     pass_rate: _builtins.float
@@ -624,6 +765,14 @@ class RunSummary(_message.Message):
     """Rows that passed."""
     decided: _builtins.int
     """Rows that passed or failed."""
+    repeats_json: _builtins.str
+    """What several runs of each case tell (pass@k, pass^k, variance): the text of one JSON object,
+    or empty with one run a case.
+    """
+    weighted_json: _builtins.str
+    """Aggregates with every row counted by its case's weight: the text of one JSON object, or empty
+    where all weights are 1.
+    """
     @_builtins.property
     def failed_criteria(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Metrics that miss their threshold."""
@@ -644,6 +793,14 @@ class RunSummary(_message.Message):
     def latency(self) -> Global___LatencySummary:
         """Latency over every row with a measured duration."""
 
+    @_builtins.property
+    def categories(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupSummary]:
+        """One entry per category, by name; empty where no case has one."""
+
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupSummary]:
+        """One entry per tag, by name; a row counts under each of its tags."""
+
     def __init__(
         self,
         *,
@@ -656,16 +813,92 @@ class RunSummary(_message.Message):
         metrics: _abc.Iterable[Global___MetricSummary] | None = ...,
         gates: _abc.Iterable[Global___GateResult] | None = ...,
         latency: Global___LatencySummary | None = ...,
+        categories: _abc.Iterable[Global___GroupSummary] | None = ...,
+        tags: _abc.Iterable[Global___GroupSummary] | None = ...,
+        repeats_json: _builtins.str = ...,
+        weighted_json: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "latency", b"latency", "pass_rate", b"pass_rate"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "decided", b"decided", "failed_criteria", b"failed_criteria", "gates", b"gates", "latency", b"latency", "metrics", b"metrics", "overall_status", b"overall_status", "pass_rate", b"pass_rate", "passed", b"passed", "skipped_criteria", b"skipped_criteria"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "categories", b"categories", "decided", b"decided", "failed_criteria", b"failed_criteria", "gates", b"gates", "latency", b"latency", "metrics", b"metrics", "overall_status", b"overall_status", "pass_rate", b"pass_rate", "passed", b"passed", "repeats_json", b"repeats_json", "skipped_criteria", b"skipped_criteria", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pass_rate: _TypeAlias = _typing.Literal["pass_rate"]  # noqa: Y015
     _WhichOneofArgType__pass_rate: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_rate) -> _WhichOneofReturnType__pass_rate | None: ...
 
 Global___RunSummary: _TypeAlias = RunSummary  # noqa: Y015
+
+@_typing.final
+class GroupSummary(_message.Message):
+    """GroupSummary is about the rows of one category or with one tag."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class MetricsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    PASSED_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    PASS_RATE_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    EMPTY_METRICS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The category or tag."""
+    total: _builtins.int
+    """Rows."""
+    passed: _builtins.int
+    """Rows that passed."""
+    failed: _builtins.int
+    """Rows that failed."""
+    pass_rate: _builtins.float
+    """Passed rows by decided rows; absent when none was decided."""
+    @_builtins.property
+    def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """Aggregate by metric; a metric without a scored row is left out."""
+
+    @_builtins.property
+    def empty_metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Metrics without a scored row in this group."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        total: _builtins.int = ...,
+        passed: _builtins.int = ...,
+        failed: _builtins.int = ...,
+        pass_rate: _builtins.float | None = ...,
+        metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        empty_metrics: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "pass_rate", b"pass_rate"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "empty_metrics", b"empty_metrics", "failed", b"failed", "metrics", b"metrics", "name", b"name", "pass_rate", b"pass_rate", "passed", b"passed", "total", b"total"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__pass_rate: _TypeAlias = _typing.Literal["pass_rate"]  # noqa: Y015
+    _WhichOneofArgType__pass_rate: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_rate) -> _WhichOneofReturnType__pass_rate | None: ...
+
+Global___GroupSummary: _TypeAlias = GroupSummary  # noqa: Y015
 
 @_typing.final
 class MetricSummary(_message.Message):
@@ -684,6 +917,9 @@ class MetricSummary(_message.Message):
     THRESHOLD_FIELD_NUMBER: _builtins.int
     MEETS_THRESHOLD_FIELD_NUMBER: _builtins.int
     DETAIL_JSON_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    MEETS_TARGET_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """The metric."""
     value: _builtins.float
@@ -706,6 +942,12 @@ class MetricSummary(_message.Message):
     """Whether the aggregate meets the threshold; absent without value or threshold."""
     detail_json: _builtins.str
     """Further aggregates of this metric: the text of one JSON object, or empty."""
+    target: _builtins.float
+    """What the value should reach beyond the threshold, where there is such a target."""
+    meets_target: _builtins.bool
+    """Whether it does; absent without value or target."""
+    rule: _builtins.str
+    """How value and threshold compare: "at_least", "more_than" or "at_most"; empty means "at_least"."""
     def __init__(
         self,
         *,
@@ -720,19 +962,30 @@ class MetricSummary(_message.Message):
         threshold: _builtins.float | None = ...,
         meets_threshold: _builtins.bool | None = ...,
         detail_json: _builtins.str = ...,
+        target: _builtins.float | None = ...,
+        meets_target: _builtins.bool | None = ...,
+        rule: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_meets_threshold", b"_meets_threshold", "_threshold", b"_threshold", "_value", b"_value", "meets_threshold", b"meets_threshold", "threshold", b"threshold", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "target", b"target", "threshold", b"threshold", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_meets_threshold", b"_meets_threshold", "_threshold", b"_threshold", "_value", b"_value", "detail_json", b"detail_json", "error_count", b"error_count", "failed_count", b"failed_count", "meets_threshold", b"meets_threshold", "metric", b"metric", "own_error_count", b"own_error_count", "passed_count", b"passed_count", "scored_count", b"scored_count", "skipped_count", b"skipped_count", "threshold", b"threshold", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "detail_json", b"detail_json", "error_count", b"error_count", "failed_count", b"failed_count", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "metric", b"metric", "own_error_count", b"own_error_count", "passed_count", b"passed_count", "rule", b"rule", "scored_count", b"scored_count", "skipped_count", b"skipped_count", "target", b"target", "threshold", b"threshold", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__meets_target: _TypeAlias = _typing.Literal["meets_target"]  # noqa: Y015
+    _WhichOneofArgType__meets_target: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target"]  # noqa: Y015
     _WhichOneofReturnType__meets_threshold: _TypeAlias = _typing.Literal["meets_threshold"]  # noqa: Y015
     _WhichOneofArgType__meets_threshold: _TypeAlias = _typing.Literal["_meets_threshold", b"_meets_threshold"]  # noqa: Y015
+    _WhichOneofReturnType__target: _TypeAlias = _typing.Literal["target"]  # noqa: Y015
+    _WhichOneofArgType__target: _TypeAlias = _typing.Literal["_target", b"_target"]  # noqa: Y015
     _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
     _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
     _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
     _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__meets_target) -> _WhichOneofReturnType__meets_target | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__meets_threshold) -> _WhichOneofReturnType__meets_threshold | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target) -> _WhichOneofReturnType__target | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold) -> _WhichOneofReturnType__threshold | None: ...
     @_typing.overload
@@ -803,6 +1056,7 @@ class GateResult(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     ACTUAL_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    MEETS_TARGET_FIELD_NUMBER: _builtins.int
     expression: _builtins.str
     """The gate as written."""
     outcome: Global___GateOutcome.ValueType
@@ -811,6 +1065,8 @@ class GateResult(_message.Message):
     """The value it was compared with; absent when incomplete."""
     reason: _builtins.str
     """Why it is incomplete; empty otherwise."""
+    meets_target: _builtins.bool
+    """Whether the value reaches the gate's target; absent without value or target."""
     def __init__(
         self,
         *,
@@ -818,14 +1074,20 @@ class GateResult(_message.Message):
         outcome: Global___GateOutcome.ValueType = ...,
         actual: _builtins.float | None = ...,
         reason: _builtins.str = ...,
+        meets_target: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_actual", b"_actual", "actual", b"actual"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_actual", b"_actual", "_meets_target", b"_meets_target", "actual", b"actual", "meets_target", b"meets_target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_actual", b"_actual", "actual", b"actual", "expression", b"expression", "outcome", b"outcome", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_actual", b"_actual", "_meets_target", b"_meets_target", "actual", b"actual", "expression", b"expression", "meets_target", b"meets_target", "outcome", b"outcome", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__actual: _TypeAlias = _typing.Literal["actual"]  # noqa: Y015
     _WhichOneofArgType__actual: _TypeAlias = _typing.Literal["_actual", b"_actual"]  # noqa: Y015
+    _WhichOneofReturnType__meets_target: _TypeAlias = _typing.Literal["meets_target"]  # noqa: Y015
+    _WhichOneofArgType__meets_target: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__actual) -> _WhichOneofReturnType__actual | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__meets_target) -> _WhichOneofReturnType__meets_target | None: ...
 
 Global___GateResult: _TypeAlias = GateResult  # noqa: Y015
 
@@ -1276,6 +1538,8 @@ class CaseResult(_message.Message):
     RESPONSE_FIELD_NUMBER: _builtins.int
     INPUT_FIELD_NUMBER: _builtins.int
     REFERENCES_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
     case_id: _builtins.str
     """The case."""
     case_index: _builtins.int
@@ -1294,6 +1558,8 @@ class CaseResult(_message.Message):
     """Why the row failed or the agent erred, for people; may be empty."""
     input: _builtins.str
     """The user's text; only where answers were asked for."""
+    weight: _builtins.float
+    """The case's weight; absent means 1."""
     @_builtins.property
     def scores(self) -> _containers.RepeatedCompositeFieldContainer[Global___Score]:
         """One entry per metric, in the spec's order."""
@@ -1305,6 +1571,10 @@ class CaseResult(_message.Message):
     @_builtins.property
     def references(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The references; only where answers were asked for."""
+
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The case's tags."""
 
     def __init__(
         self,
@@ -1321,19 +1591,25 @@ class CaseResult(_message.Message):
         response: _agent_pb2.AgentResponse | None = ...,
         input: _builtins.str = ...,
         references: _abc.Iterable[_builtins.str] | None = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
+        weight: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_latency_ms", b"_latency_ms", "_passed", b"_passed", "latency_ms", b"latency_ms", "passed", b"passed", "response", b"response"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_latency_ms", b"_latency_ms", "_passed", b"_passed", "_weight", b"_weight", "latency_ms", b"latency_ms", "passed", b"passed", "response", b"response", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_latency_ms", b"_latency_ms", "_passed", b"_passed", "case_id", b"case_id", "case_index", b"case_index", "category", b"category", "input", b"input", "latency_ms", b"latency_ms", "passed", b"passed", "reason", b"reason", "references", b"references", "repeat_index", b"repeat_index", "response", b"response", "scores", b"scores", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_latency_ms", b"_latency_ms", "_passed", b"_passed", "_weight", b"_weight", "case_id", b"case_id", "case_index", b"case_index", "category", b"category", "input", b"input", "latency_ms", b"latency_ms", "passed", b"passed", "reason", b"reason", "references", b"references", "repeat_index", b"repeat_index", "response", b"response", "scores", b"scores", "status", b"status", "tags", b"tags", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__latency_ms: _TypeAlias = _typing.Literal["latency_ms"]  # noqa: Y015
     _WhichOneofArgType__latency_ms: _TypeAlias = _typing.Literal["_latency_ms", b"_latency_ms"]  # noqa: Y015
     _WhichOneofReturnType__passed: _TypeAlias = _typing.Literal["passed"]  # noqa: Y015
     _WhichOneofArgType__passed: _TypeAlias = _typing.Literal["_passed", b"_passed"]  # noqa: Y015
+    _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
+    _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__latency_ms) -> _WhichOneofReturnType__latency_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__passed) -> _WhichOneofReturnType__passed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
 
 Global___CaseResult: _TypeAlias = CaseResult  # noqa: Y015
 

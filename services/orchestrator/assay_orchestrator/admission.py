@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING
 
+from assay.cases import MAX_WEIGHT
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
 from assay.metrics import METRICS, complete_parameters
@@ -21,6 +23,7 @@ __all__ = ["check_case", "check_settings"]
 _MAX_NAME_CHARS = 200
 _MAX_CASE_ID_CHARS = 200
 _MAX_REPEATS = 100
+_MAX_TURNS = 100
 
 
 def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
@@ -54,10 +57,15 @@ def check_case(case: Case, index: int) -> list[Problem]:
     problems = []
     if not 1 <= len(case.case_id) <= _MAX_CASE_ID_CHARS:
         problems.append(Problem(f"must have 1 to {_MAX_CASE_ID_CHARS} characters", f"{where}.case_id"))
-    if len(case.turns) != 1:
-        problems.append(
-            Problem(f"this version runs cases of exactly one turn, not {len(case.turns)}", f"{where}.turns")
-        )
+    if not 1 <= len(case.turns) <= _MAX_TURNS:
+        problems.append(Problem(f"must be 1 to {_MAX_TURNS}, not {len(case.turns)}", f"{where}.turns"))
+    if not 0 <= case.weight <= MAX_WEIGHT:
+        problems.append(Problem(f"must be a number from 0 to {MAX_WEIGHT:g}, not {case.weight!r}", f"{where}.weight"))
+    problems += [
+        Problem(f"must be a number, not {value!r}", f"{where}.thresholds.{name}")
+        for name, value in case.thresholds.items()
+        if not math.isfinite(value)
+    ]
     return problems
 
 

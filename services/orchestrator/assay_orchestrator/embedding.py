@@ -12,7 +12,7 @@ import grpc
 import numpy as np
 
 from assay.errors import AssayError, InternalError, OverloadedError, UnavailableError
-from assay.metrics.score import EmbeddingEvidence, usable_references
+from assay.metrics.score import EmbeddingEvidence
 from assay.rpc.status import from_rpc_error
 from assay.v1 import embedder_pb2, embedder_pb2_grpc
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assay.answers import AgentResponse
-    from assay.cases import Case
 
 __all__ = ["EmbeddingClient"]
 
@@ -69,12 +68,10 @@ class EmbeddingClient:
         self._references: OrderedDict[str, asyncio.Future[_Embedded]] = OrderedDict()
         self._reference_bytes = 0
 
-    async def gather(self, case: Case, response: AgentResponse) -> EmbeddingEvidence:
+    async def gather(self, response: AgentResponse, references: Sequence[str]) -> EmbeddingEvidence:
         """Return the vectors of the answer and of its references, or why they could not be had."""
         try:
-            embedded = await asyncio.gather(
-                self._embed(response.text), *(self._reference(text) for text in usable_references(case))
-            )
+            embedded = await asyncio.gather(self._embed(response.text), *(self._reference(text) for text in references))
         except AssayError as problem:
             return EmbeddingEvidence(
                 answer=None,
@@ -86,12 +83,12 @@ class EmbeddingClient:
                 english_only=False,
                 error=problem.reason.lower(),
             )
-        answer, *references = embedded
+        answer, *found = embedded
         return EmbeddingEvidence(
             answer=answer.vector,
-            references=tuple(reference.vector for reference in references),
+            references=tuple(one.vector for one in found),
             answer_truncated=answer.truncated,
-            reference_truncated=any(reference.truncated for reference in references),
+            reference_truncated=any(one.truncated for one in found),
             model=self._model,
             revision=answer.model.revision,
             english_only=answer.model.english_only,

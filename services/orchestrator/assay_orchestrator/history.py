@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
+    from assay.answers import AgentResponse
     from assay.results import StateChange
     from assay_orchestrator.store.results import RowKey
 
@@ -66,12 +67,16 @@ def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]
     return [
         dataclasses.replace(
             row,
-            response=answers.get((row.case_index, row.repeat_index)),
+            response=_last(answers.get((row.case_index, row.repeat_index))),
             input=cases[row.case_index].input,
             references=cases[row.case_index].references,
         )
         for row in rows
     ]
+
+
+def _last(turns: Sequence[AgentResponse] | None) -> AgentResponse | None:
+    return turns[-1] if turns else None
 
 
 def _fitting(events: Sequence[StateChange | CaseResult]) -> list[StateChange | CaseResult]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.answers import AgentRequest, AgentResponse
+from assay.answers import AgentRequest, AgentResponse, AgentStatus, Message
 from assay.errors import AssayError
+from assay.metrics.row_scores import score_row
 from assay.metrics.row_verdict import row_reason, row_verdict
-from assay.metrics.score import Metric, Row, wants_embedding
-from assay.results import CaseResult, Score, ScoreStatus
+from assay.metrics.score import Metric, Row, embeds_references, has_reference, keeps_vector, usable_references
+from assay.results import CaseResult
 from assay_orchestrator.flusher import Flusher
 from assay_orchestrator.store import datasets, results
 from assay_orchestrator.store.results import AnswerRecord
@@ -30,8 +30,6 @@ __all__ = ["Plan", "Runner"]
 
 _PAGE_CASES = 200
 _SCORING_SLOTS = 256
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class _Work:
     case: Case
     case_index: int
     repeat_index: int
-    stored: AgentResponse | None
+    stored: Sequence[AgentResponse]
 
 
 class Runner:
@@ -119,77 +117,123 @@ class Runner:
                 for repeat in range(plan.repeats):
                     key = (first + offset, repeat)
                     if key not in finished:
-                        yield _Work(case, *key, stored.get(key))
+                        yield _Work(case, *key, stored.get(key, ()))
 
     async def _finish(self, work: _Work) -> None:
         try:
-            response, answer = work.stored, None
-            if response is None:
-                async with self._asking:
-                    response = await self._ask(work)
-                answer = AnswerRecord(work.case_index, work.repeat_index, response)
-            models = self._models(work.case, response)
-            if models and answer is not None:
+            response, answer = await self._converse(work)
+            wanted = self._wanted(work.case, response)
+            if wanted and answer is not None:
                 # Durable before any further work is paid for it.
                 await self._flusher.put(answer, None)
                 answer = None
-            evidence = await self._gather(models, work.case, response)
+            evidence = await self._gather(wanted, work.case, response)
             await self._flusher.put(answer, self._result(work, response, evidence))
         finally:
             self._slots.release()
 
-    async def _ask(self, work: _Work) -> AgentResponse:
-        plan, case = self._plan, work.case
-        key = f"{plan.run_id}/{work.case_index}/{work.repeat_index}"
+    async def _converse(self, work: _Work) -> tuple[AgentResponse, AnswerRecord | None]:
+        """Return the answer to the last turn, and its record where it is not stored yet.
+
+        Turns are asked one after the other. One whose agent errs ends the conversation: that error is the
+        case's answer.
+        """
+        turns, answers = work.case.turns, list(work.stored)
+        fresh: AnswerRecord | None = None
+        while len(answers) < len(turns) and not (answers and answers[-1].status is AgentStatus.ERROR):
+            if fresh is not None:
+                await self._flusher.put(fresh, None)
+            async with self._asking:
+                response = await self._ask(work, answers)
+            fresh = AnswerRecord(work.case_index, work.repeat_index, len(answers), response)
+            answers.append(response)
+        return answers[-1], fresh
+
+    async def _ask(self, work: _Work, earlier: Sequence[AgentResponse]) -> AgentResponse:
+        plan, case, turn_index = self._plan, work.case, len(earlier)
+        row = f"{plan.run_id}/{work.case_index}/{work.repeat_index}"
+        key = row if len(case.turns) == 1 else f"{row}/{turn_index}"
         request = AgentRequest(
             request_id=key,
             run_id=plan.run_id,
             case_id=case.case_id,
-            input=case.input,
+            input=case.turns[turn_index].input,
             repeat_index=work.repeat_index,
-            turn_index=len(case.turns) - 1,
-            session_id=str(uuid.uuid5(uuid.NAMESPACE_URL, key)),
+            turn_index=turn_index,
+            session_id=str(uuid.uuid5(uuid.NAMESPACE_URL, row)),
             idempotency_key=key,
-            history=case.turns[-1].history,
+            history=_history(case, earlier),
             variables=case.variables,
             parameters=case.parameters,
             timeout_s=plan.timeout_s,
         )
         return await plan.agent.answer(request, case)
 
-    def _models(self, case: Case, response: AgentResponse) -> Sequence[str]:
-        if not self._plan.embedders or not wants_embedding(case, response):
-            return ()
-        return tuple(self._plan.embedders)
-
-    async def _gather(self, models: Sequence[str], case: Case, response: AgentResponse) -> dict[str, EmbeddingEvidence]:
-        if not models:
+    def _wanted(self, case: Case, response: AgentResponse) -> Mapping[str, bool]:
+        """Return the models whose vectors are wanted, and whether the references' are too."""
+        if not self._plan.embedders or response.status is AgentStatus.ERROR or not response.text.strip():
             return {}
-        gathered = await asyncio.gather(*(self._plan.embedders[model].gather(case, response) for model in models))
-        return dict(zip(models, gathered, strict=True))
+        wanted: dict[str, bool] = {}
+        for metric in self._plan.metrics:
+            model = metric.embedding_model
+            if model is None:
+                continue
+            if not embeds_references(metric):
+                wanted.setdefault(model, False)
+            elif has_reference(case):
+                wanted[model] = True
+        return wanted
+
+    async def _gather(
+        self, wanted: Mapping[str, bool], case: Case, response: AgentResponse
+    ) -> dict[str, EmbeddingEvidence]:
+        if not wanted:
+            return {}
+        gathered = await asyncio.gather(
+            *(
+                self._plan.embedders[model].gather(response, usable_references(case) if references else ())
+                for model, references in wanted.items()
+            )
+        )
+        return dict(zip(wanted, gathered, strict=True))
 
     def _result(self, work: _Work, response: AgentResponse, evidence: dict[str, EmbeddingEvidence]) -> CaseResult:
         row = Row(case=work.case, response=response, embeddings=evidence)
-        scores = tuple(_score(metric, row) for metric in self._plan.metrics)
+        scores = score_row(self._plan.metrics, row)
         return CaseResult(
             case_index=work.case_index,
             repeat_index=work.repeat_index,
             case_id=work.case.case_id,
             category=work.case.category,
+            tags=work.case.tags,
+            weight=work.case.weight,
             status=response.status,
             passed=row_verdict(response.status, scores),
             scores=scores,
             latency_ms=response.latency_ms,
             reason=row_reason(response, scores),
+            answer_vector=_kept_vector(self._plan.metrics, evidence),
         )
 
 
-def _score(metric: Metric, row: Row) -> Score:
-    try:
-        return metric.score(row)
-    except Exception:  # noqa: BLE001 - a defect in one metric costs one score, not the run
-        _log.exception("metric %s failed on case %s", metric.name, row.case.case_id)
-        return Score(metric=metric.name, status=ScoreStatus.ERROR, reason="metric_failed")
+def _history(case: Case, earlier: Sequence[AgentResponse]) -> tuple[Message, ...]:
+    """Return the turn's own history, or what was said so far where it brings none along."""
+    own = case.turns[len(earlier)].history
+    if own or not earlier:
+        return own
+    said = list(case.turns[0].history)
+    for turn, response in zip(case.turns, earlier, strict=False):
+        said += [Message("user", turn.input), Message("assistant", response.text)]
+    return tuple(said)
+
+
+def _kept_vector(metrics: Sequence[Metric], evidence: Mapping[str, EmbeddingEvidence]) -> bytes:
+    """Return the answer's vector for the metric over rows that needs it; empty where none does or there is none."""
+    for metric in metrics:
+        found = evidence.get(metric.embedding_model or "") if keeps_vector(metric) else None
+        if found is not None and found.answer is not None:
+            return found.answer.astype("<f4").tobytes()
+    return b""
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -8,6 +8,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentErrorKind, error_response, response_from_json, response_to_json
+from assay.case_wire import case_from_wire
 from assay.errors import DatasetError, InvalidInputError, NotFoundError, Problem, SpecError, UnavailableError
 from assay.results import FINISHED_STATES, CaseResult, DatasetRef, StateChange
 from assay.run_wire import (
@@ -19,7 +20,7 @@ from assay.run_wire import (
 )
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
-from assay.wire import case_from_wire, request_to_wire, response_from_wire, split_by_size
+from assay.wire import request_to_wire, response_from_wire, split_by_size
 from assay_orchestrator import history
 from assay_orchestrator.admission import check_case, check_settings
 from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions

@@ -9,6 +9,7 @@ from assay.results import (
     AgentSettings,
     GateOutcome,
     GateResult,
+    GroupSummary,
     LatencySummary,
     MetricSettings,
     MetricSummary,
@@ -50,5 +51,7 @@ def summary_from_json(data: dict[str, Any]) -> RunSummary:
             "metrics": tuple(MetricSummary(**metric) for metric in data["metrics"]),
             "latency": LatencySummary(**data["latency"]),
             "gates": gates,
+            "categories": tuple(GroupSummary(**group) for group in data.get("categories", ())),
+            "tags": tuple(GroupSummary(**group) for group in data.get("tags", ())),
         }
     )

@@ -1,4 +1,4 @@
-"""The summary of a run: a pure fold over its stored rows, the same bits in any order."""
+"""The summary of a run: a pure fold over its stored rows, the same bits however they came to be stored."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from assay.gates import decide, parse_gate
 from assay.metrics.latency import LatencyFold
 from assay.results import GateResult, MetricSummary, RunSummary
+from assay_orchestrator.breakdown import Groups, Weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,18 +24,20 @@ def summarise(rows: Iterable[CaseResult], metrics: Sequence[Metric], gates: Sequ
     """Return the summary of a run.
 
     Args:
-        rows: Every row, in any order.
+        rows: Every row, in dataset order; the repeats of a case beside each other.
         metrics: The run's metrics, in report order; each row has their scores in this order.
         gates: Gate expressions that were checked before.
     """
     folds = [metric.aggregate() for metric in metrics]
-    latency = LatencyFold()
+    latency, groups, weights = LatencyFold(), Groups(metrics), Weights()
     passed = decided = undecided = 0
     for row in rows:
         for fold, score in zip(folds, row.scores, strict=True):
             fold.add(row, score)
         if row.latency_ms is not None and math.isfinite(row.latency_ms) and row.latency_ms >= 0:
             latency.add(row.latency_ms / 1000)
+        groups.add(row)
+        weights.add(row)
         passed += row.passed is True
         decided += row.passed is not None
         undecided += row.passed is None and bool(row.reason)
@@ -50,6 +53,9 @@ def summarise(rows: Iterable[CaseResult], metrics: Sequence[Metric], gates: Sequ
         decided=decided,
         metrics=summaries,
         latency=latency.result(),
+        categories=groups.categories,
+        tags=groups.tags,
+        weighted=weights.result(),
         gates=[_gate_result(parse_gate(gate, metrics=names), summaries, pass_rate, undecided) for gate in gates],
     )
 

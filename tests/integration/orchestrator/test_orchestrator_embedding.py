@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from assay.answers import AgentResponse
-from assay.cases import Case, Turn
 from assay.errors import NotFoundError, OverloadedError, UnavailableError
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
@@ -98,8 +97,7 @@ def serve(tmp_path: Path, embedder: Embedder) -> Serve:
 
 async def gather(client: EmbeddingClient, answer: str, *references: str) -> EmbeddingEvidence:
     """Return the evidence of one row."""
-    case = Case("c", (Turn("q", references=references),))
-    return await client.gather(case, AgentResponse(text=answer))
+    return await client.gather(AgentResponse(text=answer), references)
 
 
 def vectors(evidence: EmbeddingEvidence) -> list[list[float]]:
@@ -112,7 +110,7 @@ def vectors(evidence: EmbeddingEvidence) -> list[list[float]]:
 async def test_a_row_gets_its_vectors_and_what_made_them(serve: Serve) -> None:
     """The evidence holds the answer's and every reference's vector, truncation, model and revision."""
     async with serve() as client:
-        evidence = await gather(client, "abc", "b", " ", "c" * 60)
+        evidence = await gather(client, "abc", "b", "c" * 60)
     assert vectors(evidence) == [[3, ord("a")], [1, ord("b")], [60, ord("c")]]
     assert (evidence.answer_truncated, evidence.reference_truncated) == (False, True)
     assert (evidence.model, evidence.revision, evidence.english_only) == ("tiny", "r1", True)

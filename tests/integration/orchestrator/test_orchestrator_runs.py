@@ -132,13 +132,13 @@ async def test_the_same_cases_are_stored_once(serve: Serve) -> None:
 
 
 async def test_a_broken_upload_is_refused(serve: Serve) -> None:
-    """Equal case ids, conversations of several turns and empty datasets are refused with a sentence."""
+    """Equal case ids, absurd weights, huge cases and empty datasets are refused with a sentence."""
     case = recorded(1)[0]
     async with serve() as client:
         with pytest.raises(DatasetError, match="c0"):
             await client.upload_dataset([case, case], name="d")
-        with pytest.raises(DatasetError, match="one turn"):
-            await client.upload_dataset([Case("x", (Turn("a"), Turn("b")))], name="d")
+        with pytest.raises(DatasetError, match="from 0 to 1e"):
+            await client.upload_dataset([Case("x", (Turn("a"),), weight=-1.0)], name="d")
         with pytest.raises(DatasetError, match="larger than 1 MiB"):
             await client.upload_dataset([Case("x", (Turn("a" * 1_100_000),))], name="d")
         with pytest.raises(DatasetError, match="at least one case"):
@@ -215,6 +215,75 @@ async def test_a_hosted_agent_is_asked_on_the_clients_side(serve: Serve, setting
     assert run.counts.passed == 30
     assert sorted(request.case_id for request in seen) == sorted(f"c{i}" for i in range(30))
     assert not any("'a1'" in repr(request) for request in seen)
+
+
+async def test_the_turns_of_a_conversation_are_asked_in_order(serve: Serve, settings_of: SettingsOf) -> None:
+    """Each turn is asked once, in the same session, with what was said before; the last answer is scored."""
+    seen: list[AgentRequest] = []
+
+    async def agent(request: AgentRequest) -> str:
+        seen.append(request)
+        return f"{request.input}!"
+
+    talk = Case("talk", (Turn("one"), Turn("two"), Turn("three", references=("three!",))))
+    async with serve() as client:
+        dataset = await client.upload_dataset([talk], name="d")
+        run = await host(client, await client.create_run(settings_of("python", "m:f"), dataset.dataset_id), agent)
+        rows = [row async for row in client.list_results(run.run_id)]
+    assert [(row.passed, row.response.text) for row in rows if row.response] == [(True, "three!")]
+    assert [(request.turn_index, request.input) for request in seen] == [(0, "one"), (1, "two"), (2, "three")]
+    assert len({request.session_id for request in seen}) == 1
+    assert len({request.idempotency_key for request in seen}) == 3
+    said = [(message.role, message.content) for message in seen[2].history]
+    assert said == [("user", "one"), ("assistant", "one!"), ("user", "two"), ("assistant", "two!")]
+
+
+async def test_an_error_ends_a_conversation(serve: Serve, settings_of: SettingsOf) -> None:
+    """A turn that fails is the case's answer; later turns are not asked."""
+    seen: list[str] = []
+
+    async def agent(request: AgentRequest) -> str:
+        seen.append(request.input)
+        if request.input == "two":
+            raise ValueError("no")
+        return "yes"
+
+    talk = Case("talk", (Turn("one"), Turn("two"), Turn("three")))
+    async with serve() as client:
+        dataset = await client.upload_dataset([talk], name="d")
+        settings = settings_of("python", "m:f", retries=0)
+        run = await host(client, await client.create_run(settings, dataset.dataset_id), agent)
+    assert seen == ["one", "two"]
+    assert run.counts.agent_errors == 1
+
+
+async def test_rows_are_summed_up_by_category_tag_and_weight(serve: Serve, settings_of: SettingsOf) -> None:
+    """A summary has one entry per category and tag, and weighted means where weights differ."""
+
+    def case(name: str, right: bool, **more: Any) -> Case:
+        answer = AgentResponse(text="a" if right else "b")
+        return Case(name, (Turn("q", references=("a",)),), recorded=answer, **more)
+
+    cases = [
+        case("1", True, category="x", tags=("smoke", "smoke", "slow")),
+        case("2", False, category="x", weight=3.0),
+        case("3", True, category="y", tags=("smoke",), weight=0.0),
+        case("4", True),
+    ]
+    async with serve() as client:
+        dataset = await client.upload_dataset(cases, name="d")
+        run = await finished(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
+        rows = [row async for row in client.list_results(run.run_id)]
+    assert run.summary is not None
+    groups = [
+        (group.name, group.total, group.passed, group.failed, group.pass_rate) for group in run.summary.categories
+    ]
+    assert groups == [("x", 2, 1, 1, 0.5), ("y", 1, 1, 0, 1.0)]
+    assert run.summary.categories[0].metrics == {"exact_match": 0.5, "latency": None}
+    assert [(group.name, group.total) for group in run.summary.tags] == [("slow", 1), ("smoke", 2)]
+    assert run.summary.weighted == {"pass_rate": 0.4, "metrics": {"exact_match": 0.4}}
+    assert run.summary.pass_rate == 0.75
+    assert [(row.tags, row.weight) for row in rows] == [(case.tags, case.weight) for case in cases]
 
 
 async def test_one_bad_case_harms_no_other(serve: Serve, settings_of: SettingsOf) -> None:

@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from assay.errors import StorageError
-from assay_orchestrator.store import schema
-from assay_orchestrator.store.database import HEAD_REVISION, Database
+from assay_orchestrator.store import results, schema
+from assay_orchestrator.store.database import HEAD_REVISION, Database, _upgrade
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,14 +31,39 @@ def described(engine: sa.Engine) -> dict[str, object]:
 
 
 def test_migrations_lead_to_the_schema(tmp_path: Path) -> None:
-    """The tables that the migrations make are those that the code describes."""
-    Database(tmp_path / "migrated.db").close()
-    plain = sa.create_engine(f"sqlite:///{tmp_path}/plain.db", poolclass=sa.NullPool)
-    schema.metadata.create_all(plain)
-    migrated = sa.create_engine(f"sqlite:///{tmp_path}/migrated.db", poolclass=sa.NullPool)
-    assert described(migrated) == described(plain)
-    with migrated.connect() as connection:
-        assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == HEAD_REVISION
+    """A database that was upgraded step by step has the same tables as a new one."""
+    engines = {}
+    for name in ("new", "first"):
+        engines[name] = sa.create_engine(f"sqlite:///{tmp_path}/{name}.db", poolclass=sa.NullPool)
+    with engines["first"].connect() as connection:
+        _upgrade(connection, "0001")
+    for name in ("new", "first"):
+        Database(tmp_path / f"{name}.db").close()
+        with engines[name].connect() as connection:
+            assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == HEAD_REVISION
+    assert described(engines["first"]) == described(engines["new"])
+
+
+async def test_an_upgrade_keeps_what_is_stored(tmp_path: Path) -> None:
+    """Answers and results that the first version stored are read as before by this one."""
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/assay.db", poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        _upgrade(connection, "0001")
+        connection.exec_driver_sql("INSERT INTO answers VALUES ('r', 0, 0, '{\"text\": \"yes\"}', 't')")
+        connection.exec_driver_sql(
+            "INSERT INTO results VALUES ('r', 0, 0, 1, 'c', '', 'success', 1, 2.5, '', '[]', 't')"
+        )
+        connection.commit()
+    database = Database(tmp_path / "assay.db")
+    try:
+        answers = await database.read(lambda c: results.stored_answers(c, "r", 0, 1))
+        rows = await database.read(lambda c: results.read_sequence(c, "r", 0, 9))
+    finally:
+        database.close()
+    assert {key: [answer.text for answer in turns] for key, turns in answers.items()} == {(0, 0): ["yes"]}
+    assert [(row.case_id, row.passed, row.tags, row.weight, row.answer_vector) for row in rows] == [
+        ("c", True, (), 1.0, b"")
+    ]
 
 
 def test_a_second_user_of_the_file_is_refused(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from assay.answers import AgentResponse, MalformedAnswerError
+from assay.case_wire import case_from_wire, case_to_wire
 from assay.v1 import agent_pb2, orchestrator_pb2
-from assay.wire import case_from_wire, case_to_wire, response_to_wire, split_by_size
+from assay.wire import response_to_wire, split_by_size
 
 
 @pytest.mark.parametrize("output", [float("nan"), {"a": [float("inf")]}, {"a": object()}])

@@ -10,7 +10,7 @@ import pytest
 from assay.answers import AgentResponse
 from assay.cases import Case, Turn
 from assay.metrics import METRICS, complete_parameters
-from assay.metrics.score import Metric, Row, score_from_json, score_to_json, scored, wants_embedding
+from assay.metrics.score import Metric, Row, score_from_json, score_to_json, scored
 from assay.results import Score, ScoreStatus
 
 
@@ -56,25 +56,6 @@ def test_a_score_survives_storage(score: Score) -> None:
 def test_absent_fields_take_no_room() -> None:
     """The stored form of a bare score holds nothing but metric and status."""
     assert score_to_json(Score("m", ScoreStatus.SKIPPED)) == {"metric": "m", "status": "skipped"}
-
-
-@pytest.mark.parametrize(
-    ("text", "references", "failed", "expected"),
-    [
-        ("answer", ["reference"], False, True),
-        ("answer", [" ", "reference"], False, True),
-        ("answer", [" \n"], False, False),
-        ("answer", [], False, False),
-        (" \t", ["reference"], False, False),
-        ("answer", ["reference"], True, False),
-    ],
-)
-def test_vectors_are_wanted_only_where_they_are_used(
-    row: Callable[..., Row], text: str, references: list[str], failed: bool, expected: bool
-) -> None:
-    """No embedding is asked for a failed or blank answer or a case without reference."""
-    built = row(text, references, failed=failed)
-    assert wants_embedding(built.case, built.response) is expected
 
 
 @pytest.mark.parametrize("kind", sorted(METRICS))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.answers import AgentErrorKind, error_response
+from assay.answers import AgentErrorKind, AgentResponse, error_response
 
 if TYPE_CHECKING:
-    from assay.answers import AgentRequest, AgentResponse
+    from assay.answers import AgentRequest
     from assay.cases import Case
 
 __all__ = ["ReplayAgent"]
@@ -17,7 +17,9 @@ class ReplayAgent:
     """Answers with what was recorded, its latency included."""
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
-        """Return the recorded answer."""
+        """Return the recorded answer; to an earlier turn, which nobody scores, its reference."""
+        if request.turn_index < len(case.turns) - 1:
+            return AgentResponse(text=next(iter(case.turns[request.turn_index].references), ""))
         if case.recorded is None:
             return error_response(
                 AgentErrorKind.NOT_RECORDED, f"the dataset holds no recorded answer for case {case.case_id}"

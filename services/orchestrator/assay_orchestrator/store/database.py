@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HEAD_REVISION", "Database"]
 
-HEAD_REVISION = "0001"
+HEAD_REVISION = "0002"
 _READER_COUNT = 2
 _MMAP_BYTES = 256 * 1024 * 1024
 
@@ -102,7 +102,10 @@ class Database:
                     f"{self._path} was written by a newer version of Assay (schema {revision}, this version "
                     f"knows up to {HEAD_REVISION}): upgrade Assay, or choose another folder with ASSAY_HOME"
                 )
-            _upgrade(connection)
+            if revision is None:
+                _create(connection)
+            else:
+                _upgrade(connection)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -160,7 +163,17 @@ def _revision(connection: sa.Connection) -> str | None:
     return revision
 
 
-def _upgrade(connection: sa.Connection) -> None:
+def _create(connection: sa.Connection) -> None:
+    """Make the tables of a new database; a test proves that the migrations come to the same."""
+    from assay_orchestrator.store import schema
+
+    schema.metadata.create_all(connection)
+    connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+    connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (HEAD_REVISION,))
+    connection.commit()
+
+
+def _upgrade(connection: sa.Connection, revision: str = HEAD_REVISION) -> None:
     # Imported here: alembic takes longer to import than most runs to start, and is rarely needed.
     from alembic import command
     from alembic.config import Config
@@ -168,7 +181,7 @@ def _upgrade(connection: sa.Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)
     connection.commit()
 
 

@@ -25,10 +25,11 @@ RowKey = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class AnswerRecord:
-    """An agent's answer to one repeat of one case."""
+    """An agent's answer to one turn of one repeat of one case."""
 
     case_index: int
     repeat_index: int
+    turn_index: int
     response: AgentResponse
 
 
@@ -48,6 +49,7 @@ def put(
                     "run_id": run_id,
                     "case_index": answer.case_index,
                     "repeat_index": answer.repeat_index,
+                    "turn_index": answer.turn_index,
                     "response_json": _dumps(response_to_json(answer.response)),
                     "created_at": moment,
                 }
@@ -72,20 +74,31 @@ def finished_keys(connection: sa.Connection, run_id: str, first_index: int, coun
     return {(row.case_index, row.repeat_index) for row in rows}
 
 
-def stored_answers(connection: sa.Connection, run_id: str, first_index: int, count: int) -> dict[RowKey, AgentResponse]:
-    """Return the answers that are stored for rows among `count` cases from `first_index` on."""
-    table = schema.answers
-    rows = connection.execute(sa.select(table).where(*_span(table, run_id, first_index, count)))
-    return {(row.case_index, row.repeat_index): response_from_json(json.loads(row.response_json)) for row in rows}
+def stored_answers(
+    connection: sa.Connection, run_id: str, first_index: int, count: int
+) -> dict[RowKey, list[AgentResponse]]:
+    """Return the stored answers to `count` cases from `first_index` on, turn by turn."""
+    return _answers(connection, run_id, sa.and_(*_span(schema.answers, run_id, first_index, count)))
 
 
-def read_answers(connection: sa.Connection, run_id: str, indexes: Sequence[int]) -> dict[RowKey, AgentResponse]:
-    """Return the stored answers to the cases at some positions."""
+def read_answers(connection: sa.Connection, run_id: str, indexes: Sequence[int]) -> dict[RowKey, list[AgentResponse]]:
+    """Return the stored answers to the cases at some positions, turn by turn."""
+    return _answers(connection, run_id, schema.at_positions(schema.answers.c.case_index, indexes))
+
+
+def _answers(
+    connection: sa.Connection, run_id: str, where: sa.ColumnElement[bool]
+) -> dict[RowKey, list[AgentResponse]]:
     table = schema.answers
     rows = connection.execute(
-        sa.select(table).where(table.c.run_id == run_id, schema.at_positions(table.c.case_index, indexes))
+        sa.select(table.c.case_index, table.c.repeat_index, table.c.response_json)
+        .where(table.c.run_id == run_id, where)
+        .order_by(table.c.case_index, table.c.repeat_index, table.c.turn_index)
     )
-    return {(row.case_index, row.repeat_index): response_from_json(json.loads(row.response_json)) for row in rows}
+    found: dict[RowKey, list[AgentResponse]] = {}
+    for case_index, repeat_index, text in rows:
+        found.setdefault((case_index, repeat_index), []).append(response_from_json(json.loads(text)))
+    return found
 
 
 def count_finished(connection: sa.Connection, run_id: str) -> int:
@@ -152,6 +165,9 @@ def _values(run_id: str, sequence: int, moment: str, row: CaseResult) -> dict[st
         "reason": row.reason,
         "scores_json": _dumps([score_to_json(score) for score in row.scores]),
         "created_at": moment,
+        "tags_json": _dumps(row.tags) if row.tags else "[]",
+        "weight": row.weight,
+        "answer_vector": row.answer_vector or None,
     }
 
 
@@ -181,6 +197,9 @@ def _record(row: sa.Row[Any]) -> CaseResult:
         latency_ms=row.latency_ms,
         reason=row.reason,
         sequence=row.sequence,
+        tags=tuple(json.loads(row.tags_json)) if row.tags_json != "[]" else (),
+        weight=row.weight,
+        answer_vector=row.answer_vector or b"",
     )
 
 

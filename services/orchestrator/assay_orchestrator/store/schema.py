@@ -64,6 +64,7 @@ answers = sa.Table(
     sa.Column("run_id", sa.String(120), primary_key=True),
     sa.Column("case_index", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("repeat_index", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("turn_index", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("response_json", sa.Text, nullable=False),
     sa.Column("created_at", sa.String(32), nullable=False),
     sqlite_with_rowid=False,
@@ -84,6 +85,9 @@ results = sa.Table(
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("scores_json", sa.Text, nullable=False),
     sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Column("tags_json", sa.Text, nullable=False, server_default="[]"),
+    sa.Column("weight", sa.Float, nullable=False, server_default="1"),
+    sa.Column("answer_vector", sa.LargeBinary),
     sa.UniqueConstraint("run_id", "sequence", name="uq_results_sequence"),
     sqlite_with_rowid=False,
 )

@@ -1,0 +1,52 @@
+"""The scores of one row: every metric of a run, each after those whose scores it reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING
+
+from assay.results import Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.metrics.score import Metric, Row
+
+__all__ = ["in_dependency_order", "score_row"]
+
+_log = logging.getLogger(__name__)
+
+
+def in_dependency_order(metrics: Sequence[Metric]) -> Sequence[Metric]:
+    """Return the metrics so that each comes after those it reads; the order given where none reads any.
+
+    Raises:
+        graphlib.CycleError: Two metrics read each other.
+    """
+    if not any(getattr(metric, "inputs", ()) for metric in metrics):
+        return metrics
+    by_name = {metric.name: metric for metric in metrics}
+    graph = {metric.name: [name for name in getattr(metric, "inputs", ()) if name in by_name] for metric in metrics}
+    return [by_name[name] for name in TopologicalSorter(graph).static_order()]
+
+
+def score_row(metrics: Sequence[Metric], row: Row) -> tuple[Score, ...]:
+    """Return the row's scores in the order of the metrics given."""
+    ordered = in_dependency_order(metrics)
+    if ordered is metrics:
+        return tuple(_score(metric, row) for metric in metrics)
+    scores: dict[str, Score] = {}
+    row = dataclasses.replace(row, scores=scores)
+    for metric in ordered:
+        scores[metric.name] = _score(metric, row)
+    return tuple(scores[metric.name] for metric in metrics)
+
+
+def _score(metric: Metric, row: Row) -> Score:
+    try:
+        return metric.score(row)
+    except Exception:  # noqa: BLE001 - a defect in one metric costs one score, not the run
+        _log.exception("metric %s failed on case %s", metric.name, row.case.case_id)
+        return Score(metric=metric.name, status=ScoreStatus.ERROR, reason="metric_failed")

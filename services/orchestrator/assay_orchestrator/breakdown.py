@@ -1,0 +1,116 @@
+"""The rows of a run by category and by tag, and with every row counted by its case's weight."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from assay.metrics.exact_sum import ExactSum
+from assay.results import GroupSummary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.metrics.score import Aggregate, Metric
+    from assay.results import CaseResult
+
+__all__ = ["Groups", "Weights"]
+
+_MAX_GROUPS = 1000
+
+
+class _Group:
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self.total = self.passed = self.failed = 0
+        self.folds: list[Aggregate] = [metric.aggregate() for metric in metrics]
+
+    def add(self, row: CaseResult) -> None:
+        self.total += 1
+        self.passed += row.passed is True
+        self.failed += row.passed is False
+        for fold, score in zip(self.folds, row.scores, strict=True):
+            fold.add(row, score)
+
+    def result(self, name: str) -> GroupSummary:
+        decided = self.passed + self.failed
+        summaries = [fold.result() for fold in self.folds]
+        return GroupSummary(
+            name=name,
+            total=self.total,
+            passed=self.passed,
+            failed=self.failed,
+            pass_rate=self.passed / decided if decided else None,
+            metrics={summary.metric: summary.value for summary in summaries},
+        )
+
+
+class Groups:
+    """Summaries by category and by tag, each with the metrics' own aggregates.
+
+    A dataset with more than a thousand different categories or tags uses them as labels, not as groups: the
+    first thousand are summed up.
+    """
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+        self._categories: dict[str, _Group] = {}
+        self._tags: dict[str, _Group] = {}
+
+    def add(self, row: CaseResult) -> None:
+        """Take one more row."""
+        if row.category:
+            self._add(self._categories, row.category, row)
+        for tag in dict.fromkeys(row.tags):
+            self._add(self._tags, tag, row)
+
+    def _add(self, groups: dict[str, _Group], name: str, row: CaseResult) -> None:
+        group = groups.get(name)
+        if group is None:
+            if len(groups) >= _MAX_GROUPS:
+                return
+            group = groups[name] = _Group(self._metrics)
+        group.add(row)
+
+    @property
+    def categories(self) -> list[GroupSummary]:
+        """One summary per category, by name."""
+        return [group.result(name) for name, group in sorted(self._categories.items())]
+
+    @property
+    def tags(self) -> list[GroupSummary]:
+        """One summary per tag, by name."""
+        return [group.result(name) for name, group in sorted(self._tags.items())]
+
+
+class Weights:
+    """Means and the pass rate with every row counted by its case's weight: Σ w·x / Σ w, summed exactly."""
+
+    def __init__(self) -> None:
+        self._differ = False
+        self._passed, self._decided = ExactSum(), ExactSum()
+        self._values: defaultdict[str, ExactSum] = defaultdict(ExactSum)
+        self._totals: defaultdict[str, ExactSum] = defaultdict(ExactSum)
+
+    def add(self, row: CaseResult) -> None:
+        """Take one more row."""
+        self._differ = self._differ or row.weight != 1.0
+        if row.passed is not None:
+            self._decided.add(row.weight)
+            self._passed.add(row.weight * row.passed)
+        for score in row.scores:
+            if score.value is not None:
+                self._values[score.metric].add(row.weight * score.value)
+                self._totals[score.metric].add(row.weight)
+
+    def result(self) -> dict[str, Any]:
+        """Return `pass_rate` and `metrics`, the weighted means; empty where all weights are 1."""
+        if not self._differ:
+            return {}
+        return {
+            "pass_rate": _ratio(self._passed, self._decided),
+            "metrics": {name: _ratio(total, self._totals[name]) for name, total in sorted(self._values.items())},
+        }
+
+
+def _ratio(part: ExactSum, whole: ExactSum) -> float | None:
+    return part.total / whole.total if whole.total else None
