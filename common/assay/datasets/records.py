@@ -7,7 +7,16 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["MAX_DEPTH", "MAX_RAW_CHARS", "BadFileError", "JsonText", "Record", "find_unusable", "shown"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_RAW_CHARS",
+    "BadFileError",
+    "BadRecordError",
+    "JsonText",
+    "Record",
+    "find_unusable",
+    "shown",
+]
 
 MAX_RAW_CHARS = 8 * 1024 * 1024
 """Largest raw record in characters: a case of 3 MiB fits however it is escaped."""
@@ -25,6 +34,15 @@ class BadFileError(Exception):
         super().__init__(message)
         self.message = message
         self.line = line
+
+
+class BadRecordError(Exception):
+    """One record of another tool's format cannot be read; the message says why, `field` where in the record."""
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
 
 
 class Record(NamedTuple):
