@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from assay.metrics import METRICS
 from assay.results import GateOutcome
 from assay_cli.terminal import clean, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from assay.results import CaseResult, MetricSummary, Run, RunSummary
+    from assay.results import CaseResult, GroupSummary, MetricSummary, Run, RunSummary
 
 __all__ = ["ConsoleSummary", "table"]
 
 _MAX_FAILING = 10
+_MAX_GROUPS = 15
+_SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _MARKS = {GateOutcome.PASS: "PASS", GateOutcome.FAIL: "FAIL", GateOutcome.INCOMPLETE: "INCOMPLETE"}
 _COLOURS = {"PASS": "32", "FAIL": "31", "INCOMPLETE": "33", "NO_DATA": "33"}
 
@@ -30,6 +33,7 @@ class ConsoleSummary:
         self._run = run
         self._failing: list[CaseResult] = []
         self._failing_count = 0
+        self._infos = {metric.name: METRICS[metric.kind].info for metric in run.settings.metrics}
         self._colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
     def take(self, row: CaseResult) -> None:
@@ -48,6 +52,10 @@ class ConsoleSummary:
             self._metrics(summary),
             self._verdict(summary),
         ]
+        if summary.categories:
+            parts.append(self._groups("category", summary.categories))
+        if summary.tags:
+            parts.append(self._groups("tag", summary.tags))
         if summary.gates:
             parts.append(self._gates(summary))
         if self._failing:
@@ -65,7 +73,7 @@ class ConsoleSummary:
         decided = metric.passed + metric.failed
         return (
             metric.metric,
-            _value(metric),
+            self._value(metric.metric, metric.value),
             str(metric.n_scored),
             str(metric.n_skipped),
             str(metric.n_error),
@@ -75,16 +83,55 @@ class ConsoleSummary:
         )
 
     def _threshold(self, metric: MetricSummary) -> str:
-        if metric.threshold is None:
+        sign = _SIGNS[metric.rule]
+        parts = []
+        if metric.threshold is not None:
+            mark = {True: "PASS", False: "FAIL", None: "NO_DATA"}[metric.meets_threshold]
+            parts.append(f"{sign} {metric.threshold:g} {self._paint(mark)}")
+        if metric.target is not None:
+            mark = {True: "reached", False: "missed", None: "no data"}[metric.meets_target]
+            parts.append(f"target {sign} {metric.target:g} {mark}")
+        return ", ".join(parts) or "-"
+
+    def _value(self, name: str, value: float | None) -> str:
+        if value is None:
             return "-"
-        sign = "<=" if metric.metric == "latency" else ">="
-        mark = {True: "PASS", False: "FAIL", None: "NO_DATA"}[metric.meets_threshold]
-        return f"{sign} {metric.threshold:g} {self._paint(mark)}"
+        match self._infos[name].unit:
+            case "%":
+                return f"{value:.1%}"
+            case "s":
+                return _seconds(value)
+            case "tokens":
+                return f"{value:,.0f}"
+            case "USD":
+                return f"{value:.4g}"
+        return f"{value:.4f}"
+
+    def _groups(self, heading: str, groups: Sequence[GroupSummary]) -> str:
+        names = list(self._infos)
+        rows = [(heading, "rows", "passed", "failed", "pass rate", *names)]
+        rows += [
+            (
+                shorten(group.name, 30),
+                str(group.total),
+                str(group.passed),
+                str(group.failed),
+                "-" if group.pass_rate is None else f"{group.pass_rate:.1%}",
+                *(self._value(name, group.metrics.get(name)) for name in names),
+            )
+            for group in groups[:_MAX_GROUPS]
+        ]
+        more = [f"... and {len(groups) - _MAX_GROUPS} more in the report"] if len(groups) > _MAX_GROUPS else []
+        return "\n".join([table(rows), *more])
 
     def _verdict(self, summary: RunSummary) -> str:
         counts = self._run.counts
         rate = f"{summary.pass_rate:.1%}" if summary.pass_rate is not None else "none decided"
         lines = [f"pass rate  {rate}  ({summary.passed} of {summary.decided} decided, {counts.total} rows)"]
+        if summary.weighted:
+            weighted = summary.weighted["pass_rate"]
+            lines.append(f"weighted pass rate  {'-' if weighted is None else f'{weighted:.1%}'}")
+        lines += _repeats(summary.repeats)
         if counts.agent_errors:
             lines.append(f"agent errors  {counts.agent_errors}")
         latency = summary.latency
@@ -101,7 +148,8 @@ class ConsoleSummary:
         for gate in summary.gates:
             actual = f"  actual {gate.actual:.4g}" if gate.actual is not None else ""
             reason = f"  {clean(gate.reason)}" if gate.reason else ""
-            lines.append(f"gate  {self._paint(_MARKS[gate.outcome])}  {clean(gate.expression)}{actual}{reason}")
+            target = {True: "  target reached", False: "  target missed", None: ""}[gate.meets_target]
+            lines.append(f"gate  {self._paint(_MARKS[gate.outcome])}  {clean(gate.expression)}{actual}{target}{reason}")
         return "\n".join(lines)
 
     def _failures(self) -> str:
@@ -121,6 +169,19 @@ class ConsoleSummary:
         return f"\x1b[{_COLOURS[mark]}m{mark}\x1b[0m" if self._colour else mark
 
 
+def _repeats(repeats: Mapping[str, Any]) -> list[str]:
+    """Return what several runs of each case tell, in one or two lines."""
+    if not repeats:
+        return []
+    runs = repeats["runs_per_case"]
+    shown = [(name, repeats[key].get(str(runs))) for name, key in (("pass@", "pass_at_k"), ("pass^", "pass_hat_k"))]
+    found = "  ".join(f"{name}{runs} {value:.1%}" for name, value in shown if value is not None)
+    lines = [f"{runs} runs a case  {found}".rstrip()]
+    if advice := (repeats.get("variance") or {}).get("advice"):
+        lines.append(advice)
+    return lines
+
+
 def table(rows: Sequence[tuple[str, ...]]) -> str:
     """Return rows as aligned columns; the first row is the heading, the first column text."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -131,14 +192,6 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
         ).rstrip()
         for row in rows
     )
-
-
-def _value(metric: MetricSummary) -> str:
-    if metric.value is None:
-        return "-"
-    if metric.metric == "latency":
-        return _seconds(metric.value)
-    return f"{metric.value:.1%}" if metric.metric in ("exact_match", "coverage") else f"{metric.value:.4f}"
 
 
 def _seconds(value: float | None) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.datasets import DatasetInfo
-    from assay.results import CaseResult, MetricSummary, Run
+    from assay.results import CaseResult, GroupSummary, MetricSummary, Run, RunSummary
     from assay.spec import Spec
 
 __all__ = ["JsonReport", "row_document"]
@@ -89,9 +89,15 @@ class JsonReport:
                         "outcome": gate.outcome.value,
                         "actual": gate.actual,
                         "reason": gate.reason,
+                        "meets_target": gate.meets_target,
                     }
                     for gate in summary.gates
                 ],
+                "categories": [_group(group) for group in summary.categories],
+                "tags": [_group(group) for group in summary.tags],
+                "repeats": dict(summary.repeats),
+                "weighted": dict(summary.weighted),
+                **_flat(summary),
             },
         }
 
@@ -122,6 +128,8 @@ def row_document(row: CaseResult) -> dict[str, Any]:
         "case_id": row.case_id,
         "repeat": row.repeat_index,
         "category": row.category or None,
+        "tags": list(row.tags),
+        "weight": row.weight,
         "status": row.status.value,
         "passed": row.passed,
         "reason": row.reason or None,
@@ -164,5 +172,24 @@ def _result(metric: MetricSummary) -> dict[str, Any]:
         "failed": metric.failed,
         "threshold": metric.threshold,
         "meets_threshold": metric.meets_threshold,
+        "target": metric.target,
+        "meets_target": metric.meets_target,
+        "rule": metric.rule,
         **metric.detail,
     }
+
+
+def _group(group: GroupSummary) -> dict[str, Any]:
+    return {**dataclasses.asdict(group), "metrics": dict(group.metrics)}
+
+
+_FLAT = ("avg_hit_rate", "avg_mrr", "avg_judge_score", "avg_combined_score", "best_combined_score",
+         "combined_of_averages", "avg_num_tokens", "total_tokens")  # fmt: skip
+"""Aggregates that the summary of an agent with sources holds beside its metrics."""
+
+
+def _flat(summary: RunSummary) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for metric in summary.metrics:
+        found.update({name: metric.detail[name] for name in _FLAT if name in metric.detail})
+    return found

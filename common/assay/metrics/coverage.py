@@ -35,6 +35,7 @@ INFO = MetricInfo(
         Parameter("threshold", "number", None, "Least rate of the run.", 0.0, 1.0),
     ),
     reads=("answer", "retrieved"),
+    unit="%",
 )
 
 

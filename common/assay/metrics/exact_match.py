@@ -39,6 +39,7 @@ INFO = MetricInfo(
         Parameter("arabic_fold", "boolean", False, "Ignore Arabic diacritics, tatweel and alef variants."),
     ),
     reads=("answer", "references"),
+    unit="%",
 )
 
 

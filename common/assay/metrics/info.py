@@ -81,7 +81,7 @@ class MetricInfo:
         parameters: What a spec may set.
         reads: What it looks at, e.g. "answer", "references", "sources", "tokens", "verdict".
         rule: How value and threshold compare: "at_least", "more_than" or "at_most".
-        unit: Unit of the value, e.g. "s" or "tokens"; empty for a plain number.
+        unit: Unit of the value: "s", "tokens", "USD", "%" for a share in [0, 1], or empty for a plain number.
         example: Parameters of an example, among them all that are required.
     """
 
