@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem, SpecError
+from assay.metrics.combined_score import CombinedScore
 from assay.metrics.coverage import Coverage
 from assay.metrics.exact_match import ExactMatch
+from assay.metrics.generation_fidelity import GenerationFidelity
+from assay.metrics.hit_rate import HitRate
 from assay.metrics.info import DEFAULT_MODEL
 from assay.metrics.latency import Latency
+from assay.metrics.mrr import MeanReciprocalRank
+from assay.metrics.retrieval_accuracy import RetrievalAccuracy
+from assay.metrics.rouge import Rouge
 from assay.metrics.satisfaction import Satisfaction
 from assay.metrics.semantic_similarity import SemanticSimilarity
 from assay.names import unknown_name
@@ -25,7 +31,13 @@ METRICS: Mapping[str, type[Metric]] = {
     kind.info.name: kind
     for kind in (
         SemanticSimilarity,
+        Rouge,
         ExactMatch,
+        RetrievalAccuracy,
+        GenerationFidelity,
+        HitRate,
+        MeanReciprocalRank,
+        CombinedScore,
         Coverage,
         Satisfaction,
         Latency,

@@ -1,0 +1,151 @@
+"""Combined score: the right source, a good answer, few tokens, in one number.
+
+    combined = hit^alpha · judge^gamma / (tokens / 1000)^beta
+
+hit is 1 when an expected source was retrieved, else 0, as for the hit rate; judge is the value in [0, 1] of
+the metric named by `judge`; tokens are all that the agent used for the question, input and output, without
+the judge's own. A row that lacks one of the three is skipped, and so is one of 0 tokens: that means not
+counted, not free. An agent error is not scored. Unbounded above as tokens shrink: a score above 1 needs
+fewer than 1,000 tokens, one above 1.20 at most 694. Rows get no verdict. The aggregate is the mean;
+threshold and target apply to it, as "more than". The detail has the best score, the means of the three parts,
+and the formula applied to these means, which is not the mean of the scores.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentStatus
+from assay.metrics.exact_sum import ExactSum
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.score import not_computed, scored
+from assay.metrics.source_matching import first_match, usable_sources
+from assay.results import Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.answers import Usage
+    from assay.metrics.score import Row
+    from assay.results import CaseResult
+
+__all__ = ["CombinedScore", "combined_score", "tokens_used"]
+
+INFO = MetricInfo(
+    "combined_score",
+    "Combined score",
+    "Right source, good answer and few tokens in one number.",
+    (
+        Parameter("alpha", "number", 2.0, "Exponent of the hit.", 0.0, 10.0),
+        Parameter("gamma", "number", 1.5, "Exponent of the judge's score.", 0.0, 10.0),
+        Parameter("beta", "number", 0.5, "Exponent of the tokens, in thousands.", 0.0, 10.0),
+        Parameter("judge", "text", "judge_score", "The metric of the run that says how good the answer is."),
+        Parameter("k", "integer", None, "How many sources count, from the top; none for all.", 1),
+        Parameter("threshold", "number", None, "The run's mean must be more than this.", 0.0),
+        Parameter("target", "number", 1.20, "The run's mean should be more than this.", 0.0),
+    ),
+    reads=("sources", "expected_sources", "tokens", "scores"),
+    rule="more_than",
+)
+
+
+def combined_score(
+    hit: float, judge: float, num_tokens: float, *, alpha: float = 2.0, gamma: float = 1.5, beta: float = 0.5
+) -> float | None:
+    """Return hit^alpha · judge^gamma / (num_tokens / 1000)^beta; None for no tokens.
+
+    Args:
+        hit: In [0, 1].
+        judge: In [0, 1].
+        num_tokens: All tokens that the agent used.
+        alpha: Exponent of the hit.
+        gamma: Exponent of the judge's score.
+        beta: Exponent of the tokens, in thousands.
+    """
+    return hit**alpha * judge**gamma / (num_tokens / 1000) ** beta if num_tokens > 0 else None
+
+
+def tokens_used(usage: Usage | None) -> int | None:
+    """Return all tokens of an answer, input and output; None where they were not counted."""
+    if usage is None:
+        return None
+    total = usage.total_tokens
+    if total is None and usage.input_tokens is not None and usage.output_tokens is not None:
+        total = usage.input_tokens + usage.output_tokens
+    return total if total is not None and total > 0 else None
+
+
+class CombinedScore:
+    """Parameters: the exponents, `judge`, `k`, `threshold` and `target` (on the mean)."""
+
+    info = INFO
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self._exponents = {exponent: parameters[exponent] for exponent in ("alpha", "gamma", "beta")}
+        self._judge: str = parameters["judge"]
+        self.inputs = (self._judge,)
+        self._k: int | None = parameters["k"]
+        self._threshold: float | None = parameters["threshold"]
+        self._target: float | None = parameters["target"]
+
+    def score(self, row: Row) -> Score:
+        """Return the row's combined score."""
+        judged = row.scores.get(self._judge)
+        expected = usable_sources(row.case)
+        tokens = tokens_used(row.response.usage)
+        hit = float(first_match(expected, row.response.sources, self._k) is not None) if expected else None
+        judge = None if judged is None else judged.value
+        detail = {"version": self.version, "hit": hit, "judge_score": judge, "num_tokens": tokens}
+        if row.response.status is AgentStatus.ERROR:
+            return Score(self.name, ScoreStatus.ERROR, reason="agent_error", detail=detail)
+        if judged is not None and judged.status is ScoreStatus.ERROR:
+            return not_computed(self.name, judged.reason or "no_verdict", decides=False, **detail)
+        if judge is not None and not 0.0 <= judge <= 1.0:
+            return not_computed(self.name, "invalid_verdict", decides=False, **{**detail, "judge_score": None})
+        if hit is None or judge is None or tokens is None:
+            reason = "no_expected_sources" if hit is None else "no_verdict" if judge is None else "no_tokens"
+            return Score(self.name, ScoreStatus.SKIPPED, reason=reason, detail=detail)
+        value = combined_score(hit, judge, tokens, **self._exponents)
+        assert value is not None  # there are tokens
+        return scored(self.name, value, detail=detail)
+
+    def aggregate(self) -> _Fold:
+        """Return an empty fold."""
+        return _Fold(self.name, self._threshold, target=self._target, exponents=self._exponents)
+
+
+class _Fold(MeanFold):
+    def __init__(
+        self, metric: str, threshold: float | None, *, target: float | None, exponents: Mapping[str, float]
+    ) -> None:
+        super().__init__(metric, threshold, target=target, rule="more_than")
+        self._exponents = exponents
+        self._best: float | None = None
+        self._parts = {part: ExactSum() for part in ("hit", "judge_score", "num_tokens")}
+
+    def add(self, row: CaseResult, score: Score) -> None:
+        super().add(row, score)
+        if score.value is not None:
+            self._best = score.value if self._best is None else max(self._best, score.value)
+        for part, total in self._parts.items():
+            if score.detail.get(part) is not None:
+                total.add(score.detail[part])
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        hit, judge, tokens = (total.mean for total in self._parts.values())
+        of_averages = None
+        if hit is not None and judge is not None and tokens is not None:
+            of_averages = combined_score(hit, judge, tokens, **self._exponents)
+        return {
+            "avg_combined_score": value,
+            "best_combined_score": self._best,
+            "combined_of_averages": of_averages,
+            "avg_num_tokens": tokens,
+            "total_tokens": int(self._parts["num_tokens"].total) if tokens is not None else None,
+            "avg_hit_rate": hit,
+            "avg_judge_score": judge,
+        }

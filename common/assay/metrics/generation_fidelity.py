@@ -1,0 +1,160 @@
+"""Generation fidelity: does the text look true to what was retrieved?
+
+    value = 1 when at least three of four checks hold, else 0
+
+1. Status: the agent says success, the case is not of the category `out_of_scope` and the stripped text has
+   more than `min_chars` characters; or the agent says out of scope and a refusal marker is in the text.
+2. Script: the share of the script's letters in all letters is more than `script_threshold`.
+3. Numbers: data came back and the text holds a digit of any script.
+4. Markers: the text holds none of the phrases by which models betray that they guess.
+
+Phrases are looked for as whole words in folded text. Letters are counted after composing the text; digits,
+punctuation and diacritics are no letters, and a text without letters has the share 0. A refusal never earns
+the third point, so a right one has exactly three. On a case that is out of scope, only a refusal earns the
+first. An agent error is computed from what the row holds. A row passes with 1. The aggregate is the mean; a
+threshold applies to it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentStatus
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.intervals import wilson
+from assay.metrics.retrieval_accuracy import is_out_of_scope
+from assay.metrics.score import scored
+from assay.metrics.text_folding import contains_word, fold, without_marks
+from assay.metrics.thresholds import exceeds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.metrics.score import Row
+    from assay.results import Score
+
+__all__ = ["GenerationFidelity", "script_ratio"]
+
+_HALLUCINATION_MARKERS = [
+    "كنموذج لغوي", "كنموذج ذكاء اصطناعي", "بصفتي نموذج", "بيانات افتراضية", "بيانات وهمية", "لنفترض",
+    "على سبيل الافتراض", "حسب معرفتي", "حسب معلوماتي", "لا أملك معلومات", "ربما", "من المحتمل", "على الأرجح",
+    "أعتقد أن", "as an ai", "as a language model", "i don't have access", "i do not have access",
+    "i cannot verify", "i can't verify", "i'm not sure", "i am not sure", "i think", "i believe", "probably",
+    "to the best of my knowledge", "knowledge cutoff", "hypothetical", "placeholder", "lorem ipsum",
+]  # fmt: skip
+
+INFO = MetricInfo(
+    "generation_fidelity",
+    "Generation fidelity",
+    "Whether the text looks true to what was retrieved.",
+    (
+        Parameter("refusal_markers", "text_list", ["عذرا"], "Phrases that mark a refusal."),
+        Parameter("hallucination_markers", "text_list", _HALLUCINATION_MARKERS, "Phrases that mark a guess."),
+        Parameter("script", "text", "arabic", "The script the text should be in.", choices=("arabic", "latin", "any")),
+        Parameter("script_threshold", "number", 0.30, "More than this share of letters must be of it.", 0.0, 1.0),
+        Parameter("min_chars", "integer", 30, "An answer has more than this many characters.", 0),
+        Parameter("threshold", "number", None, "Least share of right rows of the run.", 0.0, 1.0),
+    ),
+    reads=("answer", "data_rows", "status", "category"),
+)
+
+_REFUSAL_PARTICLES = "وف"
+_POINTS_NEEDED = 3
+_DIGIT = re.compile(r"\d")
+_ARABIC_BLOCKS = (
+    range(0x0600, 0x0700), range(0x0750, 0x0780), range(0x0870, 0x0900), range(0xFB50, 0xFE00),
+    range(0xFE70, 0xFF00), range(0x10E60, 0x10E80), range(0x1EE00, 0x1EF00),
+)  # fmt: skip
+
+
+def script_ratio(text: str, script: str) -> float:
+    """Return the share of a script's letters in all letters of a text; 0 for a text without letters.
+
+    Args:
+        text: Any text.
+        script: "arabic", "latin" or "any".
+    """
+    letters = [char for char in unicodedata.normalize("NFC", without_marks(text)) if char.isalpha()]
+    if not letters:
+        return 0.0
+    match script:
+        case "arabic":
+            return sum(_is_arabic(char) for char in letters) / len(letters)
+        case "latin":
+            return sum(char.isascii() or "LATIN" in unicodedata.name(char, "") for char in letters) / len(letters)
+    return 1.0
+
+
+def _is_arabic(letter: str) -> bool:
+    return any(ord(letter) in block for block in _ARABIC_BLOCKS)
+
+
+class GenerationFidelity:
+    """Parameters: the markers, `script`, `script_threshold`, `min_chars`, `threshold` (on the mean)."""
+
+    info = INFO
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self._refusals: list[str] = [marker for marker in parameters["refusal_markers"] if fold(marker)]
+        self._guesses: list[str] = [marker for marker in parameters["hallucination_markers"] if fold(marker)]
+        self._script: str = parameters["script"]
+        self._script_threshold: float = parameters["script_threshold"]
+        self._min_chars: int = parameters["min_chars"]
+        self._threshold: float | None = parameters["threshold"]
+
+    def score(self, row: Row) -> Score:
+        """Return 1 or 0."""
+        text = row.response.text
+        folded = fold(text)
+        markers = [marker for marker in self._guesses if contains_word(folded, marker)]
+        ratio = script_ratio(text, self._script)
+        checks = {
+            "status_ok": self._status_ok(row, folded),
+            "script_ok": exceeds(ratio, self._script_threshold),
+            "numbers_ok": (row.response.data_rows or 0) > 0 and _DIGIT.search(text) is not None,
+            "markers_ok": not markers,
+        }
+        points = sum(checks.values())
+        right = points >= _POINTS_NEEDED
+        detail = {"version": self.version, "points": points, **checks, "markers": markers, "script_ratio": ratio}
+        reason = "" if right else self._reason(row, checks)
+        return scored(self.name, float(right), passed=right, reason=reason, detail=detail)
+
+    def aggregate(self) -> _Fold:
+        """Return an empty fold."""
+        return _Fold(self.name, self._threshold)
+
+    def _status_ok(self, row: Row, folded: str) -> bool:
+        match row.response.status:
+            case AgentStatus.SUCCESS:
+                return not is_out_of_scope(row.case) and len(row.response.text.strip()) > self._min_chars
+            case AgentStatus.OUT_OF_SCOPE:
+                return any(contains_word(folded, marker, particles=_REFUSAL_PARTICLES) for marker in self._refusals)
+        return False
+
+    def _reason(self, row: Row, checks: Mapping[str, bool]) -> str:
+        if row.response.status is AgentStatus.ERROR:
+            return "agent_error"
+        refuses = row.response.status is AgentStatus.OUT_OF_SCOPE or is_out_of_scope(row.case)
+        reasons = {
+            "status_ok": "no_refusal" if refuses else "too_short",
+            "script_ok": "other_script",
+            "numbers_ok": "no_numbers",
+            "markers_ok": "marker_found",
+        }
+        return ", ".join(reason for check, reason in reasons.items() if not checks[check])
+
+
+class _Fold(MeanFold):
+    def detail(self, value: float | None) -> dict[str, Any]:
+        return {
+            "right": self.passed,
+            "total": self.values.count,
+            "interval": wilson(self.passed, self.values.count),
+        }

@@ -1,0 +1,85 @@
+"""Hit rate: the share of questions for which an expected source was retrieved.
+
+    hit = 1 when any retrieved source equals any expected one, else 0
+
+A source equals an expected one when its title, its address or its id does: as texts without regard to case,
+underscores and spacing; the last part of an address against a title; two addresses by host, path and query.
+Nothing similar counts. With `k`, only the first k sources do. A case without expected sources is skipped;
+nothing retrieved is 0, and so is an agent error that brought none. A row passes with 1. The aggregate is the
+mean; threshold and target apply to it, as "more than".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentStatus
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.intervals import wilson
+from assay.metrics.score import scored
+from assay.metrics.source_matching import first_match, usable_sources
+from assay.results import Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.metrics.score import Row
+
+__all__ = ["HitRate"]
+
+INFO = MetricInfo(
+    "hit_rate",
+    "Hit rate",
+    "Share of questions for which an expected source was retrieved.",
+    (
+        Parameter("k", "integer", None, "How many sources count, from the top; none for all.", 1),
+        Parameter("threshold", "number", 0.80, "The run's rate must be more than this.", 0.0, 1.0),
+        Parameter("target", "number", 0.90, "The run's rate should be more than this.", 0.0, 1.0),
+    ),
+    reads=("sources", "expected_sources"),
+    rule="more_than",
+)
+
+
+class HitRate:
+    """Parameters: `k`, `threshold` and `target` (on the rate)."""
+
+    info = INFO
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self._k: int | None = parameters["k"]
+        self._threshold: float | None = parameters["threshold"]
+        self._target: float | None = parameters["target"]
+
+    def score(self, row: Row) -> Score:
+        """Return 1 or 0."""
+        expected = usable_sources(row.case)
+        if not expected:
+            return Score(self.name, ScoreStatus.SKIPPED, reason="no_expected_sources")
+        position = first_match(expected, row.response.sources, self._k)
+        hit = position is not None
+        detail = {"version": self.version, "position": position, "retrieved": len(row.response.sources)}
+        return scored(self.name, float(hit), passed=hit, reason="" if hit else _why_not(row), detail=detail)
+
+    def aggregate(self) -> _Fold:
+        """Return an empty fold."""
+        return _Fold(self.name, self._threshold, target=self._target, rule=self.info.rule)
+
+
+def _why_not(row: Row) -> str:
+    if row.response.status is AgentStatus.ERROR:
+        return "agent_error"
+    return "no_expected_source_found" if row.response.sources else "nothing_retrieved"
+
+
+class _Fold(MeanFold):
+    def detail(self, value: float | None) -> dict[str, Any]:
+        return {
+            "hits": self.passed,
+            "total": self.values.count,
+            "interval": wilson(self.passed, self.values.count),
+        }

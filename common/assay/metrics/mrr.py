@@ -1,0 +1,68 @@
+"""Mean reciprocal rank: how far up the first expected source stands.
+
+    value = 1 / position of the first retrieved source that equals an expected one, counted from 1; else 0
+
+Sources are equal as for the hit rate. Positions count the list as given, duplicates included; with `k`, only
+its first k places. A case without expected sources is skipped; nothing retrieved is 0, and so is an agent
+error that brought none. Rows get no verdict. The aggregate is the mean; threshold and target apply to it, as
+"more than".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentStatus
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.score import scored
+from assay.metrics.source_matching import first_match, usable_sources
+from assay.results import Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.metrics.score import Row
+
+__all__ = ["MeanReciprocalRank"]
+
+INFO = MetricInfo(
+    "mrr",
+    "Mean reciprocal rank",
+    "How far up the first expected source stands.",
+    (
+        Parameter("k", "integer", None, "How many sources count, from the top; none for all.", 1),
+        Parameter("threshold", "number", 0.70, "The run's mean must be more than this.", 0.0, 1.0),
+        Parameter("target", "number", 0.85, "The run's mean should be more than this.", 0.0, 1.0),
+    ),
+    reads=("sources", "expected_sources"),
+    rule="more_than",
+)
+
+
+class MeanReciprocalRank:
+    """Parameters: `k`, `threshold` and `target` (on the mean)."""
+
+    info = INFO
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self._k: int | None = parameters["k"]
+        self._threshold: float | None = parameters["threshold"]
+        self._target: float | None = parameters["target"]
+
+    def score(self, row: Row) -> Score:
+        """Return the row's reciprocal rank."""
+        expected = usable_sources(row.case)
+        if not expected:
+            return Score(self.name, ScoreStatus.SKIPPED, reason="no_expected_sources")
+        position = first_match(expected, row.response.sources, self._k)
+        reason = "agent_error" if position is None and row.response.status is AgentStatus.ERROR else ""
+        detail = {"version": self.version, "position": position, "retrieved": len(row.response.sources)}
+        return scored(self.name, 1 / position if position else 0.0, reason=reason, detail=detail)
+
+    def aggregate(self) -> MeanFold:
+        """Return an empty fold."""
+        return MeanFold(self.name, self._threshold, target=self._target, rule=self.info.rule)

@@ -1,0 +1,126 @@
+r"""Retrieval accuracy: was the right table queried, and was data retrieved?
+
+    value = 1 when at least two of three checks hold, else 0
+
+The checks: the SQL holds the word SELECT; it names an expected table as a whole identifier, quotes and
+brackets aside; it returned at least one row. Case never matters. A case says which tables are right in its
+field `expected_table`, one name or a list; without one the second check fails and the detail notes
+`expected_table_missing`. A case of the category `out_of_scope` has no table to hit: its value is 1 exactly
+when no SELECT was issued, no row came back and the agent did not fail. An agent error is computed from
+what the row holds. A row passes with 1. The aggregate is the mean; a threshold applies to it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentStatus
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.intervals import wilson
+from assay.metrics.score import scored
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.answers import AgentResponse
+    from assay.cases import Case
+    from assay.metrics.score import Row
+    from assay.results import Score
+
+__all__ = ["RetrievalAccuracy", "is_out_of_scope"]
+
+INFO = MetricInfo(
+    "retrieval_accuracy",
+    "Retrieval accuracy",
+    "Whether the SQL asked the right table and data came back.",
+    (Parameter("threshold", "number", None, "Least share of right rows of the run.", 0.0, 1.0),),
+    reads=("sql", "data_rows", "status", "category", "expected_table"),
+)
+
+_SELECT = re.compile(r"\bselect\b", re.IGNORECASE)
+_QUOTES = str.maketrans("", "", '"`[]')
+_POINTS_NEEDED = 2
+
+
+def is_out_of_scope(case: Case) -> bool:
+    """Return whether the right behaviour on a case is to refuse: its category is `out_of_scope`."""
+    return case.category.strip().lower() == "out_of_scope"
+
+
+class RetrievalAccuracy:
+    """Parameters: `threshold` (on the mean)."""
+
+    info = INFO
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self._threshold: float | None = parameters["threshold"]
+
+    def score(self, row: Row) -> Score:
+        """Return 1 or 0."""
+        has_select = _SELECT.search(row.response.sql or "") is not None
+        has_rows = (row.response.data_rows or 0) > 0
+        detail: dict[str, Any] = {"points": None, "has_select": has_select, "names_table": None, "has_rows": has_rows}
+        if is_out_of_scope(row.case):
+            failed = _refusal_failures(row.response, has_select=has_select, has_rows=has_rows)
+            return self._scored(not failed, failed, detail)
+        tables = _expected_tables(row.case)
+        names_table = _names_any(row.response.sql or "", tables)
+        points = has_select + names_table + has_rows
+        detail |= {"points": points, "names_table": names_table}
+        if not tables:
+            detail["note"] = "expected_table_missing"
+        failed = "agent_error" if row.response.status is AgentStatus.ERROR else _failures(detail)
+        return self._scored(points >= _POINTS_NEEDED, failed, detail)
+
+    def aggregate(self) -> _Fold:
+        """Return an empty fold."""
+        return _Fold(self.name, self._threshold)
+
+    def _scored(self, right: bool, failed: str, detail: dict[str, Any]) -> Score:
+        detail = {"version": self.version, **detail}
+        return scored(self.name, float(right), passed=right, reason="" if right else failed, detail=detail)
+
+
+def _refusal_failures(response: AgentResponse, *, has_select: bool, has_rows: bool) -> str:
+    if response.status is AgentStatus.ERROR:
+        return "agent_error"
+    return "data_was_fetched" if has_select or has_rows else ""
+
+
+def _failures(detail: Mapping[str, Any]) -> str:
+    reasons = (("has_select", "no_select"), ("names_table", "table_not_named"), ("has_rows", "no_rows"))
+    return ", ".join(reason for check, reason in reasons if not detail[check])
+
+
+def _expected_tables(case: Case) -> list[str]:
+    """Return the names that are right, without quotes and in lower case; blank ones match nothing."""
+    given = case.expected.get("expected_table")
+    names = given if isinstance(given, list | tuple) else [given]
+    plain = [name.translate(_QUOTES).strip().lower() for name in names if isinstance(name, str)]
+    return [name for name in plain if name]
+
+
+def _names_any(sql: str, tables: list[str]) -> bool:
+    text = sql.translate(_QUOTES).lower()
+    return any(table in text and _identifier(table).search(text) is not None for table in tables)
+
+
+@lru_cache(maxsize=512)
+def _identifier(name: str) -> re.Pattern[str]:
+    # `$` is part of identifiers in most dialects; a dot is not: schema.table names the table.
+    return re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
+
+
+class _Fold(MeanFold):
+    def detail(self, value: float | None) -> dict[str, Any]:
+        return {
+            "right": self.passed,
+            "total": self.values.count,
+            "interval": wilson(self.passed, self.values.count),
+        }

@@ -1,0 +1,186 @@
+"""ROUGE: how many words, pairs of words and words in order the answer shares with the reference.
+
+    rouge1, rouge2: precision = shared n-grams / those of the answer, recall = shared / those of the reference
+    rougeL: the same with the longest common subsequence of words
+    F1 = 2·precision·recall / (precision + recall), 0 where both are 0
+
+An n-gram is shared as often as both have it. The value is the F1 of the `measure`; with several references
+the one that gives the highest counts. Words are found in every script; with `stemmer: porter` English ones
+are compared by their stems. No reference with a word in it: skipped. An answer without words: 0. An agent
+error: not scored, failed if there is a reference and a threshold. A row passes when its value is at least
+the threshold; without one rows get no verdict. The aggregate is the mean.
+
+Source: C.-Y. Lin, "ROUGE: A package for automatic evaluation of summaries", 2004.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentStatus
+from assay.metrics.exact_sum import ExactSum
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.intervals import wilson
+from assay.metrics.score import not_computed, scored
+from assay.metrics.thresholds import meets
+from assay.metrics.word_tokens import tokenize
+from assay.results import Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.metrics.score import Row
+    from assay.results import CaseResult
+
+__all__ = ["Overlap", "Rouge", "lcs_length", "rouge"]
+
+_MEASURES = ("rouge1", "rouge2", "rougeL")
+
+INFO = MetricInfo(
+    "rouge",
+    "ROUGE",
+    "Words that answer and reference share, alone, in pairs and in order.",
+    (
+        Parameter("measure", "text", "rougeL", "Whose F1 is the value.", choices=_MEASURES),
+        Parameter("stemmer", "text", "porter", "How English words are reduced.", choices=("porter", "none")),
+        Parameter("threshold", "number", None, "Least value with which a row passes.", 0.0, 1.0),
+    ),
+    reads=("answer", "references"),
+)
+
+_MOST_WORK = 4_000_000_000  # word pairs; half a second
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Precision, recall and F1, each in [0, 1]."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
+def rouge(answer: Sequence[str], reference: Sequence[str]) -> dict[str, Overlap] | None:
+    """Return rouge1, rouge2 and rougeL of two lists of words; None where both are too long to compare."""
+    in_order = lcs_length(answer, reference)
+    if in_order is None:
+        return None
+    pairs = (list(itertools.pairwise(words)) for words in (answer, reference))
+    return {
+        "rouge1": _overlap(_shared(answer, reference), len(answer), len(reference)),
+        "rouge2": _overlap(_shared(*pairs), len(answer) - 1, len(reference) - 1),
+        "rougeL": _overlap(in_order, len(answer), len(reference)),
+    }
+
+
+def lcs_length(first: Sequence[str], second: Sequence[str]) -> int | None:
+    """Return the length of the longest common subsequence; None where both are too long to compare.
+
+    One bit for each word of the shorter text, a few operations on all bits at once for each of the longer.
+    Source: H. Hyyrö, "Bit-parallel LCS-length computation revisited", 2004.
+    """
+    shorter, longer = sorted((first, second), key=len)
+    common = set(shorter).intersection(longer)
+    shorter, longer = ([word for word in words if word in common] for words in (shorter, longer))
+    if len(shorter) * len(longer) > _MOST_WORK:
+        return None
+    places: dict[str, int] = dict.fromkeys(common, 0)
+    for position, word in enumerate(shorter):
+        places[word] |= 1 << position
+    every = (1 << len(shorter)) - 1
+    row = every
+    for word in longer:
+        matched = row & places[word]
+        row = ((row + matched) | (row - matched)) & every
+    return len(shorter) - row.bit_count()
+
+
+def _shared(first: Sequence[Any], second: Sequence[Any]) -> int:
+    counts = Counter(first)
+    return sum(min(counts[gram], count) for gram, count in Counter(second).items() if gram in counts)
+
+
+def _overlap(shared: int, in_answer: int, in_reference: int) -> Overlap:
+    precision = shared / in_answer if in_answer > 0 else 0.0
+    recall = shared / in_reference if in_reference > 0 else 0.0
+    both = precision + recall
+    return Overlap(precision, recall, 2 * precision * recall / both if both else 0.0)
+
+
+class Rouge:
+    """Parameters: `measure`, `stemmer`, `threshold` (on each row; None: no verdict)."""
+
+    info = INFO
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self._measure: str = parameters["measure"]
+        self._stemmer: str = parameters["stemmer"]
+        self._threshold: float | None = parameters["threshold"]
+
+    def score(self, row: Row) -> Score:
+        """Return the row's F1."""
+        texts = enumerate(row.case.references)
+        references = [(index, words) for index, text in texts if (words := self._words(text))]
+        detail: dict[str, Any] = {"version": self.version, "measure": self._measure, "stemmer": self._stemmer}
+        decides = self._threshold is not None
+        if not references:
+            return Score(self.name, ScoreStatus.SKIPPED, reason="no_reference")
+        if row.response.status is AgentStatus.ERROR:
+            passed = False if decides else None
+            return Score(self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail=detail)
+        answer = self._words(row.response.text)
+        compared = [(index, rouge(answer, words)) for index, words in references]
+        known = [(index, overlaps) for index, overlaps in compared if overlaps is not None]
+        if len(known) < len(compared):
+            return not_computed(self.name, "texts_too_long", decides=decides, **detail)
+        index, best = max(known, key=lambda found: found[1][self._measure].f1)
+        if len(row.case.references) > 1:
+            detail["reference_index"] = index
+        return self._scored(best, "" if answer else "empty_output", detail)
+
+    def aggregate(self) -> _Fold:
+        """Return an empty fold."""
+        return _Fold(self.name, self._threshold)
+
+    def _words(self, text: str) -> list[str]:
+        return tokenize(text, stemmed=self._stemmer == "porter")
+
+    def _scored(self, overlaps: Mapping[str, Overlap], reason: str, detail: dict[str, Any]) -> Score:
+        for measure, overlap in overlaps.items():
+            detail[measure] = {"precision": overlap.precision, "recall": overlap.recall, "f1": overlap.f1}
+        value = overlaps[self._measure].f1
+        if self._threshold is None:
+            return scored(self.name, value, reason=reason, detail=detail)
+        detail["threshold"] = self._threshold
+        return scored(self.name, value, passed=meets(value, self._threshold), reason=reason, detail=detail)
+
+
+class _Fold(MeanFold):
+    def __init__(self, metric: str, threshold: float | None) -> None:
+        super().__init__(metric, threshold)
+        self._sums = {part: {measure: ExactSum() for measure in _MEASURES} for part in ("f1", "precision", "recall")}
+
+    def add(self, row: CaseResult, score: Score) -> None:
+        super().add(row, score)
+        if score.value is None:
+            return
+        for part, sums in self._sums.items():
+            for measure, total in sums.items():
+                total.add(score.detail[measure][part])
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        means = {part: {measure: total.mean for measure, total in sums.items()} for part, sums in self._sums.items()}
+        decided = self.passed + self.failed
+        return {
+            **means.pop("f1"),
+            **means,
+            "pass_rate": self.passed / decided if decided else None,
+            "pass_rate_interval": wilson(self.passed, decided),
+        }
