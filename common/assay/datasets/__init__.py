@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from assay.datasets.dataset import Dataset, DatasetInfo, open_dataset, records_dataset
+from assay.datasets.dataset import ON_BAD_CASE, Dataset, DatasetInfo, open_dataset, records_dataset
 
-__all__ = ["Dataset", "DatasetInfo", "open_dataset", "records_dataset"]
+__all__ = ["ON_BAD_CASE", "Dataset", "DatasetInfo", "open_dataset", "records_dataset"]

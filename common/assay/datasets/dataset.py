@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from assay.cases import Case
     from assay.datasets.sources import Signature, Source
 
-__all__ = ["Dataset", "DatasetInfo", "open_dataset", "records_dataset"]
+__all__ = ["ON_BAD_CASE", "Dataset", "DatasetInfo", "open_dataset", "records_dataset"]
+
+ON_BAD_CASE = ("refuse", "skip")
+"""What may be done about a record that is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,9 @@ class DatasetInfo:
         reference_count: Cases with a reference that is not blank.
         sha256: Of the file's bytes; empty for cases given as objects.
         warnings: What is odd, but no reason to refuse; one of each kind.
+        skipped_count: Records that are no cases because their field `skip` says so.
+        left_out_count: Records that are wrong and were left out, where that is allowed.
+        left_out: What is wrong with records that were left out; the first fifty problems.
     """
 
     path: Path | None
@@ -47,6 +53,9 @@ class DatasetInfo:
     reference_count: int
     sha256: str
     warnings: tuple[Problem, ...]
+    skipped_count: int = 0
+    left_out_count: int = 0
+    left_out: tuple[Problem, ...] = ()
 
 
 class Dataset:
@@ -56,12 +65,16 @@ class Dataset:
         source: Where the records come from.
         field_map: Canonical field to the dataset's own name for it.
         limit: Only so many cases; None means all.
+        on_bad_case: "refuse" or "skip".
     """
 
-    def __init__(self, source: Source, *, field_map: Mapping[str, str], limit: int | None) -> None:
+    def __init__(
+        self, source: Source, *, field_map: Mapping[str, str], limit: int | None, on_bad_case: str = "refuse"
+    ) -> None:
         self._source = source
         self._field_map = field_map
         self._limit = limit
+        self._on_bad_case = on_bad_case
         self._info: DatasetInfo | None = None
         self._signature: Signature = ()
 
@@ -91,68 +104,87 @@ class Dataset:
         Raises:
             DatasetError: Something is wrong, or the file has changed since it was checked.
         """
-        self.check()
+        info = self.check()
         if self._source.signature() != self._signature:
             raise self._changed()
-        reading = Reading(self._source, FieldMap(self._field_map), Findings(self._source.file), self._limit)
+        reading = Reading(self._source, FieldMap(self._field_map), self._findings(), self._limit)
         try:
-            for case, _ in reading.cases():
+            for case in reading.cases():
                 if reading.findings.problem_count:
                     break
                 yield case
         except BadFileError:
             raise self._changed() from None
-        if reading.findings.problem_count:
+        if reading.findings.problem_count or reading.findings.left_out_count != info.left_out_count:
             raise self._changed()
+
+    def _findings(self) -> Findings:
+        return Findings(self._source.file, leave_out=self._on_bad_case == "skip")
 
     def _changed(self) -> DatasetError:
         return DatasetError([Problem("has changed since it was checked: start again", file=self._source.file)])
 
     def _checked(self) -> DatasetInfo:
-        findings = Findings(self._source.file)
+        findings = self._findings()
         field_map = FieldMap(self._field_map)
         for message in field_map.problems():
             findings.report(message, name="map")
         if self._limit is not None and self._limit < 1:
             findings.report(f"the limit must be at least 1, not {self._limit}")
+        if self._on_bad_case not in ON_BAD_CASE:
+            findings.report(f"on_bad_case must be {' or '.join(ON_BAD_CASE)}, not {self._on_bad_case!r}")
         if findings.problem_count:
             raise findings.error()
         reading = Reading(self._source, field_map, findings, self._limit)
-        recorded_count = reference_count = 0
         sha256 = ""
         try:
             self._signature = self._source.signature()
-            for case, _ in reading.cases():
-                recorded_count += case.recorded is not None
-                reference_count += _has_reference(case)
+            reading.survey()
             for message in field_map.unused():
                 findings.report(message, name="map")
             sha256 = self._source.sha256()
         except BadFileError as error:
             findings.report(error.message, line=error.line)
         if not findings.problem_count and not reading.count:
-            findings.report("holds no cases: a dataset needs at least one")
+            findings.report(_no_cases(reading))
         if findings.problem_count:
             raise findings.error()
+        return self._info_of(reading, field_map, sha256)
+
+    def _info_of(self, reading: Reading, field_map: FieldMap, sha256: str) -> DatasetInfo:
+        findings, file = reading.findings, self._source.file
+        warnings = list(findings.warnings())
+        if reading.skipped_count:
+            warnings.append(Problem(f"{_records(reading.skipped_count)} skipped: `skip` is true", file=file))
+        if findings.left_out_count:
+            said = f"{_records(findings.left_out_count)} wrong and left out: correct them, or read on with what is left"
+            warnings.append(Problem(said, file=file))
         return DatasetInfo(
             path=self._source.path,
             name=self._source.name,
             format=f"{reading.shape}/{reading.container}",
             mapping=field_map.mapping(),
             case_count=reading.count,
-            recorded_count=recorded_count,
-            reference_count=reference_count,
+            recorded_count=reading.recorded_count,
+            reference_count=reading.reference_count,
             sha256=sha256,
-            warnings=findings.warnings(),
+            warnings=tuple(warnings),
+            skipped_count=reading.skipped_count,
+            left_out_count=findings.left_out_count,
+            left_out=findings.left_out(),
         )
 
 
-def _has_reference(case: Case) -> bool:
-    for turn in case.turns:
-        for text in turn.references:
-            if text and not text.isspace():
-                return True
-    return False
+def _records(count: int) -> str:
+    return f"{count:,} record is" if count == 1 else f"{count:,} records are"
+
+
+def _no_cases(reading: Reading) -> str:
+    if reading.findings.left_out_count:
+        return f"holds no case that can be read: {_records(reading.findings.left_out_count)} wrong"
+    if reading.skipped_count:
+        return f"holds no cases: {_records(reading.skipped_count)} skipped, because `skip` is true"
+    return "holds no cases: a dataset needs at least one"
 
 
 def open_dataset(
@@ -161,6 +193,7 @@ def open_dataset(
     field_map: Mapping[str, str] | None = None,
     encoding: str | None = None,
     limit: int | None = None,
+    on_bad_case: str = "refuse",
 ) -> Dataset:
     """Return the dataset of a file; nothing is read before `check` or `cases`.
 
@@ -169,12 +202,18 @@ def open_dataset(
         field_map: Canonical field to the dataset's own name for it; an empty name switches the field off.
         encoding: The file's encoding; None means UTF-8, or what its byte order mark says.
         limit: Only the first so many cases are checked and read, at least 1.
+        on_bad_case: "refuse" the dataset for a record that is wrong, or "skip" the record, count and list it.
     """
-    return Dataset(FileSource(Path(path), os.fspath(path), encoding), field_map=field_map or {}, limit=limit)
+    source = FileSource(Path(path), os.fspath(path), encoding)
+    return Dataset(source, field_map=field_map or {}, limit=limit, on_bad_case=on_bad_case)
 
 
 def records_dataset(
-    records: Iterable[Mapping[str, Any]], name: str = "records", *, limit: int | None = None
+    records: Iterable[Mapping[str, Any]],
+    name: str = "records",
+    *,
+    limit: int | None = None,
+    on_bad_case: str = "refuse",
 ) -> Dataset:
     """Return the dataset of some objects in memory, with the field names that a file may have.
 
@@ -182,5 +221,6 @@ def records_dataset(
         records: The objects; what they hold must be possible in JSON.
         name: For people.
         limit: Only the first so many, at least 1.
+        on_bad_case: As for `open_dataset`.
     """
-    return Dataset(ObjectSource(tuple(records), name), field_map={}, limit=limit)
+    return Dataset(ObjectSource(tuple(records), name), field_map={}, limit=limit, on_bad_case=on_bad_case)

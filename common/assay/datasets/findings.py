@@ -15,11 +15,20 @@ if TYPE_CHECKING:
     from assay.datasets.fields import Layout
     from assay.datasets.records import Record
 
-__all__ = ["Findings"]
+__all__ = ["Findings", "looks_damaged"]
 
 _MAX_PROBLEMS = 50
 # UTF-8 read as cp1252: what becomes of quotes and dashes, of ≤ and ≥, of accented letters, of Arabic.
 _MOJIBAKE = re.compile("â€|â‰|Ã[\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹Œ]|Ø[§¨ª\u00ad¯±³¹]|Ù[„…†ˆŠ\u0080-\u008a]")
+
+
+def looks_damaged(text: str) -> bool:
+    """Return whether a text was read in a wrong encoding, or lost characters, before it came here."""
+    if text.isascii():
+        return False
+    # The pattern takes ten times as long as the search for its first letters.
+    begins = "Ø" in text or "Ù" in text or "Ã" in text or "â" in text
+    return "\ufffd" in text or (begins and _MOJIBAKE.search(text) is not None)
 
 
 @dataclass(slots=True)
@@ -28,18 +37,33 @@ class Findings:
 
     Args:
         file: The file as the user named it; empty where there is none.
+        leave_out: Whether a record that is wrong is left out, rather than refusing the dataset.
     """
 
     file: str
+    leave_out: bool = False
     problem_count: int = 0
+    left_out_count: int = 0
     _problems: list[Problem] = field(default_factory=list)
+    _left_out: list[Problem] = field(default_factory=list)
+    _last_left_out: int = 0
     _warnings: dict[str, tuple[Problem, int]] = field(default_factory=dict)
 
     def report(self, message: str, *, record: Record | None = None, name: str = "", line: int | None = None) -> None:
         """Add a problem; only the first fifty are kept."""
-        self.problem_count += 1
-        if len(self._problems) < _MAX_PROBLEMS:
-            self._problems.append(self._problem(message, record, name, line))
+        listed = self._problems
+        if record is not None and self.leave_out:
+            listed = self._left_out
+            self.left_out_count += record.number != self._last_left_out
+            self._last_left_out = record.number
+        else:
+            self.problem_count += 1
+        if len(listed) < _MAX_PROBLEMS:
+            listed.append(self._problem(message, record, name, line))
+
+    def left_out(self) -> tuple[Problem, ...]:
+        """Return what is wrong with the records that are left out; only the first fifty problems."""
+        return tuple(self._left_out)
 
     def warn(self, kind: str, message: str, *, record: Record | None = None, name: str = "") -> None:
         """Add a warning; only the first of its kind is kept, the others are counted."""
@@ -57,7 +81,7 @@ class Findings:
     def error(self) -> DatasetError:
         """Return the error with every problem."""
         more = self.problem_count - len(self._problems)
-        listed = list(self._problems)
+        listed = [*self._problems, *self._left_out]
         if more:
             listed.append(Problem(f"... and {more} more", file=self.file))
         return DatasetError(listed)
@@ -75,7 +99,7 @@ class Findings:
         """Warn about what is odd in a case, but no reason to refuse it."""
         turn = case.turns[-1]
         for text in (turn.input, *turn.references):
-            if not text.isascii() and (_MOJIBAKE.search(text) or "\ufffd" in text):
+            if looks_damaged(text):
                 self._warn_of_text(text, record)
         for name in layout.choices:
             if name == "recorded":

@@ -6,14 +6,14 @@ import hashlib
 import json
 import unicodedata
 from array import array
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from assay.cases import Case
 
-__all__ = ["CaseIds", "derive_id"]
+__all__ = ["CaseIds", "derive_id", "derive_plain_id"]
 
-_WORD = 2**64 - 1
 _MAX_PLACE = 2**32 - 1
 
 
@@ -27,9 +27,28 @@ def derive_id(case: Case) -> str:
     asked: Any = inputs[0] if len(inputs) == 1 else inputs
     text = _canonical({"input": asked, "parameters": case.parameters, "variables": case.variables})
     if not unicodedata.is_normalized("NFC", text):
-        # Keys may sort otherwise once they are normalised.
-        text = _canonical(json.loads(unicodedata.normalize("NFC", text)))
+        # Not the JSON text itself: a mark after an escape (\\n and an accent) would become a part of the escape.
+        text = _canonical(_normal({"input": asked, "parameters": case.parameters, "variables": case.variables}))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def derive_plain_id(text: str) -> str:
+    """Return what `derive_id` does for a case of one turn without variables and parameters.
+
+    Args:
+        text: The turn's input.
+    """
+    asked = encode_basestring(text if text.isascii() else unicodedata.normalize("NFC", text))
+    return hashlib.sha256(f'{{"input":{asked},"parameters":{{}},"variables":{{}}}}'.encode()).hexdigest()[:12]
+
+
+def _normal(value: Any) -> Any:
+    """Return the value with every text in Unicode form NFC."""
+    if isinstance(value, str):
+        return unicodedata.normalize("NFC", value)
+    if isinstance(value, dict):
+        return {_normal(key): _normal(item) for key, item in value.items()}
+    return [_normal(item) for item in value] if isinstance(value, list) else value
 
 
 def _canonical(value: Any) -> str:
@@ -52,14 +71,13 @@ class CaseIds:
         """
         return self._places.put(_key(case_id), place) or None
 
-    def derive(self, case: Case, place: int) -> tuple[str, bool]:
+    def derive(self, base: str, place: int) -> tuple[str, bool]:
         """Return the id of a case that has none, and whether an equal case came before (it then ends in -2, -3, ...).
 
         Args:
-            case: The case.
+            base: As `derive_id` says.
             place: As for `take`.
         """
-        base = derive_id(case)
         if not self._places.put(_key(base), place):
             return base, False
         count = max(self._counts.get(_key(base)), 1)
@@ -72,20 +90,24 @@ class CaseIds:
 
 def _key(case_id: str) -> int:
     """Return 64 bits that stand for an id; two of a million ids share them once in 37 million datasets."""
-    return hash(case_id) & _WORD or 1
+    return hash(case_id) or 1
 
 
 class _Table:
     """A map from 64-bit keys other than 0 to small numbers other than 0; open addressing, at most half full."""
 
     def __init__(self) -> None:
+        self._count = 0
         self._reset(1024)
 
     def put(self, key: int, value: int) -> int:
         """Store the value unless the key has one; return the one it had, or 0."""
-        slot = self._slot(key)
-        if self._keys[slot]:
-            return self._values[slot]
+        keys, mask = self._keys, self._mask
+        slot = key & mask
+        while found := keys[slot]:
+            if found == key:
+                return self._values[slot]
+            slot = (slot + 1) & mask
         self._insert(slot, key, value)
         return 0
 
@@ -109,19 +131,24 @@ class _Table:
         return slot
 
     def _insert(self, slot: int, key: int, value: int) -> None:
-        self._keys[slot], self._values[slot] = key, min(value, _MAX_PLACE)
+        self._keys[slot] = key
+        self._values[slot] = min(value, _MAX_PLACE)
         self._count += 1
         if self._count * 2 > self._mask:
-            keys, values = self._keys, self._values
-            self._reset(2 * (self._mask + 1))
-            for old, kept in zip(keys, values, strict=True):
-                if old:
-                    slot = self._slot(old)
-                    self._keys[slot], self._values[slot] = old, kept
-                    self._count += 1
+            self._grow()
+
+    def _grow(self) -> None:
+        keys, values = self._keys, self._values
+        self._reset(2 * (self._mask + 1))
+        new_keys, new_values, mask = self._keys, self._values, self._mask
+        for old, kept in zip(keys, values, strict=True):
+            if old:
+                slot = old & mask
+                while new_keys[slot]:
+                    slot = (slot + 1) & mask
+                new_keys[slot], new_values[slot] = old, kept
 
     def _reset(self, size: int) -> None:
-        self._keys = array("Q", bytes(8 * size))
+        self._keys = array("q", bytes(8 * size))
         self._values = array("I", bytes(4 * size))
         self._mask = size - 1
-        self._count = 0

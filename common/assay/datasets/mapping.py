@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import unicodedata
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentResponse, MalformedAnswerError, Message, response_from_json
 from assay.cases import Case, Turn, case_to_json
+from assay.datasets.demands import assertions, expected_tools, labels, thresholds, tools_of, weight
 from assay.datasets.fields import is_blank, is_plural
 from assay.datasets.records import find_unusable, shown
+from assay.datasets.values import Fields, Trouble, object_in_cell
 
 if TYPE_CHECKING:
-    from assay.datasets.fields import Layout, PlainFields
+    from assay.datasets.fields import Layout
     from assay.datasets.records import Record
 
-__all__ = ["MAX_CASE_BYTES", "Trouble", "build_case"]
+__all__ = ["MAX_CASE_BYTES", "build_case", "plain_texts"]
 
 MAX_CASE_BYTES = 3 * 1024 * 1024
 """Largest case as JSON: a case must fit in one message."""
@@ -27,11 +27,9 @@ _MAX_ID_CHARS = 200
 _MAX_BYTES_PER_CHAR = 6  # a control character as JSON: \\u0001
 _PLAIN_CHARS = MAX_CASE_BYTES // _MAX_BYTES_PER_CHAR
 _ROLES = ("system", "user", "assistant", "tool")
-_ANSWERS = ("references", "recorded", "expected_sources")
+_ANSWERS = ("references", "recorded", "expected_sources", "expected_tools", "assertions", "labels")
+_TURN_FIELDS = ("input", "history", "references", "expected_sources", "expected_tools")
 _TAG_MARKS = re.compile(r"[,;|]")
-
-Trouble = list[tuple[str, str]]
-"""What is wrong with one record, as (field, message) pairs."""
 
 
 def build_case(record: Record, layout: Layout, *, from_cells: bool, trouble: Trouble) -> Case | None:
@@ -48,11 +46,10 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, trouble: Tro
     if record.suspect and (problem := find_unusable(record.data)):
         trouble.append(("", problem))
         return None
-    if layout.plain is not None and record.size <= _PLAIN_CHARS and not (from_cells and layout.plain.may_list):
-        plain = _plain_case(record.data, layout, layout.plain)
-        if plain is not None:
-            return plain
-    fields = _Fields(record.data, layout, trouble, from_cells=from_cells)
+    texts = plain_texts(record, layout, from_cells=from_cells)
+    if texts is not None:
+        return _plain_case(texts, {name: record.data[name] for name in layout.rest} if layout.rest else {})
+    fields = Fields(record.data, layout, trouble, from_cells=from_cells)
     expected, references = _expected(fields)
     variables = dict(fields.mapping("variables"))
     turns = _turns(fields, references, variables) if "turns" in layout.sources else None
@@ -64,9 +61,14 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, trouble: Tro
         variables=variables,
         parameters=fields.mapping("parameters"),
         contexts=fields.texts("contexts"),
+        choices=fields.texts("choices"),
         category=fields.text("category"),
         tags=_tags(fields),
         expected=expected,
+        assertions=assertions(fields),
+        thresholds=thresholds(fields),
+        weight=weight(fields),
+        labels=labels(fields),
         metadata=_metadata(fields),
         recorded=_recorded(fields),
     )
@@ -78,8 +80,18 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, trouble: Tro
     return case
 
 
-def _plain_case(data: dict[str, Any], layout: Layout, names: PlainFields) -> Case | None:
-    """Return the case of a record of plain texts, or None for the long way, which comes to the same."""
+def plain_texts(record: Record, layout: Layout, *, from_cells: bool) -> tuple[str, str, str, str] | None:
+    """Return question, reference, id and category of a record of plain texts, or None where it takes the long way.
+
+    Args:
+        record: A record that holds an object, nothing in which is unusable.
+        layout: Where its fields are.
+        from_cells: Whether its values are cells of a table.
+    """
+    names = layout.plain
+    if names is None or record.size > _PLAIN_CHARS or (from_cells and names.may_list):
+        return None
+    data = record.data
     text = data[names.input]
     case_id = "" if names.id is None else data[names.id]
     category = "" if names.category is None else data[names.category]
@@ -88,98 +100,16 @@ def _plain_case(data: dict[str, Any], layout: Layout, names: PlainFields) -> Cas
         return None
     if not (case_id.isascii() and case_id.isprintable() and len(case_id) <= _MAX_ID_CHARS):
         return None
-    return Case(
-        case_id.strip(),
-        (Turn(text, (), (reference,) if reference else (), ()),),
-        category=category,
-        metadata={name: data[name] for name in layout.rest} if layout.rest else {},
-    )
+    return text, reference, case_id.strip(), category
 
 
-class _Fields:
-    """The values of one record by canonical name; gathers what is wrong."""
-
-    def __init__(self, record: Mapping[str, Any], layout: Layout, trouble: Trouble, *, from_cells: bool) -> None:
-        self.record = record
-        self.layout = layout
-        self.trouble = trouble
-        self.from_cells = from_cells
-
-    def find(self, name: str) -> tuple[str, Any]:
-        """Return the field that holds a canonical one, and its value; None where there is none."""
-        sources = self.layout.sources.get(name)
-        if sources is None:
-            return name, None
-        for source in sources:
-            value = self.record[source]
-            if value is not None and value != "":
-                return source, value
-        return sources[0], self.record[sources[0]]
-
-    def text(self, name: str) -> str:
-        source, value = self.find(name)
-        return "" if value is None else self.as_text(source, value)
-
-    def as_text(self, where: str, value: object) -> str:
-        if type(value) is str:
-            return value
-        if isinstance(value, str):
-            return str(value)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            self.trouble.append((where, f"must be a text, not {shown(value)}"))
-        elif isinstance(value, float) and not math.isfinite(value):
-            self.trouble.append((where, f"must be a text, not {value}"))
-        else:
-            return str(value)
-        return ""
-
-    def texts(self, name: str, *, lists_in_cells: bool = True) -> tuple[str, ...]:
-        source, value = self.find(name)
-        if is_blank(value):
-            return ()
-        if self.from_cells and lists_in_cells and isinstance(value, str) and value.startswith("["):
-            value = _listed(value)
-        if isinstance(value, list):
-            return tuple(self.as_text(f"{source}[{i}]", item) for i, item in enumerate(value) if item is not None)
-        return (self.as_text(source, value),)
-
-    def mapping(self, name: str) -> dict[str, Any]:
-        source, value = self.find(name)
-        if is_blank(value):
-            return {}
-        if self.from_cells and isinstance(value, str):
-            value = _object(value)
-        if isinstance(value, dict):
-            return value
-        self.trouble.append((source, f"must be an object, not {shown(value)}"))
-        return {}
+def _plain_case(texts: tuple[str, str, str, str], metadata: dict[str, Any]) -> Case:
+    text, reference, case_id, category = texts
+    turn = Turn(text, (), (reference,) if reference else (), ())
+    return Case(case_id, (turn,), category=category, metadata=metadata)
 
 
-def _listed(cell: str) -> Any:
-    """Return the texts that a cell lists as JSON, or the cell."""
-    try:
-        value = json.loads(cell)
-    except (ValueError, RecursionError):
-        return cell
-    return value if isinstance(value, list) and all(isinstance(item, str) for item in value) else cell
-
-
-def _object(cell: str) -> Any:
-    """Return the object that a cell holds as JSON, or the cell."""
-    if not cell.lstrip().startswith("{"):
-        return cell
-    try:
-        value = json.loads(cell, parse_constant=_no_number)
-    except (ValueError, RecursionError):
-        return cell
-    return cell if find_unusable(value) else value
-
-
-def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _expected(fields: _Fields) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _expected(fields: Fields) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return what metrics compare with: named values, and the references."""
     source, value = fields.find("references")
     expected: dict[str, Any] = {}
@@ -202,7 +132,7 @@ def _expected(fields: _Fields) -> tuple[dict[str, Any], tuple[str, ...]]:
     return expected, references
 
 
-def _spare(fields: _Fields, canonical: str) -> list[str]:
+def _spare(fields: Fields, canonical: str) -> list[str]:
     """Return the fields that could be a canonical one, but another is."""
     sources = fields.layout.sources.get(canonical, ())
     if len(sources) < 2:
@@ -211,7 +141,7 @@ def _spare(fields: _Fields, canonical: str) -> list[str]:
     return [name for name in sources if name != used]
 
 
-def _turn(fields: _Fields, references: tuple[str, ...], variables: dict[str, Any]) -> Turn:
+def _turn(fields: Fields, references: tuple[str, ...], variables: dict[str, Any]) -> Turn:
     source, value = fields.find("input")
     text = ""
     if isinstance(value, dict):
@@ -228,15 +158,20 @@ def _turn(fields: _Fields, references: tuple[str, ...], variables: dict[str, Any
         missing = "is blank" if "input" in fields.layout.sources else "is missing"
         fields.trouble.append((source, f"{missing}: every case needs a question, or variables for a prompt"))
     _, history = fields.find("history")
-    return Turn(text, _history(fields, "history", history), references, fields.texts("expected_sources"))
+    messages = _history(fields, "history", history)
+    return Turn(text, messages, references, fields.texts("expected_sources"), expected_tools(fields))
 
 
-def _turns(fields: _Fields, references: tuple[str, ...], variables: dict[str, Any]) -> tuple[Turn, ...] | None:
+def _turns(fields: Fields, references: tuple[str, ...], variables: dict[str, Any]) -> tuple[Turn, ...] | None:
     source, value = fields.find("turns")
     if is_blank(value):
         return None
     if "input" in fields.layout.sources or references:
         fields.trouble.append((source, "stands beside an input or a reference: put them into the turns"))
+    for name in ("expected_sources", "expected_tools", "history"):
+        where, beside = fields.find(name)
+        if not is_blank(beside) and beside != []:
+            fields.trouble.append((where, "stands beside `turns`: put it into the turn that it belongs to"))
     if not isinstance(value, list) or not value:
         fields.trouble.append((source, f"must be a list of turns, not {shown(value)}"))
         return ()
@@ -250,8 +185,8 @@ def _turns(fields: _Fields, references: tuple[str, ...], variables: dict[str, An
     return tuple(turns)
 
 
-def _inner_turn(fields: _Fields, where: str, item: dict[str, Any], *, needs_input: bool) -> Turn:
-    unknown = [key for key in item if key not in ("input", "history", "references", "expected_sources")]
+def _inner_turn(fields: Fields, where: str, item: dict[str, Any], *, needs_input: bool) -> Turn:
+    unknown = [key for key in item if key not in _TURN_FIELDS]
     if unknown:
         fields.trouble.append((f"{where}.{unknown[0]}", "is no field of a turn"))
     text = "" if item.get("input") is None else fields.as_text(f"{where}.input", item["input"])
@@ -263,10 +198,11 @@ def _inner_turn(fields: _Fields, where: str, item: dict[str, Any], *, needs_inpu
         values = [] if is_blank(value) else value if isinstance(value, list) else [value]
         lists[name] = tuple(fields.as_text(f"{where}.{name}[{i}]", each) for i, each in enumerate(values))
     history = _history(fields, f"{where}.history", item.get("history"))
-    return Turn(text, history, lists["references"], lists["expected_sources"])
+    tools = tools_of(fields, f"{where}.expected_tools", item.get("expected_tools"))
+    return Turn(text, history, lists["references"], lists["expected_sources"], tools)
 
 
-def _history(fields: _Fields, where: str, value: object) -> tuple[Message, ...]:
+def _history(fields: Fields, where: str, value: object) -> tuple[Message, ...]:
     if is_blank(value):
         return ()
     if not isinstance(value, list):
@@ -287,7 +223,7 @@ def _history(fields: _Fields, where: str, value: object) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def _case_id(fields: _Fields) -> str:
+def _case_id(fields: Fields) -> str:
     case_id = fields.text("id")
     if case_id.isascii() and case_id.isprintable() and len(case_id) <= _MAX_ID_CHARS:
         return case_id.strip()
@@ -300,18 +236,18 @@ def _case_id(fields: _Fields) -> str:
     return case_id
 
 
-def _tags(fields: _Fields) -> tuple[str, ...]:
+def _tags(fields: Fields) -> tuple[str, ...]:
     tags = fields.texts("tags")
     if fields.from_cells and len(tags) == 1:
         return tuple(tag.strip() for tag in _TAG_MARKS.split(tags[0]) if tag.strip())
     return tags
 
 
-def _metadata(fields: _Fields) -> dict[str, Any]:
+def _metadata(fields: Fields) -> dict[str, Any]:
     """Return what Assay does not read: nothing that a dataset holds is dropped."""
     source, value = fields.find("metadata")
     if fields.from_cells and isinstance(value, str) and value:
-        value = _object(value)
+        value = object_in_cell(value)
     metadata: dict[str, Any] = {}
     if isinstance(value, dict):
         metadata.update(value)
@@ -327,12 +263,12 @@ def _metadata(fields: _Fields) -> dict[str, Any]:
     return metadata
 
 
-def _recorded(fields: _Fields) -> AgentResponse | None:
+def _recorded(fields: Fields) -> AgentResponse | None:
     source, value = fields.find("recorded")
     if value is None:
         return None
     if fields.from_cells and source.lower() == "recorded":
-        value = _object(value)
+        value = object_in_cell(value)
     try:
         return response_from_json(value if isinstance(value, dict) else fields.as_text(source, value))
     except MalformedAnswerError as problem:

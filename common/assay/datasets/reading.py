@@ -7,15 +7,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from assay.datasets.demands import is_skipped
 from assay.datasets.fields import FieldMap, is_blank
+from assay.datasets.findings import looks_damaged
 from assay.datasets.formats import foreign_format, shape_of
-from assay.datasets.identity import CaseIds
+from assay.datasets.identity import CaseIds, derive_id, derive_plain_id
 from assay.datasets.json_reader import folded, no_list
-from assay.datasets.mapping import Trouble, build_case
+from assay.datasets.mapping import build_case, plain_texts
 from assay.datasets.records import BadFileError, Record, shown
+from assay.datasets.values import Trouble
 
 if TYPE_CHECKING:
     from assay.cases import Case
+    from assay.datasets.fields import Layout
     from assay.datasets.findings import Findings
     from assay.datasets.readers import Container
     from assay.datasets.sources import Source
@@ -33,7 +37,7 @@ class Reading:
         source: Where the records come from.
         field_map: Which field holds what.
         findings: Takes problems and warnings.
-        limit: Only so many records; None means all.
+        limit: Only so many records, those that are to be skipped not counted; None means all.
     """
 
     def __init__(self, source: Source, field_map: FieldMap, findings: Findings, limit: int | None) -> None:
@@ -44,29 +48,77 @@ class Reading:
         self._from_cells = False
         self._place_is_line = False
         self.findings = findings
-        self.count = 0
         self.container = "objects"
         self.shape = "plain"
+        self.count = 0
+        self.skipped_count = 0
+        self.recorded_count = 0
+        self.reference_count = 0
 
-    def cases(self) -> Iterator[tuple[Case, Record]]:
-        """Yield the cases that are right, with the records they came from.
+    def cases(self) -> Iterator[Case]:
+        """Yield the cases that are right.
 
         Raises:
             BadFileError: Reading cannot go on.
         """
+        for record in self._records():
+            case = self._case(record)
+            if case is not None:
+                self._count(case)
+                yield case
+
+    def survey(self) -> None:
+        """Find and count what `cases` does, without building the cases of plain records.
+
+        Raises:
+            BadFileError: Reading cannot go on.
+        """
+        for record in self._records():
+            if not self._survey_plain(record):
+                case = self._case(record)
+                if case is not None:
+                    self._count(case)
+
+    def _records(self) -> Iterator[Record]:
         container, records = self._source.open()
         if container is not None:
             self.container = container.name
             self._from_cells = container.kind in ("csv", "tsv")
             self._place_is_line = container.kind != "json"
-        records = itertools.islice(records, self._limit)
-        head = _head(records)
+        head = _head(records, self._limit)
         self._recognise(head, container)
-        for record in itertools.chain(head, records):
-            self.count += 1
-            case = self._case(record)
-            if case is not None:
-                yield case, record
+        for seen, record in enumerate(itertools.chain(head, records), start=1):
+            yield record
+            if seen - self.skipped_count == self._limit:
+                break
+
+    def _count(self, case: Case) -> None:
+        self.count += 1
+        self.recorded_count += case.recorded is not None
+        self.reference_count += any(text and not text.isspace() for turn in case.turns for text in turn.references)
+
+    def _survey_plain(self, record: Record) -> bool:
+        """Note a record that the short cut can read; return whether it could."""
+        data = record.data
+        if record.suspect or record.warning or type(data) is not dict:
+            return False
+        layout = self._field_map.layout(data)
+        texts = plain_texts(record, layout, from_cells=self._from_cells)
+        if texts is None:
+            return False
+        text, reference, case_id, _ = texts
+        if looks_damaged(text) or looks_damaged(reference):
+            return False
+        place = record.line if self._place_is_line and record.line else record.number
+        if not case_id:
+            self._derive_id(derive_plain_id(text), place, record)
+        elif (before := self._ids.take(case_id, place)) is not None:
+            self._report_id(case_id, before, record, layout)
+            return True
+        self.count += 1
+        if reference and not reference.isspace():
+            self.reference_count += 1
+        return True
 
     def _recognise(self, head: list[Record], container: Container | None) -> None:
         """Settle what the fields are, by the first records."""
@@ -102,52 +154,65 @@ class Reading:
             return None
         layout = self._field_map.layout(record.data)
         trouble: Trouble = []
-        case = build_case(record, layout, from_cells=self._from_cells, trouble=trouble)
+        if "skip" in layout.sources and is_skipped(record.data, layout, trouble):
+            self.skipped_count += 1
+            return None
+        case = None if trouble else build_case(record, layout, from_cells=self._from_cells, trouble=trouble)
         if case is None:
             for name, message in trouble:
                 findings.report(message, record=record, name=name)
             return None
-        if "references" in layout.choices:
-            self._look_at_answer(record, layout.sources["references"])
+        if "references" in layout.choices and self._is_two_faced(record, layout.sources["references"]):
+            return None
         findings.look_at(case, layout, record)
-        return self._with_id(case, record, layout.sources.get("id", ("id",))[0])
+        return self._with_id(case, record, layout)
 
-    def _look_at_answer(self, record: Record, references: tuple[str, ...]) -> None:
-        if folded(references[-1]) == "answer":
-            held = [name for name in references if not is_blank(record.data[name])]
-            if len(held) > 1 and held[-1] == references[-1]:
-                self.findings.report(
-                    f"stands beside {shown(held[0])}, as in no earlier record: say what it is, with "
-                    "`map: {recorded: answer}` or `map: {references: answer}`",
-                    record=record,
-                    name=held[-1],
-                )
+    def _is_two_faced(self, record: Record, references: tuple[str, ...]) -> bool:
+        if folded(references[-1]) != "answer":
+            return False
+        held = [name for name in references if not is_blank(record.data[name])]
+        if len(held) < 2 or held[-1] != references[-1]:
+            return False
+        self.findings.report(
+            f"stands beside {shown(held[0])}, as in no earlier record: say what it is, with "
+            "`map: {recorded: answer}` or `map: {references: answer}`",
+            record=record,
+            name=held[-1],
+        )
+        return True
 
-    def _with_id(self, case: Case, record: Record, source: str) -> Case:
+    def _with_id(self, case: Case, record: Record, layout: Layout) -> Case | None:
         place = record.line if self._place_is_line and record.line else record.number
         if not case.case_id:
-            case_id, is_equal = self._ids.derive(case, place)
-            if is_equal:
-                self.findings.warn("equal", "equals an earlier record: its id ends in -2, -3, ...", record=record)
-            return replace(case, case_id=case_id)
+            return replace(case, case_id=self._derive_id(derive_id(case), place, record))
         before = self._ids.take(case.case_id, place)
-        if before is not None:
-            what = "line" if self._place_is_line else "record"
-            self.findings.report(
-                f"{shown(case.case_id)} is the id of {what} {before} too: give every case an id of its own, or derive "
-                'ids with `map: {id: ""}`',
-                record=record,
-                name=source,
-            )
-        return case
+        if before is None:
+            return case
+        self._report_id(case.case_id, before, record, layout)
+        return None
+
+    def _derive_id(self, base: str, place: int, record: Record) -> str:
+        case_id, is_equal = self._ids.derive(base, place)
+        if is_equal:
+            self.findings.warn("equal", "equals an earlier record: its id ends in -2, -3, ...", record=record)
+        return case_id
+
+    def _report_id(self, case_id: str, before: int, record: Record, layout: Layout) -> None:
+        what = "line" if self._place_is_line else "record"
+        self.findings.report(
+            f"{shown(case_id)} is the id of {what} {before} too: give every case an id of its own, or derive "
+            'ids with `map: {id: ""}`',
+            record=record,
+            name=layout.sources.get("id", ("id",))[0],
+        )
 
 
-def _head(records: Iterator[Record]) -> list[Record]:
+def _head(records: Iterator[Record], limit: int | None) -> list[Record]:
     head: list[Record] = []
     size = 0
     for record in records:
         head.append(record)
         size += record.size
-        if len(head) == _HEAD_RECORDS or size > _HEAD_CHARS:
+        if len(head) in (_HEAD_RECORDS, limit) or size > _HEAD_CHARS:
             break
     return head

@@ -80,10 +80,9 @@ class JsonText:
 
     def __init__(self) -> None:
         self._odd = _Oddities()
-        decoder = json.JSONDecoder(
-            object_pairs_hook=self._pairs, parse_constant=self._constant, parse_float=self._finite
-        )
-        self._read = decoder.raw_decode
+        self._read = json.JSONDecoder(parse_constant=self._constant, parse_float=self._finite).raw_decode
+        # A hook for every object takes as long as all the rest, so this one reads only what may name a field twice.
+        self._read_pairs = json.JSONDecoder(object_pairs_hook=self._pairs, parse_constant=_ignored).raw_decode
 
     def read(self, text: str, start: int = 0) -> tuple[Any, int]:
         """Return the value that begins at `start`, and where it ends.
@@ -93,8 +92,7 @@ class JsonText:
             ValueError: A number has more digits than can be read.
             RecursionError: It is nested far too deep.
         """
-        odd = self._odd
-        odd.twice = odd.not_finite = ""
+        self._odd.not_finite = ""
         return self._read(text, start)
 
     def record(self, number: int, line: int, data: Any, raw: str) -> Record:
@@ -104,14 +102,24 @@ class JsonText:
             number: The record's number.
             line: Its line.
             data: The value.
-            raw: The text it was read from.
+            raw: The text it was read from; only space may stand around the value.
         """
-        odd = self._odd
+        braces = raw.count("{")
         # Only an escape can bring in NUL or half a character; only many brackets can nest deep.
-        suspect = "\\u" in raw or raw.count("[") + raw.count("{") > MAX_DEPTH
-        problem = odd.not_finite and f"holds {odd.not_finite}, which is no JSON number: write null, or a number"
-        warning = odd.twice and f"gives the field {shown(odd.twice)} twice: the last one counts"
-        return Record(number, line, None if problem else data, len(raw), suspect, problem, warning)
+        suspect = "\\u" in raw or raw.count("[") + braces > MAX_DEPTH
+        if self._odd.not_finite:
+            problem = f"holds {self._odd.not_finite}, which is no JSON number: write null, or a number"
+            return Record(number, line, None, len(raw), suspect, problem)
+        keys = len(data) if braces == 1 and type(data) is dict else _count_keys(data)
+        if raw.count(":") == keys or _count_key_marks(raw) == keys:
+            return Record(number, line, data, len(raw), suspect)
+        return Record(number, line, data, len(raw), suspect, "", self._named_twice(raw))
+
+    def _named_twice(self, raw: str) -> str:
+        self._odd.twice = ""
+        self._read_pairs(raw, len(raw) - len(raw.lstrip(" \t\r\n")))
+        twice = self._odd.twice
+        return f"gives the field {shown(twice)} twice: the last one counts" if twice else ""
 
     def _pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         data = dict(pairs)
@@ -128,6 +136,32 @@ class JsonText:
         if math.isinf(number):
             self._odd.not_finite = digits[:_SHOWN_CHARS]
         return number
+
+
+def _ignored(name: str) -> None:
+    """Take a NaN or an infinity, which another reading has told already."""
+
+
+def _count_keys(data: Any) -> int:
+    """Return how many fields all objects in `data` have."""
+    count, pending = 0, [data]
+    while pending:
+        item = pending.pop()
+        if type(item) is dict:
+            count += len(item)
+            pending += item.values()
+        elif type(item) is list:
+            pending += item
+    return count
+
+
+def _count_key_marks(raw: str) -> int:
+    """Return how many colons may follow a field's name; none that does is missed, some in texts are counted too."""
+    return (
+        raw.count('":')
+        + raw.count(" :")
+        + (raw.count("\t:") + raw.count("\n:") + raw.count("\r:") if "\t" in raw or "\n" in raw or "\r" in raw else 0)
+    )
 
 
 def find_unusable(data: Any) -> str:
