@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from assay.answers import (
@@ -31,6 +32,7 @@ __all__ = [
     "mapping_to_text",
     "message_from_wire",
     "message_to_wire",
+    "plain_response",
     "request_from_wire",
     "request_to_wire",
     "response_from_wire",
@@ -59,6 +61,7 @@ _KINDS = {
 _KINDS_BACK = {number: kind for kind, number in _KINDS.items()}
 _USAGE_FIELDS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
                  "reasoning_tokens", "requests", "cost_usd")  # fmt: skip
+_PLAIN_FIELDS = frozenset({"request_id", "status", "text", "latency_ms"})
 _OPTIONAL_FIELDS: tuple[Literal["sql", "data_rows", "latency_ms", "reported_latency_ms"], ...] = (
     "sql",
     "data_rows",
@@ -144,6 +147,20 @@ def response_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
     for attempt in response.attempts:
         message.attempts.add(latency_ms=attempt.latency_ms, error=_error_to_wire(attempt.error))
     return message
+
+
+def plain_response(message: agent_pb2.AgentResponse) -> AgentResponse | None:
+    """Return an answer that is nothing but a text and its time, or None for one that says more.
+
+    Most answers are like that, and there is nothing in them that could be malformed.
+    """
+    if not _PLAIN_FIELDS.issuperset({field.name for field, _ in message.ListFields()}) or "\0" in message.text:
+        return None
+    status = _STATUSES_BACK.get(message.status, AgentStatus.SUCCESS)
+    if status is AgentStatus.ERROR or not math.isfinite(message.latency_ms):
+        return None
+    latency_ms = message.latency_ms if message.HasField("latency_ms") else None
+    return AgentResponse(status=status, text=message.text, latency_ms=latency_ms)
 
 
 def response_from_wire(message: agent_pb2.AgentResponse) -> AgentResponse:

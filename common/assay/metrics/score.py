@@ -36,6 +36,9 @@ __all__ = [
 ]
 
 
+_STATUSES = {status.value: status for status in ScoreStatus}
+
+
 @dataclass(frozen=True, slots=True)
 class EmbeddingEvidence:
     """The vectors of an answer and of its references, by one model.
@@ -197,7 +200,7 @@ def score_from_json(data: dict[str, Any]) -> Score:
     """Return the score that `score_to_json` wrote."""
     return Score(
         metric=data["metric"],
-        status=ScoreStatus(data["status"]),
+        status=_STATUSES[data["status"]],
         value=data.get("value"),
         passed=data.get("passed"),
         reason=data.get("reason", ""),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import TYPE_CHECKING
 
 from assay_orchestrator.store import results
 from assay_orchestrator.store.results import AnswerRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import sqlalchemy as sa
 
@@ -30,10 +31,11 @@ class Flusher:
     Args:
         database: Where to store.
         run_id: The run.
-        on_results: Called after a transaction with results has become durable.
+        on_results: Called with the results of a transaction, in the order of their sequence, after they have
+            become durable.
     """
 
-    def __init__(self, database: Database, run_id: str, on_results: Callable[[], None]) -> None:
+    def __init__(self, database: Database, run_id: str, on_results: Callable[[Sequence[CaseResult]], None]) -> None:
         self._database = database
         self._run_id = run_id
         self._on_results = on_results
@@ -68,11 +70,11 @@ class Flusher:
                     connection: sa.Connection,
                     answers: list[AnswerRecord] = answers,
                     rows: list[CaseResult] = rows,
-                ) -> None:
-                    results.put(connection, self._run_id, answers, rows)
+                ) -> int:
+                    return results.put(connection, self._run_id, answers, rows)
 
                 try:
-                    await self._database.write(change)
+                    first = await self._database.write(change)
                 except Exception as problem:  # noqa: BLE001 - handed to every case that waits for it
                     for _, _, done in batch:
                         if not done.done():
@@ -82,6 +84,10 @@ class Flusher:
                         if not done.done():
                             done.set_result(None)
                     if rows:
-                        self._on_results()
+                        self._on_results(_numbered(rows, first))
         finally:
             self._task = None
+
+
+def _numbered(rows: Sequence[CaseResult], first: int) -> list[CaseResult]:
+    return [dataclasses.replace(row, sequence=first + offset) for offset, row in enumerate(rows)]

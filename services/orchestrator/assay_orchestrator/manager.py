@@ -251,7 +251,7 @@ class RunManager:
             run = await self.get(run_id)
             plan = self._planner.plan(run)
             async with aclosing(plan.agent):
-                await Runner(self._database, plan, lambda: self.notifier.notify(run_id)).run()
+                await Runner(self._database, plan, lambda rows: self.notifier.tell(run_id, rows)).run()
             await self._complete(run)
         except asyncio.CancelledError:
             raise

@@ -1,37 +1,83 @@
-"""Wakes the watchers of a run when something of it has become durable."""
+"""Wakes the watchers of a run when something of it has become durable, and hands them the latest results."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.results import CaseResult
 
 __all__ = ["Notifier"]
 
+_MAX_RECENT = 2000
 
-class Notifier:
-    """One flag per watched run; a watcher reads the store by sequence, so a wake-up carries no data."""
+
+class _Watched:
+    """One run that somebody watches: a flag per watcher, and its latest results without a gap."""
 
     def __init__(self) -> None:
-        self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self.flags: set[asyncio.Event] = set()
+        self.recent: deque[CaseResult] = deque(maxlen=_MAX_RECENT)
+
+    def take(self, rows: Sequence[CaseResult]) -> None:
+        if self.recent and rows[0].sequence != self.recent[-1].sequence + 1:
+            self.recent.clear()  # a change of state came between: the store has it
+        self.recent.extend(rows)
+
+    def after(self, sequence: int, count: int) -> list[CaseResult]:
+        if not self.recent:
+            return []
+        skipped = sequence + 1 - self.recent[0].sequence
+        if not 0 <= skipped < len(self.recent):
+            return []
+        return [self.recent[index] for index in range(skipped, min(skipped + count, len(self.recent)))]
+
+
+class Notifier:
+    """What the watchers of runs are told.
+
+    The store holds every event. Watchers who keep up are served from memory: a run's latest results are
+    kept while somebody watches it.
+    """
+
+    def __init__(self) -> None:
+        self._watched: dict[str, _Watched] = {}
+
+    def tell(self, run_id: str, rows: Sequence[CaseResult]) -> None:
+        """Hand over results that have become durable, in the order of their sequence."""
+        watched = self._watched.get(run_id)
+        if watched is not None and rows:
+            watched.take(rows)
+        self.notify(run_id)
+
+    def recent(self, run_id: str, after: int, count: int) -> list[CaseResult]:
+        """Return up to `count` results that follow on a sequence number; empty where memory has them not."""
+        watched = self._watched.get(run_id)
+        return watched.after(after, count) if watched is not None else []
 
     def notify(self, run_id: str) -> None:
         """Wake everyone who watches the run."""
-        for flag in self._waiting.get(run_id, ()):
+        watched = self._watched.get(run_id)
+        for flag in watched.flags if watched is not None else ():
             flag.set()
 
     def notify_all(self) -> None:
         """Wake every watcher, as the process stops."""
-        for run_id in list(self._waiting):
+        for run_id in list(self._watched):
             self.notify(run_id)
 
     def subscribe(self, run_id: str) -> asyncio.Event:
         """Return a flag that is set whenever the run moves; the caller clears it before it reads."""
         flag = asyncio.Event()
-        self._waiting[run_id].add(flag)
+        self._watched.setdefault(run_id, _Watched()).flags.add(flag)
         return flag
 
     def unsubscribe(self, run_id: str, flag: asyncio.Event) -> None:
         """Stop waking `flag`."""
-        self._waiting[run_id].discard(flag)
-        if not self._waiting[run_id]:
-            del self._waiting[run_id]
+        self._watched[run_id].flags.discard(flag)
+        if not self._watched[run_id].flags:
+            del self._watched[run_id]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -75,10 +74,10 @@ class Runner:
     Args:
         database: Where datasets, answers and results are.
         plan: What to do.
-        on_results: Called after results have become durable.
+        on_results: Called with results that have become durable, in the order of their sequence.
     """
 
-    def __init__(self, database: Database, plan: Plan, on_results: Callable[[], None]) -> None:
+    def __init__(self, database: Database, plan: Plan, on_results: Callable[[Sequence[CaseResult]], None]) -> None:
         self._database = database
         self._plan = plan
         self._flusher = Flusher(database, plan.run_id, on_results)
@@ -154,13 +153,13 @@ class Runner:
         row = f"{plan.run_id}/{work.case_index}/{work.repeat_index}"
         key = row if len(case.turns) == 1 else f"{row}/{turn_index}"
         request = AgentRequest(
-            request_id=key,
+            request_id=f"{key}#0",
             run_id=plan.run_id,
             case_id=case.case_id,
             input=case.turns[turn_index].input,
             repeat_index=work.repeat_index,
             turn_index=turn_index,
-            session_id=str(uuid.uuid5(uuid.NAMESPACE_URL, row)),
+            session_id=row,
             idempotency_key=key,
             history=_history(case, earlier),
             variables=case.variables,

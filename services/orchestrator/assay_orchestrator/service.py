@@ -20,7 +20,7 @@ from assay.run_wire import (
 )
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
-from assay.wire import request_to_wire, response_from_wire, split_by_size
+from assay.wire import plain_response, request_to_wire, response_from_wire, split_by_size
 from assay_orchestrator import history
 from assay_orchestrator.admission import check_case, check_settings
 from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions
@@ -164,11 +164,15 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             yield pb.WatchRunResponse(snapshot=run_to_wire(run))
             while True:
                 moved.clear()
-                events = await self._database.read(
-                    lambda c, cursor=cursor: history.read_events(  # type: ignore[misc]  # a default in a lambda
-                        c, run_id, cursor, _EVENT_PAGE, with_answers=request.include_answers
+                events: Sequence[StateChange | CaseResult] = ()
+                if not request.include_answers:
+                    events = self._manager.notifier.recent(run_id, cursor, _EVENT_PAGE)
+                if not events:
+                    events = await self._database.read(
+                        lambda c, cursor=cursor: history.read_events(  # type: ignore[misc]  # a default in a lambda
+                            c, run_id, cursor, _EVENT_PAGE, with_answers=request.include_answers
+                        )
                     )
-                )
                 if events:
                     cursor = events[-1].sequence
                     yield pb.WatchRunResponse(events=[event_to_wire(event) for event in events])
@@ -306,6 +310,9 @@ async def _deliver(incoming: AsyncIterator[pb.ServeAgentRequest], attachment: At
 
 def _received(message: agent_pb2.AgentResponse) -> AgentResponse:
     """Return a client's answer; one that could be neither stored nor sent on fails its own case alone."""
+    plain = plain_response(message)
+    if plain is not None:
+        return plain
     try:
         return response_from_json(response_to_json(response_from_wire(message)))
     except (ValueError, RecursionError) as problem:

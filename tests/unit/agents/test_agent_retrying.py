@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CASE = Case("c", (Turn("q"),))
-REQUEST = AgentRequest(request_id="first", run_id="run", case_id="c", input="q", idempotency_key="run/0/0")
+REQUEST = AgentRequest(request_id="run/0/0#0", run_id="run", case_id="c", input="q", idempotency_key="run/0/0")
 
 
 def failure(message: str = "no", *, retryable: bool = True, latency_ms: float | None = 5.0) -> AgentResponse:

@@ -55,13 +55,13 @@ class RetryingAgent:
         """Return the first good answer, or the last failure."""
         failed: list[Attempt] = []
         while True:
-            attempt = dataclasses.replace(request, request_id=f"{request.idempotency_key}#{len(failed)}")
-            response = await self._attempt(attempt, case)
+            response = await self._attempt(request, case)
             error = response.error
             if error is None or not error.retryable or len(failed) >= self._retries:
                 return dataclasses.replace(response, attempts=tuple(failed)) if failed else response
             await self._sleep(self._jitter() * min(_CAP_S, _BASE_S * 2 ** len(failed)))
             failed.append(Attempt(response.latency_ms or 0.0, error))
+            request = dataclasses.replace(request, request_id=f"{request.idempotency_key}#{len(failed)}")
 
     async def aclose(self) -> None:
         """Let go of the agent."""

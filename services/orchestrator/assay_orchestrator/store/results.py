@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AnswerRecord", "RowKey"]
 
+_STATUSES = {status.value: status for status in AgentStatus}
+
 RowKey = tuple[int, int]
 """Position of the case in the dataset, and which repeat of it."""
 
@@ -38,9 +40,13 @@ def put(
     run_id: str,
     new_answers: Sequence[AnswerRecord],
     new_results: Sequence[CaseResult],
-) -> None:
-    """Store answers and results; results get the run's next sequence numbers, in the order given."""
-    moment = now()
+) -> int:
+    """Store answers and results; results get the run's next sequence numbers, in the order given.
+
+    Returns:
+        The first of these numbers; 0 without results.
+    """
+    moment, first = now(), 0
     if new_answers:
         connection.execute(
             schema.answers.insert(),
@@ -63,6 +69,7 @@ def put(
             [_values(run_id, first + offset, moment, row) for offset, row in enumerate(new_results)],
         )
         _count(connection, run_id, new_results)
+    return first
 
 
 def finished_keys(connection: sa.Connection, run_id: str, first_index: int, count: int) -> set[RowKey]:
@@ -185,21 +192,24 @@ def _count(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -
     )
 
 
-def _record(row: sa.Row[Any]) -> CaseResult:
+def _record(row: Any) -> CaseResult:
+    # By position: reading a column by name costs several times as much, and a run has many rows.
+    (_, case_index, repeat_index, sequence, case_id, category, status, passed, latency_ms, reason, scores_json, _,
+     tags_json, weight, vector) = row  # fmt: skip
     return CaseResult(
-        case_index=row.case_index,
-        repeat_index=row.repeat_index,
-        case_id=row.case_id,
-        category=row.category,
-        status=AgentStatus(row.status),
-        passed=row.passed,
-        scores=tuple(score_from_json(data) for data in json.loads(row.scores_json)),
-        latency_ms=row.latency_ms,
-        reason=row.reason,
-        sequence=row.sequence,
-        tags=tuple(json.loads(row.tags_json)) if row.tags_json != "[]" else (),
-        weight=row.weight,
-        answer_vector=row.answer_vector or b"",
+        case_index=case_index,
+        repeat_index=repeat_index,
+        case_id=case_id,
+        category=category,
+        status=_STATUSES[status],
+        passed=passed,
+        scores=tuple(map(score_from_json, json.loads(scores_json))),
+        latency_ms=latency_ms,
+        reason=reason,
+        sequence=sequence,
+        tags=tuple(json.loads(tags_json)) if tags_json != "[]" else (),
+        weight=weight,
+        answer_vector=vector or b"",
     )
 
 
