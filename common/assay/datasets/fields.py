@@ -123,6 +123,10 @@ class FieldMap:
         """Return what is wrong with the user's mapping."""
         return [unknown_name("field in map", name, ALIASES) for name in self.given if name not in ALIASES]
 
+    def take_canonical(self) -> None:
+        """Note that the records were turned into canonical ones, with the user's mapping applied."""
+        self.given = {name: name if source else "" for name, source in self.given.items()}
+
     def learn(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Settle what `answer` is: recorded, if some record holds it beside another reference."""
         if source := self.given.get("references"):

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from assay.datasets.foreign import promptfoo
 from assay.datasets.json_reader import folded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["foreign_format", "shape_of"]
+__all__ = ["PROMPTFOO", "foreign_format", "shape_of"]
+
+PROMPTFOO = "a promptfoo test file"
+"""The format that `assay.datasets.foreign.promptfoo` reads."""
 
 _Record = Mapping[str, Any]
 
@@ -47,22 +51,6 @@ def _is_old_eval(record: _Record, keys: frozenset[str]) -> bool:
     )
 
 
-def _is_promptfoo(record: _Record, keys: frozenset[str]) -> bool:
-    if any(key.startswith("__") for key in keys):
-        return True
-    if "vars" not in keys:
-        return False
-    # Prompt templates with `vars` and an expected answer are read; promptfoo's tests assert or hold `vars` alone.
-    return "assert" in keys or not keys & {
-        "expected",
-        "expected_output",
-        "reference",
-        "references",
-        "question",
-        "input",
-    }
-
-
 def _is_chat(record: _Record, keys: frozenset[str]) -> bool:
     return isinstance(record.get("messages") or record.get("conversations"), list) and not keys & {
         "input", "question", "query", "prompt", "user_input", "user_query", "turns", "instruction"
@@ -73,7 +61,7 @@ _FORMATS: tuple[tuple[str, Callable[[_Record, frozenset[str]], bool]], ...] = (
     ("an ADK eval set", _is_eval_set),
     ("an ADK test file (the turns of one conversation)", _is_turn_list),
     ("an ADK eval file", _is_old_eval),
-    ("a promptfoo test file", _is_promptfoo),
+    (PROMPTFOO, promptfoo.matches),
     ("a file of pairwise labels", _has("output_1", "output_2")),
     ("an MLflow evaluation table", _has("inputs", "expectations")),
     ("a LangSmith dataset", _has("inputs", "outputs")),

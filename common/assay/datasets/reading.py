@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.datasets.demands import is_skipped
 from assay.datasets.fields import FieldMap, is_blank
 from assay.datasets.findings import looks_damaged
-from assay.datasets.formats import foreign_format, shape_of
+from assay.datasets.foreign.promptfoo import Tests, unread_parts
+from assay.datasets.formats import PROMPTFOO, foreign_format, shape_of
 from assay.datasets.identity import CaseIds, derive_id, derive_plain_id
 from assay.datasets.json_reader import folded, no_list
 from assay.datasets.mapping import build_case, plain_texts
-from assay.datasets.records import BadFileError, Record, shown
+from assay.datasets.records import BadFileError, BadRecordError, Record, shown
 from assay.datasets.values import Trouble
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from assay.datasets.sources import Source
 
 __all__ = ["Reading"]
+
+Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 _HEAD_RECORDS = 50
 _HEAD_CHARS = 4 * 1024 * 1024
@@ -47,6 +50,7 @@ class Reading:
         self._ids = CaseIds()
         self._from_cells = False
         self._place_is_line = False
+        self._convert: Convert | None = None
         self.findings = findings
         self.container = "objects"
         self.shape = "plain"
@@ -88,7 +92,7 @@ class Reading:
         head = _head(records, self._limit)
         self._recognise(head, container)
         for seen, record in enumerate(itertools.chain(head, records), start=1):
-            yield record
+            yield record if self._convert is None else _converted(record, self._convert)
             if seen - self.skipped_count == self._limit:
                 break
 
@@ -124,16 +128,23 @@ class Reading:
         """Settle what the fields are, by the first records."""
         mappings = [(record, record.data) for record in head if isinstance(record.data, dict)]
         for record, data in mappings:
-            if foreign := foreign_format(data, self._field_map.given.values()):
+            foreign = foreign_format(data, self._field_map.given.values())
+            if foreign == PROMPTFOO:
+                self._use_promptfoo(container)
+                break
+            if foreign:
                 raise BadFileError(
                     f"looks like {foreign}, which this version does not read: it reads lists of cases with fields "
                     "such as question and reference_answer; if these are such cases, say with `map:` what holds what",
                     record.line,
                 )
+        if self._convert is not None:
+            read = [_converted(record, self._convert) for record, _ in mappings]
+            mappings = [(record, record.data) for record in read if record.data is not None]
         if not mappings:
             return
         first, data = mappings[0]
-        self.shape = shape_of(data)
+        self.shape = self.shape if self._convert is not None else shape_of(data)
         self._field_map.learn([data for _, data in mappings])
         layouts = [self._field_map.layout(data) for _, data in mappings]
         if not any(layout.sources.keys() & {"input", "turns", "variables"} for layout in layouts):
@@ -142,12 +153,26 @@ class Reading:
             fields = dict.fromkeys(name for _, data in mappings for name in data)
             raise BadFileError(self._field_map.without_input(fields), first.line)
 
+    def _use_promptfoo(self, container: Container | None) -> None:
+        top: dict[str, Any] = {}
+        if container is not None and container.kind in ("json", "yaml"):
+            # The default test may stand after the tests that it adds to.
+            whole, records = self._source.open()
+            for _ in records:
+                pass
+            top = whole.top if whole is not None else top
+        if unread := unread_parts(top):
+            self.findings.warn("unread", unread)
+        self._convert = Tests(top, given=self._field_map.given, are_rows=self._from_cells or None).convert
+        self.shape, self._from_cells = "promptfoo", False
+        self._field_map.take_canonical()
+
     def _case(self, record: Record) -> Case | None:
         findings = self.findings
         if record.warning:
             findings.warn("twice", record.warning, record=record)
         if record.problem:
-            findings.report(record.problem, record=record)
+            findings.report(record.problem, record=record, name=record.field)
             return None
         if not isinstance(record.data, dict):
             findings.report(f"must be an object with named fields, not {shown(record.data)}", record=record)
@@ -205,6 +230,16 @@ class Reading:
             record=record,
             name=layout.sources.get("id", ("id",))[0],
         )
+
+
+def _converted(record: Record, convert: Convert) -> Record:
+    """Return the plain record of one in another tool's format."""
+    if not isinstance(record.data, Mapping):
+        return record
+    try:
+        return record._replace(data=convert(record.data))
+    except BadRecordError as problem:
+        return record._replace(data=None, problem=problem.message, field=problem.field)
 
 
 def _head(records: Iterator[Record], limit: int | None) -> list[Record]:

@@ -56,6 +56,7 @@ class Record(NamedTuple):
         suspect: Whether it may hold NUL, half characters or deep nesting, and must be searched for them.
         problem: Why it holds nothing usable; empty where it does.
         warning: What is odd about it; empty where nothing is.
+        field: Where in the record the problem is; empty for the whole of it.
     """
 
     number: int
@@ -65,6 +66,7 @@ class Record(NamedTuple):
     suspect: bool = True
     problem: str = ""
     warning: str = ""
+    field: str = ""
 
 
 @dataclass(slots=True)

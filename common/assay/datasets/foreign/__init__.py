@@ -1,0 +1,1 @@
+"""Formats of other tools: each module turns their records into plain ones."""

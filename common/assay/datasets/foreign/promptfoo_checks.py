@@ -1,0 +1,178 @@
+"""promptfoo's checks: the grammar of `__expected` cells, and what may not be in a check."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from assay.datasets.records import BadRecordError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["check_of_cell", "number", "refuse_code", "render"]
+
+_TYPES = frozenset({
+    "answer-relevance", "assert-set", "bleu", "classifier", "conversation-relevance", "contains", "contains-all",
+    "contains-any", "contains-html", "contains-json", "contains-sql", "contains-xml", "context-faithfulness",
+    "context-recall", "context-relevance", "cost", "equals", "factuality", "finish-reason", "g-eval", "gleu",
+    "guardrails", "icontains", "icontains-all", "icontains-any", "is-html", "is-json", "is-refusal", "is-sql",
+    "is-valid-function-call", "is-valid-openai-function-call", "is-valid-openai-tools-call", "is-xml", "latency",
+    "levenshtein", "llm-rubric", "max-score", "meteor", "model-graded-closedqa", "model-graded-factuality",
+    "moderation", "perplexity", "perplexity-score", "pi", "regex", "rouge-n", "search-rubric", "select-best",
+    "similar", "similar:cosine", "similar:dot", "similar:euclidean", "starts-with", "tool-call-f1",
+    "trace-error-spans", "trace-span-count", "trace-span-duration", "trajectory:goal-success", "word-count",
+})  # fmt: skip
+_CODE_TYPES = frozenset({"javascript", "python", "ruby", "webhook"})
+_CODE_CELL = re.compile(
+    r"\s*(?:not-)?(javascript|fn|eval|python|ruby|webhook|exec)(?:\([^)]*\))?:|\s*(file://|package:)"
+)
+_SPLIT = frozenset({"contains-all", "contains-any", "icontains-all", "icontains-any"})
+_WITHOUT_VALUE = frozenset(kind for kind in _TYPES if kind.startswith("is-")) | {"contains-json"}
+_CELL = re.compile(r"(not-)?([a-z]+(?:-[a-z0-9]+)*(?::[a-z-]+(?=[(:]))?)(?:\(([^)]*)\))?(?::(.*))?", re.DOTALL)
+_PLACE = re.compile(r"\{\{-?\s*([A-Za-z_]\w*)\s*-?\}\}")
+_TEMPLATE = re.compile(r"\{\{|\{%|\{#")
+_CODE = "is code, which is not run: say it as a check such as contains, regex or is-json"
+
+
+def check_of_cell(cell: str, field: str) -> dict[str, Any]:
+    """Return the check that a cell describes: `[not-]type(threshold):value`, or a text that the answer must equal.
+
+    Args:
+        cell: The cell's text.
+        field: Its column, for messages.
+
+    Raises:
+        BadRecordError: It is code, or no check.
+    """
+    text = cell.strip()
+    if _CODE_CELL.match(text):
+        raise BadRecordError(f"{shown(text)} {_CODE}", field)
+    if text.startswith("grade:"):
+        return {"type": "llm-rubric", "value": text.removeprefix("grade:").strip()}
+    parts = _parts(text)
+    if parts is None:
+        _refuse_slip(text, field)
+        return {"type": "equals", "value": text}
+    negation, kind, threshold, value = parts
+    check: dict[str, Any] = {"type": negation + kind}
+    if threshold is not None:
+        check["threshold"] = number(threshold, field)
+    if value is not None and value.strip():
+        check["value"] = _cell_value(kind, value.strip(), field)
+    return check
+
+
+def _parts(text: str) -> tuple[str, str, str | None, str | None] | None:
+    """Return negation, type, threshold and value of a cell; None for a text that begins with no type."""
+    found = _CELL.fullmatch(text)
+    if found is None:
+        return None
+    negation, kind, threshold, value = found.groups()
+    if kind not in _TYPES and ":" in kind:
+        kind, _, rest = kind.partition(":")
+        # What looked like the second half of a type is the value.
+        threshold, value = None, text[len(negation or "") + len(kind) + 1 :] if rest else value
+    if kind not in _TYPES or (threshold is None and value is None and kind not in _WITHOUT_VALUE):
+        return None
+    return negation or "", kind, threshold, value
+
+
+def _refuse_slip(text: str, field: str) -> None:
+    kind, colon, _ = text.partition(":")
+    kind = kind.removeprefix("not-").partition("(")[0]
+    close = get_close_matches(kind, _TYPES, n=1, cutoff=0.85) if colon and len(kind) > 4 else []
+    if close and kind not in _TYPES and " " not in kind:
+        raise BadRecordError(
+            f"unknown check {kind!r}; did you mean {close[0]!r}? To compare with that very text, put equals: before it",
+            field,
+        )
+
+
+def _cell_value(kind: str, value: str, field: str) -> Any:
+    if kind in _SPLIT:
+        cells = next(csv.reader([value.replace("\r", " ").replace("\n", " ")], skipinitialspace=True), [])
+        return [cell.strip() for cell in cells if cell.strip()]
+    if kind in ("is-json", "contains-json"):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            raise BadRecordError(f"must hold a JSON schema after {kind}:, not {shown(value)}", field) from None
+    return value
+
+
+def number(value: object, field: str) -> float:
+    """Return a finite number, given as one or as its digits.
+
+    Raises:
+        BadRecordError: It is none.
+    """
+    found = math.nan
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            found = float(value)
+        except (ValueError, OverflowError):
+            found = math.nan
+    if not math.isfinite(found):
+        raise BadRecordError(f"must be a number, not {shown(value)}", field)
+    return found
+
+
+def refuse_code(check: Mapping[str, Any], field: str) -> None:
+    """Refuse a check that is a program, or a file that may be one.
+
+    Raises:
+        BadRecordError: It is.
+    """
+    kind = check.get("type")
+    if isinstance(kind, str) and kind.strip().removeprefix("not-") in _CODE_TYPES:
+        raise BadRecordError(f"{shown(kind)} {_CODE}", f"{field}.type")
+    for name in ("transform", "contextTransform", "config"):
+        if check.get(name):
+            raise BadRecordError(_CODE, f"{field}.{name}")
+    value = check.get("value")
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, str) and item.lstrip().startswith(("file://", "package:")):
+            raise BadRecordError(
+                f"{shown(item)} names a file, which is not read: write the value here", f"{field}.value"
+            )
+
+
+def render(value: Any, variables: Mapping[str, Any], field: str) -> Any:
+    """Return the value with `{{name}}` replaced by the test's variable, in every text of it.
+
+    Raises:
+        BadRecordError: It holds more of a template than that, or names a variable that the test does not have.
+    """
+    if isinstance(value, str):
+        return _rendered(value, variables, field) if "{" in value else value
+    if isinstance(value, list):
+        return [render(item, variables, f"{field}[{index}]") for index, item in enumerate(value)]
+    if isinstance(value, dict):
+        return {key: render(item, variables, f"{field}.{key}") for key, item in value.items()}
+    return value
+
+
+def _rendered(text: str, variables: Mapping[str, Any], field: str) -> str:
+    rest = _PLACE.sub("", text)
+    if _TEMPLATE.search(rest):
+        raise BadRecordError(
+            f"{shown(text)} holds more of a template than {{{{name}}}}, which is not evaluated: write the text out",
+            field,
+        )
+
+    def filled(place: re.Match[str]) -> str:
+        found = variables.get(place[1])
+        if found is None:
+            raise BadRecordError(f"names the variable {place[1]!r}, which the test does not have", field)
+        if isinstance(found, bool):
+            return "true" if found else "false"
+        if isinstance(found, str | int | float):
+            return str(found)
+        raise BadRecordError(f"puts the variable {place[1]!r} into a text, but it is {shown(found)}", field)
+
+    return _PLACE.sub(filled, text)
