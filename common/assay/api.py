@@ -17,7 +17,8 @@ from assay.hosting.loading import load_agent
 from assay.local.home import Home
 from assay.local.stack import LocalStack
 from assay.results import CaseResult, Run, RunSummary, StateChange
-from assay.spec import Spec, load_spec, spec_from_mapping
+from assay.spec.loading import load_spec, spec_from_mapping
+from assay.spec.model import Spec
 
 __all__ = ["Evaluation", "evaluate", "evaluate_async"]
 

@@ -37,6 +37,7 @@ _UPLOAD_BATCH_BYTES = 1024 * 1024
 _UPLOAD_BATCH_CASES = 500
 _UPLOAD_TIMEOUT_S = 3600.0
 _RESULT_PAGE = 500
+_STEPS_TO_SEND = 3  # turns of the event loop after which a call that was begun is on its way
 _PAGE_TIMEOUT_S = 60.0
 
 
@@ -187,6 +188,8 @@ class Client:
                 token = response.next_page_token
                 # The next page travels while this one is read.
                 page = asyncio.create_task(fetch(token)) if token else None
+                for _ in range(_STEPS_TO_SEND):
+                    await asyncio.sleep(0)
                 for result in response.results:
                     yield result_from_wire(result)
         finally:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from assay.datasets import Dataset, DatasetInfo
     from assay.hosting.calling import AgentCaller
     from assay.local.stack import LocalStack
-    from assay.spec import Spec
+    from assay.spec.model import Spec
 
 __all__ = ["STARTUP_TIMEOUT_S", "check_inputs", "drive_run", "follow", "start_run", "wait_for_stack"]
 

@@ -12,7 +12,8 @@ import click
 
 from assay.datasets import open_dataset
 from assay.errors import AssayError, SpecError
-from assay.spec import Spec, load_spec
+from assay.spec.loading import load_spec
+from assay.spec.model import Spec
 from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import connect, debug_option, json_option, run_async, server_option
 from assay_cli.terminal import clean

@@ -10,7 +10,7 @@ import click
 from assay.datasets import open_dataset
 from assay.errors import InvalidInputError, Problem
 from assay.evaluation import check_inputs
-from assay.spec import load_spec
+from assay.spec.loading import load_spec
 from assay_cli.options import debug_option, json_option
 from assay_cli.terminal import clean
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from assay.datasets import DatasetInfo
     from assay.results import CaseResult, GroupSummary, MetricSummary, Run, RunSummary
-    from assay.spec import Spec
+    from assay.spec.model import Spec
 
 __all__ = ["JsonReport", "row_document"]
 

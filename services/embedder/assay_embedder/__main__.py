@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from assay.errors import InvalidInputError, SetupError
 from assay.local.lease import watch_lease
 from assay.rpc.options import ServerOptions
-from assay.rpc.server import RpcServer, serve_until_signal
+from assay.rpc.server import RpcServer, exit_now, serve_until_signal
 from assay.v1 import embedder_pb2_grpc
 from assay_embedder.registry import Registry
 from assay_embedder.service import SERVICE_NAME, EmbedderService
@@ -77,4 +77,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_now(main())

@@ -136,3 +136,6 @@ def _fail(message: str) -> int:
 
 if __name__ == "__main__":
     main()
+    from assay.rpc.server import exit_now
+
+    exit_now(0)

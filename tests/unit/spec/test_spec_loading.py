@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from assay.errors import Problem, SpecError
 from assay.gates import decide, parse_gate
 from assay.results import GateOutcome
-from assay.spec import load_spec, spec_from_mapping
+from assay.spec.loading import load_spec, spec_from_mapping
 from assay.yaml_nodes import parse_yaml
 
 if TYPE_CHECKING:
