@@ -9,7 +9,6 @@ or two letters left alone, y after a vowel kept ("enjoy"), short words in -ies a
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 __all__ = ["stem"]
 
@@ -19,7 +18,6 @@ _IRREGULAR = {
     "canning": "canning", "proceed": "proceed", "exceed": "exceed", "succeed": "succeed",
 }  # fmt: skip
 
-_LONGEST_REMEMBERED = 60
 _KINDS = {code: "v" if chr(code) in "aeiou" else "c" for code in range(128) if chr(code) != "y"}
 _YS = re.compile("(^|[cv])(y+)")
 
@@ -39,15 +37,6 @@ _STEP_4 = (
 
 def stem(word: str) -> str:
     """Return the stem of a word of ASCII letters in lower case and digits."""
-    return _remembered_stem(word) if len(word) <= _LONGEST_REMEMBERED else _stem(word)
-
-
-@lru_cache(maxsize=65536)
-def _remembered_stem(word: str) -> str:
-    return _stem(word)
-
-
-def _stem(word: str) -> str:
     if word in _IRREGULAR or len(word) <= 2:
         return _IRREGULAR.get(word, word)
     word = _final_y(_past_and_participle(_plural(word)))

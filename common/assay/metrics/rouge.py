@@ -15,9 +15,9 @@ Source: C.-Y. Lin, "ROUGE: A package for automatic evaluation of summaries", 200
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
@@ -31,7 +31,7 @@ from assay.metrics.word_tokens import tokenize
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from assay.metrics.score import Row
     from assay.results import CaseResult
@@ -69,10 +69,9 @@ def rouge(answer: Sequence[str], reference: Sequence[str]) -> dict[str, Overlap]
     in_order = lcs_length(answer, reference)
     if in_order is None:
         return None
-    pairs = (list(itertools.pairwise(words)) for words in (answer, reference))
     return {
         "rouge1": _overlap(_shared(answer, reference), len(answer), len(reference)),
-        "rouge2": _overlap(_shared(*pairs), len(answer) - 1, len(reference) - 1),
+        "rouge2": _overlap(_shared(pairwise(answer), pairwise(reference)), len(answer) - 1, len(reference) - 1),
         "rougeL": _overlap(in_order, len(answer), len(reference)),
     }
 
@@ -84,24 +83,21 @@ def lcs_length(first: Sequence[str], second: Sequence[str]) -> int | None:
     Source: H. Hyyrö, "Bit-parallel LCS-length computation revisited", 2004.
     """
     shorter, longer = sorted((first, second), key=len)
-    common = set(shorter).intersection(longer)
-    shorter, longer = ([word for word in words if word in common] for words in (shorter, longer))
     if len(shorter) * len(longer) > _MOST_WORK:
         return None
-    places: dict[str, int] = dict.fromkeys(common, 0)
+    places: dict[str, int] = {}
     for position, word in enumerate(shorter):
-        places[word] |= 1 << position
-    every = (1 << len(shorter)) - 1
-    row = every
+        places[word] = places.get(word, 0) | 1 << position
+    row = every = (1 << len(shorter)) - 1
     for word in longer:
-        matched = row & places[word]
-        row = ((row + matched) | (row - matched)) & every
+        if matched := row & places.get(word, 0):
+            row = ((row + matched) | (row ^ matched)) & every
     return len(shorter) - row.bit_count()
 
 
-def _shared(first: Sequence[Any], second: Sequence[Any]) -> int:
+def _shared(first: Iterable[Any], second: Iterable[Any]) -> int:
     counts = Counter(first)
-    return sum(min(counts[gram], count) for gram, count in Counter(second).items() if gram in counts)
+    return sum([min(counts[gram], count) for gram, count in Counter(second).items() if gram in counts])
 
 
 def _overlap(shared: int, in_answer: int, in_reference: int) -> Overlap:

@@ -6,16 +6,17 @@ drops every letter of other scripts, so that an Arabic text has no words and a m
 
 from __future__ import annotations
 
-import re
 import unicodedata
+from functools import lru_cache
 
 from assay.metrics.porter_stemmer import stem
 from assay.metrics.text_folding import unify_letters
 
 __all__ = ["tokenize"]
 
-_ASCII_WORD = re.compile(r"[a-z0-9]+")
+_ASCII_SEPARATORS = {code: " " for code in range(128) if not chr(code).isalnum()}
 _LONGEST_UNSTEMMED = 3
+_LONGEST_REMEMBERED = 60
 _UNSPACED = (
     range(0x0E00, 0x0F00),  # Thai, Lao
     range(0x1000, 0x10A0), range(0xA9E0, 0xAA00), range(0xAA60, 0xAA80),  # Myanmar
@@ -38,8 +39,16 @@ def tokenize(text: str, *, stemmed: bool = True) -> list[str]:
         text: Any text.
         stemmed: Whether ASCII words of more than three characters are reduced to their stems.
     """
-    words = _ASCII_WORD.findall(text.lower()) if text.isascii() else _words(text)
-    return [_stemmed(word) for word in words] if stemmed else words
+    words = text.lower().translate(_ASCII_SEPARATORS).split() if text.isascii() else _words(text)
+    if not stemmed or not words:
+        return words
+    reduce = _remembered if max(map(len, words)) <= _LONGEST_REMEMBERED else _stemmed
+    return list(map(reduce, words))
+
+
+@lru_cache(maxsize=65536)
+def _remembered(word: str) -> str:
+    return _stemmed(word)
 
 
 def _stemmed(word: str) -> str:

@@ -1,0 +1,125 @@
+"""Rows per second of metric arithmetic, beside the usual package where there is one.
+
+Each figure is the best of several rounds over the same rows in one process; what is compared is measured in
+turns, so that both see the same machine. `--json FILE` saves the figures. See README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from assay.answers import AgentResponse
+from assay.cases import Case, Turn
+from assay.metrics import build_metric, complete_parameters
+from assay.metrics.score import Metric, Row
+from assay.results import MetricSettings
+
+WORDS = (
+    "The tenders that were published in the northern region have been evaluated by committees, whose decisions are "
+    "final; relational databases hold their contracts, suppliers and payments since 2019"
+)
+
+
+def main() -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    figures: dict[str, dict[str, float]] = {}
+    for name, measure in MEASURES.items():
+        figures[name] = measure(given.rounds)
+        print(f"{name:<45} " + "  ".join(f"{key} {value:,}" for key, value in figures[name].items()), flush=True)
+    if given.json:
+        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
+        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+
+
+def exact_match(rounds: int) -> dict[str, float]:
+    """Rows per second of short answers."""
+    rows = [
+        Row(Case(f"{i}", (Turn("?", references=(f"Answer {i}",)),)), AgentResponse(text=f" answer {i % 900}"))
+        for i in range(1000)
+    ]
+    return {"rows_per_s": rate(scorer("exact_match"), rows, rounds)}
+
+
+def retrieval_accuracy(rounds: int) -> dict[str, float]:
+    """Rows per second of queries over a dozen tables."""
+    rows = [
+        Row(
+            Case(f"{i}", (Turn("?"),), category="count", expected={"expected_table": f"table_{i % 12}"}),
+            AgentResponse(
+                sql=f"SELECT COUNT(*) AS n FROM table_{i % 13} WHERE region = 'north' AND year = {i}", data_rows=i % 3
+            ),
+        )
+        for i in range(1000)
+    ]
+    return {"rows_per_s": rate(scorer("retrieval_accuracy"), rows, rounds)}
+
+
+def generation_fidelity(rounds: int) -> dict[str, float]:
+    """Rows per second of Arabic sentences with a number."""
+    rows = [
+        Row(
+            Case(f"{i}", (Turn("?"),)),
+            AgentResponse(text=f"يوجد حالياً {i} مناقصة مطروحة في منطقة الرياض.", data_rows=1),
+        )
+        for i in range(1000)
+    ]
+    return {"rows_per_s": rate(scorer("generation_fidelity"), rows, rounds)}
+
+
+def rouge(rounds: int) -> dict[str, float]:
+    """Rows per second of ROUGE-1, -2 and -L on texts of 100 words, and how many times rouge-score's that is."""
+    from rouge_score import rouge_scorer
+
+    draw = random.Random(1)
+    texts = [
+        (" ".join(draw.choices(WORDS.split(), k=100)), " ".join(draw.choices(WORDS.split(), k=100))) for _ in range(200)
+    ]
+    rows = [
+        Row(Case("r", (Turn("?", references=(reference,)),)), AgentResponse(text=text)) for reference, text in texts
+    ]
+    usual = rouge_scorer.RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
+    ours = theirs = 0
+    for _ in range(rounds):
+        ours = max(ours, rate(scorer("rouge"), rows, 1))
+        theirs = max(theirs, rate(lambda pair: usual.score(*pair), texts[:40], 1))
+    return {"rows_per_s": ours, "rouge_score_rows_per_s": theirs, "ratio": round(ours / theirs, 1)}
+
+
+def scorer(kind: str, **parameters: Any) -> Callable[[Row], Any]:
+    """Return a metric's function of a row."""
+    metric: Metric = build_metric(MetricSettings(kind, complete_parameters(kind, parameters, where=kind)))
+    return metric.score
+
+
+def rate(work: Callable[[Any], Any], items: Sequence[Any], rounds: int) -> int:
+    """Return how many items a second are worked off in the best of some rounds."""
+    best = float("inf")
+    for _ in range(rounds):
+        started = time.perf_counter()
+        for item in items:
+            work(item)
+        best = min(best, time.perf_counter() - started)
+    return round(len(items) / best)
+
+
+MEASURES: dict[str, Callable[[int], dict[str, float]]] = {
+    "exact match": exact_match,
+    "retrieval accuracy": retrieval_accuracy,
+    "generation fidelity": generation_fidelity,
+    "ROUGE-1, -2, -L on 100 words": rouge,
+}
+
+if __name__ == "__main__":
+    main()
