@@ -62,6 +62,11 @@ async def wait_for_stack(client: Client, stack: LocalStack | None) -> None:
                 reason=error.reason,
             ) from error
         return
+    # A connection that is refused is tried again only after a pause that grows.
+    give_up_at = asyncio.get_running_loop().time() + STARTUP_TIMEOUT_S
+    while not stack.listens and asyncio.get_running_loop().time() < give_up_at:
+        stack.check()
+        await asyncio.sleep(0.01)
     waiting = asyncio.ensure_future(client.wait_for_ready(STARTUP_TIMEOUT_S))
     try:
         while not waiting.done():

@@ -85,6 +85,11 @@ class LocalStack:
                     reason="SERVICE_ENDED",
                 )
 
+    @property
+    def listens(self) -> bool:
+        """Whether the orchestrator takes connections."""
+        return _listens(self._home.socket("orchestrator"))
+
     def restart_killed(self) -> bool:
         """Start services again that a signal has ended; return whether any had to be.
 
