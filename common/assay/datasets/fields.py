@@ -113,6 +113,7 @@ class FieldMap:
     given: Mapping[str, str] = field(default_factory=dict)
     seen: dict[str, dict[str, None]] = field(default_factory=dict)
     answer_is_recorded: bool = False
+    _named: dict[str, str] = field(default_factory=dict)
     _found: dict[str, None] = field(default_factory=dict)
     _layouts: dict[tuple[str, ...], Layout] = field(default_factory=dict)
 
@@ -125,6 +126,7 @@ class FieldMap:
 
     def take_canonical(self) -> None:
         """Note that the records were turned into canonical ones, with the user's mapping applied."""
+        self._named = dict(self.given)
         self.given = {name: name if source else "" for name, source in self.given.items()}
 
     def learn(self, records: Sequence[Mapping[str, Any]]) -> None:
@@ -196,6 +198,13 @@ class FieldMap:
 
     def unused(self) -> list[str]:
         """Return what is wrong with the user's mapping after all records were seen."""
+        if self._named:
+            # A question that no variable holds was told with every record.
+            return [
+                f"{name}: no record has a field {shown(source)}"
+                for name, source in self._named.items()
+                if source and name not in self.seen and name != "input"
+            ]
         found = ", ".join(shown(name) for name in list(self._found)[:12])
         return [
             f"{name}: no record has a field {shown(source)}; did you mean {shown(close)}?"

@@ -251,9 +251,6 @@ def test_a_late_contradiction_about_the_answer(write: Write, refusal: Refusal) -
         ({"evalSetId": "s", "evalCases": [{"evalId": "a"}]}, "an ADK eval set"),
         ([{"query": "Q", "expected_tool_use": [], "reference": "A"}], "an ADK test file"),
         ([{"name": "n", "data": [{"query": "Q"}], "initial_session": {}}], "an ADK eval file"),
-        ({"prompts": ["p"], "tests": [{"vars": {"q": 1}, "assert": [{"type": "equals"}]}]}, "a promptfoo"),
-        ([{"vars": {"q": "Q"}}], "a promptfoo test file"),
-        ([{"question": "Q", "__expected": "x"}], "a promptfoo test file"),
         ([{"inputs": {"q": 1}, "expectations": {}}], "an MLflow evaluation table"),
         ([{"inputs": {"q": 1}, "outputs": {"a": 1}}], "a LangSmith dataset"),
         ({"cases": [{"name": "n", "inputs": "Q", "expected_output": "A"}]}, "a pydantic-evals dataset"),
@@ -268,11 +265,6 @@ def test_formats_of_other_tools(write: Write, refusal: Refusal, content: Any, sa
     problem = only(refusal(write("x.json", content)))
     assert f"looks like {said}" in problem
     assert "which this version does not read" in problem
-
-
-def test_promptfoo_csv(write: Write, refusal: Refusal) -> None:
-    """A promptfoo CSV is known by its columns."""
-    assert "looks like a promptfoo test file" in only(refusal(write("x.csv", "question,__expected\nQ,equals:A\n")))
 
 
 def test_a_mapped_field_is_no_foreign_format(write: Write) -> None:
