@@ -7,8 +7,9 @@ the metric named by `judge`; tokens are all that the agent used for the question
 the judge's own. A row that lacks one of the three is skipped, and so is one of 0 tokens: that means not
 counted, not free. An agent error is not scored. Unbounded above as tokens shrink: a score above 1 needs
 fewer than 1,000 tokens, one above 1.20 at most 694. Rows get no verdict. The aggregate is the mean;
-threshold and target apply to it, as "more than". The detail has the best score, the means of the three parts,
-and the formula applied to these means, which is not the mean of the scores.
+threshold and target apply to it, as "more than". The detail has the best score, the means of the three parts
+over the scored rows, the formula applied to these means, which is not the mean of the scores, and all tokens
+that were counted.
 """
 
 from __future__ import annotations
@@ -126,14 +127,17 @@ class _Fold(MeanFold):
         self._exponents = exponents
         self._best: float | None = None
         self._parts = {part: ExactSum() for part in ("hit", "judge_score", "num_tokens")}
+        self._total_tokens: int | None = None
 
     def add(self, row: CaseResult, score: Score) -> None:
         super().add(row, score)
-        if score.value is not None:
-            self._best = score.value if self._best is None else max(self._best, score.value)
+        if score.detail.get("num_tokens") is not None:  # spent, whether or not there is a value
+            self._total_tokens = int(score.detail["num_tokens"]) + (self._total_tokens or 0)
+        if score.value is None:
+            return
+        self._best = score.value if self._best is None else max(self._best, score.value)
         for part, total in self._parts.items():
-            if score.detail.get(part) is not None:
-                total.add(score.detail[part])
+            total.add(score.detail[part])
 
     def detail(self, value: float | None) -> dict[str, Any]:
         hit, judge, tokens = (total.mean for total in self._parts.values())
@@ -145,7 +149,7 @@ class _Fold(MeanFold):
             "best_combined_score": self._best,
             "combined_of_averages": of_averages,
             "avg_num_tokens": tokens,
-            "total_tokens": int(self._parts["num_tokens"].total) if tokens is not None else None,
+            "total_tokens": self._total_tokens,
             "avg_hit_rate": hit,
             "avg_judge_score": judge,
         }

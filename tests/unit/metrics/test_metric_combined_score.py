@@ -130,11 +130,13 @@ def test_aggregates(metric: Callable[..., Metric], fold: Callable[..., Any]) -> 
     assert (summary.meets_threshold, summary.meets_target) == (None, False)
 
 
-def test_a_row_without_value_still_counts_its_parts(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:
+def test_means_are_over_scored_rows_and_tokens_over_all(
+    metric: Callable[..., Metric], fold: Callable[..., Any]
+) -> None:
     """Tokens are spent whether or not the judge answered; without rows every aggregate is absent."""
     detail = fold(metric("combined_score"), [judged(True, 1, 1000), judged(False, None, 3000)]).detail
-    assert (detail["avg_combined_score"], detail["total_tokens"], detail["avg_hit_rate"]) == (1.0, 4000, 0.5)
-    assert (detail["avg_judge_score"], detail["combined_of_averages"]) == (1.0, pytest.approx(0.25 / 2**0.5))
+    assert (detail["avg_combined_score"], detail["combined_of_averages"], detail["avg_hit_rate"]) == (1.0, 1.0, 1.0)
+    assert (detail["avg_num_tokens"], detail["total_tokens"]) == (1000, 4000)
     assert set(fold(metric("combined_score"), []).detail.values()) == {None}
 
 
