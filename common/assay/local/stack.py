@@ -54,11 +54,12 @@ class LocalStack:
         """The orchestrator's address."""
         return f"unix:{self._home.socket('orchestrator')}"
 
-    def start(self, *, models: Sequence[str] = ()) -> None:
+    def start(self, *, models: Sequence[str] = (), orchestrator: bool = True) -> None:
         """Start what is not running: the orchestrator, and the embedder if any model is needed.
 
         Args:
             models: Embedding models that will be needed.
+            orchestrator: Whether the orchestrator is needed.
 
         Raises:
             SetupError: A service is not installed or cannot be started.
@@ -68,7 +69,8 @@ class LocalStack:
         self._models = tuple(models)
         with _starting(self._home):
             for service in SERVICES:
-                if (service == "orchestrator" or models) and not _listens(self._home.socket(service)):
+                needed = orchestrator if service == "orchestrator" else bool(models)
+                if needed and not _listens(self._home.socket(service)):
                     self._spawn(service)
 
     def check(self) -> None:
