@@ -8,13 +8,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from assay.datasets import ON_BAD_CASE
+from assay_cli.terminal import clean
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
     from assay.client import Client
+    from assay.datasets import DatasetInfo
     from assay.local.stack import LocalStack
 
-__all__ = ["connect", "debug_option", "json_option", "run_async", "server_option"]
+__all__ = [
+    "bad_case_option",
+    "connect",
+    "debug_option",
+    "json_option",
+    "run_async",
+    "say_what_is_left_out",
+    "server_option",
+]
 
 T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -24,6 +36,20 @@ server_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one machine-readable JSON document.")
 debug_option = click.option("--debug", is_flag=True, help="Show Assay's own traceback when something fails.")
+bad_case_option = click.option(
+    "--on-bad-case",
+    type=click.Choice(ON_BAD_CASE),
+    help="Refuse a dataset with records that are wrong (the default), or skip and list them.",
+)
+
+
+def say_what_is_left_out(info: DatasetInfo) -> None:
+    """List on stderr the records that were left out because they are wrong."""
+    for problem in info.left_out:
+        click.echo(f"left out: {clean(str(problem))}", err=True)
+    more = info.left_out_count - len({problem.field.partition(",")[0] for problem in info.left_out})
+    if more > 0:
+        click.echo(f"left out: {clean(info.name)}: ... and {more:,} more", err=True)
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:

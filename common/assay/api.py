@@ -132,10 +132,12 @@ def _spec(spec: str | Path | Mapping[str, Any], agent: object, dataset: object) 
 
 def _dataset(spec: Spec, dataset: str | Path | Iterable[Mapping[str, Any]] | None) -> Dataset:
     if dataset is not None and not isinstance(dataset, str | Path):
-        return records_dataset(dataset)
+        return records_dataset(dataset, on_bad_case=spec.on_bad_case)
     if spec.dataset is None:
         raise SpecError("name a dataset in the spec, or pass one")
-    return open_dataset(spec.dataset, field_map=spec.dataset_map, encoding=spec.dataset_encoding)
+    return open_dataset(
+        spec.dataset, field_map=spec.dataset_map, encoding=spec.dataset_encoding, on_bad_case=spec.on_bad_case
+    )
 
 
 def _caller(spec: Spec, agent: Callable[..., Any] | None) -> AgentCaller | None:

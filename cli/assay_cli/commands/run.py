@@ -15,7 +15,15 @@ from assay.errors import AssayError, SpecError
 from assay.spec.loading import load_spec
 from assay.spec.model import Spec
 from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
-from assay_cli.options import connect, debug_option, json_option, run_async, server_option
+from assay_cli.options import (
+    bad_case_option,
+    connect,
+    debug_option,
+    json_option,
+    run_async,
+    say_what_is_left_out,
+    server_option,
+)
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
@@ -42,6 +50,7 @@ _QUICK_CASES = 10
 @click.option("--repeats", type=click.IntRange(1, 100), metavar="N", help="Run each case N times.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the spec.")
 @click.option("--resume", "resume_id", metavar="RUN", help="Continue this run instead of starting one.")
+@bad_case_option
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 @server_option
 @json_option
@@ -56,6 +65,7 @@ def run(
     repeats: int | None,
     overrides: tuple[str, ...],
     resume_id: str | None,
+    on_bad_case: str | None,
     no_progress: bool,
     server: str | None,
     as_json: bool,
@@ -68,17 +78,26 @@ def run(
     """
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
+    if on_bad_case is not None:
+        overrides = (*overrides, f"on_bad_case={on_bad_case}")
     chosen = [name.strip() for name in metrics.split(",") if name.strip()] if metrics is not None else None
     checked = load_spec(spec, overrides=overrides, dataset=dataset, metrics=chosen)
     assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
     if quick:
         limit = min(limit or _QUICK_CASES, _QUICK_CASES)
-    cases = open_dataset(checked.dataset, field_map=checked.dataset_map, encoding=checked.dataset_encoding, limit=limit)
+    cases = open_dataset(
+        checked.dataset,
+        field_map=checked.dataset_map,
+        encoding=checked.dataset_encoding,
+        limit=limit,
+        on_bad_case=checked.on_bad_case,
+    )
     from assay.evaluation import check_inputs
 
     info = check_inputs(checked, cases)
     for warning in info.warnings:
         click.echo(f"warning: {clean(str(warning))}", err=True)
+    say_what_is_left_out(info)
     job = _Job(checked, cases, info, resume_id, no_progress=no_progress, as_json=as_json, output_dir=output_dir)
     with job.stdout_guarded():
         caller = _load_caller(checked)
@@ -169,7 +188,11 @@ class _Job:
         else:
             self._stdout.write(console.render(path))
         self._stdout.flush()
-        return exit_status_of(run)
+        status = exit_status_of(run)
+        if self._info.left_out_count and not status:
+            click.echo("incomplete: wrong records of the dataset were left out, see above", err=True)
+            return EXIT_INFRASTRUCTURE
+        return status
 
     def _say_how_to_resume(self, run: Run, server: str | None) -> None:
         click.echo("", err=True)

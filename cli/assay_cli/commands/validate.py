@@ -11,7 +11,8 @@ from assay.datasets import open_dataset
 from assay.errors import InvalidInputError, Problem
 from assay.evaluation import check_inputs
 from assay.spec.loading import load_spec
-from assay_cli.options import debug_option, json_option
+from assay_cli.failures import EXIT_INFRASTRUCTURE
+from assay_cli.options import bad_case_option, debug_option, json_option, say_what_is_left_out
 from assay_cli.terminal import clean
 
 __all__ = ["validate"]
@@ -21,11 +22,22 @@ __all__ = ["validate"]
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option("--dataset", type=click.Path(path_type=Path), help="A dataset in place of the spec's.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the spec.")
+@bad_case_option
 @json_option
 @debug_option
-def validate(spec: Path, dataset: Path | None, overrides: tuple[str, ...], as_json: bool, debug: bool) -> int:
+def validate(
+    spec: Path,
+    dataset: Path | None,
+    overrides: tuple[str, ...],
+    on_bad_case: str | None,
+    as_json: bool,
+    debug: bool,
+) -> int:
     """Check SPEC, its dataset and its agent's code; say what was recognised, or every problem at once."""
     problems: list[Problem] = []
+    left_out = 0
+    if on_bad_case is not None:
+        overrides = (*overrides, f"on_bad_case={on_bad_case}")
     lines: list[str] = []
     try:
         checked = load_spec(spec, overrides=overrides, dataset=dataset)
@@ -35,11 +47,18 @@ def validate(spec: Path, dataset: Path | None, overrides: tuple[str, ...], as_js
     lines.append(f"spec     {settings.name}: {', '.join(metric.name for metric in settings.metrics)}")
     assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
     try:
-        cases = open_dataset(checked.dataset, field_map=checked.dataset_map, encoding=checked.dataset_encoding)
+        cases = open_dataset(
+            checked.dataset,
+            field_map=checked.dataset_map,
+            encoding=checked.dataset_encoding,
+            on_bad_case=checked.on_bad_case,
+        )
         info = check_inputs(checked, cases)
         fields = ", ".join(f"{name} <- {source}" for name, source in info.mapping.items())
         lines.append(f"dataset  {info.name}: {info.case_count} cases, {info.format}, {fields}")
         lines += [f"warning  {warning}" for warning in info.warnings]
+        left_out = info.left_out_count
+        say_what_is_left_out(info)
     except InvalidInputError as error:
         problems += error.problems
     if settings.agent.adapter == "python":
@@ -50,17 +69,17 @@ def validate(spec: Path, dataset: Path | None, overrides: tuple[str, ...], as_js
             lines.append(f"agent    {settings.agent.target}: found")
         except InvalidInputError as error:
             problems += error.problems
-    return _finish(problems, lines, as_json)
+    return _finish(problems, lines, as_json, left_out)
 
 
-def _finish(problems: list[Problem], lines: list[str], as_json: bool) -> int:
+def _finish(problems: list[Problem], lines: list[str], as_json: bool, left_out: int = 0) -> int:
     if as_json:
         found = [
             {"message": problem.message, "field": problem.field, "file": problem.file, "line": problem.line}
             for problem in problems
         ]
         click.echo(json.dumps({"valid": not problems, "problems": found}, ensure_ascii=False, indent=1))
-        return 2 if problems else 0
+        return 2 if problems else EXIT_INFRASTRUCTURE if left_out else 0
     for line in lines:
         click.echo(clean(line))
     if problems:
@@ -68,5 +87,8 @@ def _finish(problems: list[Problem], lines: list[str], as_json: bool) -> int:
         for problem in problems:
             click.echo(f"  {clean(str(problem))}", err=True)
         return 2
+    if left_out:
+        click.echo("incomplete: a run would leave out the wrong records that are listed above", err=True)
+        return EXIT_INFRASTRUCTURE
     click.echo("valid")
     return 0

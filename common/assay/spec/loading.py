@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.datasets import ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
 from assay.metrics import complete_parameters
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["load_spec", "spec_from_mapping"]
 
-_KEYS = ("name", "preset", "dataset", "map", "encoding", "agent", "metrics", "judge", "gates", "repeats", "reports")
+_KEYS = ("name", "preset", "dataset", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "gates", "repeats",
+         "reports")  # fmt: skip
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "response")
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*")
@@ -147,6 +149,7 @@ class _Reader:
             dataset=self._dataset(dataset, needs_dataset),
             dataset_map=self._map(),
             dataset_encoding=self._text("encoding"),
+            on_bad_case=self._on_bad_case(),
             reports=self._reports(),
             base_dir=self._base_dir,
         )
@@ -198,6 +201,13 @@ class _Reader:
             self._report(key, f"must be a text, not {value!r}")
             return None
         return value
+
+    def _on_bad_case(self) -> str:
+        value = self._data.get("on_bad_case", ON_BAD_CASE[0])
+        if value not in ON_BAD_CASE:
+            self._report("on_bad_case", f"must be {' or '.join(ON_BAD_CASE)}, not {value!r}")
+            return ON_BAD_CASE[0]
+        return str(value)
 
     def _integer(self, field: str, value: object, low: int, high: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
