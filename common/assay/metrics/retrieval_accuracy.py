@@ -25,7 +25,6 @@ from assay.metrics.score import scored
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.answers import AgentResponse
     from assay.cases import Case
     from assay.metrics.score import Row
     from assay.results import Score
@@ -40,7 +39,7 @@ INFO = MetricInfo(
     reads=("sql", "data_rows", "status", "category", "expected_table"),
 )
 
-_SELECT = re.compile(r"\bselect\b", re.IGNORECASE)
+_SELECT = re.compile(r"\bselect\b")
 _QUOTES = re.compile(r'["`\[\]]')
 _POINTS_NEEDED = 2
 
@@ -63,34 +62,37 @@ class RetrievalAccuracy:
 
     def score(self, row: Row) -> Score:
         """Return 1 or 0."""
-        has_select = _SELECT.search(row.response.sql or "") is not None
-        has_rows = (row.response.data_rows or 0) > 0
-        detail: dict[str, Any] = {"points": None, "has_select": has_select, "names_table": None, "has_rows": has_rows}
+        sql = (row.response.sql or "").lower()
+        detail: dict[str, Any] = {
+            "version": self.version,
+            "points": None,
+            "has_select": "select" in sql and _SELECT.search(sql) is not None,
+            "names_table": None,
+            "has_rows": (row.response.data_rows or 0) > 0,
+        }
         if is_out_of_scope(row.case):
-            failed = _refusal_failures(row.response, has_select=has_select, has_rows=has_rows)
-            return self._scored(not failed, failed, detail)
+            return self._refusal(row, detail)
         tables = _expected_tables(row.case)
-        names_table = _names_any(row.response.sql or "", tables)
-        points = has_select + names_table + has_rows
-        detail |= {"points": points, "names_table": names_table}
+        detail["names_table"] = _names_any(sql, tables)
+        detail["points"] = detail["has_select"] + detail["names_table"] + detail["has_rows"]
         if not tables:
             detail["note"] = "expected_table_missing"
-        failed = "agent_error" if row.response.status is AgentStatus.ERROR else _failures(detail)
-        return self._scored(points >= _POINTS_NEEDED, failed, detail)
+        if detail["points"] >= _POINTS_NEEDED:
+            return scored(self.name, 1.0, passed=True, detail=detail)
+        failed = row.response.status is AgentStatus.ERROR
+        reason = "agent_error" if failed else _failures(detail)
+        return scored(self.name, 0.0, passed=False, reason=reason, detail=detail)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""
         return _Fold(self.name, self._threshold)
 
-    def _scored(self, right: bool, failed: str, detail: dict[str, Any]) -> Score:
-        detail = {"version": self.version, **detail}
-        return scored(self.name, float(right), passed=right, reason="" if right else failed, detail=detail)
-
-
-def _refusal_failures(response: AgentResponse, *, has_select: bool, has_rows: bool) -> str:
-    if response.status is AgentStatus.ERROR:
-        return "agent_error"
-    return "data_was_fetched" if has_select or has_rows else ""
+    def _refusal(self, row: Row, detail: dict[str, Any]) -> Score:
+        if row.response.status is AgentStatus.ERROR:
+            return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
+        if detail["has_select"] or detail["has_rows"]:
+            return scored(self.name, 0.0, passed=False, reason="data_was_fetched", detail=detail)
+        return scored(self.name, 1.0, passed=True, detail=detail)
 
 
 def _failures(detail: Mapping[str, Any]) -> str:
@@ -102,13 +104,17 @@ def _expected_tables(case: Case) -> list[str]:
     """Return the names that are right, without quotes and in lower case; blank ones match nothing."""
     given = case.expected.get("expected_table")
     names = given if isinstance(given, list | tuple) else [given]
-    plain = [_QUOTES.sub("", name).strip().lower() for name in names if isinstance(name, str)]
-    return [name for name in plain if name]
+    return [plain for name in names if isinstance(name, str) and (plain := _plain(name))]
 
 
 def _names_any(sql: str, tables: list[str]) -> bool:
-    text = _QUOTES.sub("", sql).lower()
+    text = _QUOTES.sub("", sql)
     return any(table in text and _identifier(table).search(text) is not None for table in tables)
+
+
+@lru_cache(maxsize=512)
+def _plain(name: str) -> str:
+    return _QUOTES.sub("", name).strip().lower()
 
 
 @lru_cache(maxsize=512)
