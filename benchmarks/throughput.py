@@ -54,7 +54,7 @@ def main() -> None:
 
 def measure(count: int, agent: str, concurrency: int, repeats: int) -> dict[str, Any]:
     """Return medians of whole commands: wall seconds, cases per second once running, peak memory in MiB."""
-    walls, rates, orchestrators, commands = [], [], [], []
+    walls, rates, orchestrators, own, commands = [], [], [], [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_project(folder, count, AGENTS[agent], concurrency)
@@ -64,11 +64,13 @@ def measure(count: int, agent: str, concurrency: int, repeats: int) -> dict[str,
             walls.append(wall)
             rates.append(count / seconds_between(document["run"]["started_at"], document["run"]["ended_at"]))
             orchestrators.append(peaks["orchestrator"])
+            own.append(peaks["orchestrator_own"])
             commands.append(peaks["command"])
     return {
         "wall_s": round(statistics.median(walls), 2),
         "cases_per_s_running": round(statistics.median(rates)),
         "orchestrator_mib": round(statistics.median(orchestrators)),
+        "orchestrator_own_mib": round(statistics.median(own)),
         "command_mib": round(statistics.median(commands)),
     }
 
@@ -92,7 +94,7 @@ def run(folder: Path) -> tuple[float, dict[str, Any], dict[str, float]]:
     command = [sys.executable, "-m", "assay_cli", "run", "assay.yaml", "--no-progress", "--output-dir", "out"]
     start = time.perf_counter()
     with subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        peaks: dict[str, float] = {"command": 0.0, "orchestrator": 0.0}
+        peaks: dict[str, float] = {"command": 0.0, "orchestrator": 0.0, "orchestrator_own": 0.0}
         watcher = threading.Thread(target=watch_memory, args=(process, peaks))
         watcher.start()
         _, errors = process.communicate()
@@ -110,7 +112,12 @@ def watch_memory(process: subprocess.Popen[bytes], peaks: dict[str, float]) -> N
             parent = psutil.Process(process.pid)
             for name, found in (("command", [parent]), ("orchestrator", parent.children())):
                 for one in found:
-                    peaks[name] = max(peaks[name], one.memory_info().rss / 1024**2)
+                    memory = one.memory_info()
+                    peaks[name] = max(peaks[name], memory.rss / 1024**2)
+                    if name == "orchestrator":
+                        # Without pages of files, of which the mapped database has the more the larger it is.
+                        own = (memory.rss - memory.shared) / 1024**2
+                        peaks["orchestrator_own"] = max(peaks["orchestrator_own"], own)
         except psutil.NoSuchProcess:
             pass
         time.sleep(0.05)

@@ -56,6 +56,7 @@ class _Hidden:
         self._total = run.counts.total
         self._done = self._passed = self._failed = 0
         self._begun_at = self._shown_at = clock()
+        self._unsaid = ""
 
     def __enter__(self) -> Self:
         return self
@@ -67,6 +68,9 @@ class _Hidden:
 
     def take(self, event: Run | StateChange | CaseResult) -> None:
         """Take one snapshot or event."""
+        if self._unsaid:
+            self.say(self._unsaid)
+            self._unsaid = ""
         if isinstance(event, CaseResult):
             if self._done == 0:
                 # From here on: the time a service took to start says nothing about the cases to come.
@@ -78,7 +82,8 @@ class _Hidden:
                 self._shown_at = self._clock()
                 self.show()
         elif isinstance(event, StateChange) and event.reason:
-            self.say(f"{event.state.value}: {event.reason}")
+            # Said when the run goes on; a run that stays so ends with a sentence of its own.
+            self._unsaid = f"{event.state.value}: {event.reason}"
 
     def show(self) -> None:
         """Show how far the run is."""

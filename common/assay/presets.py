@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LATER_PRESETS", "PRESETS", "Preset"]
+__all__ = ["PRESETS", "Preset"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,20 @@ PRESETS: Mapping[str, Preset] = {
             "An agent that retrieves items and answers from them.",
             {"semantic_similarity": {"threshold": 0.75}, "coverage": {}, "satisfaction": {}, "latency": {}},
         ),
+        Preset(
+            "sql-agent",
+            "An agent that turns questions into SQL and tells what it found.",
+            {"retrieval_accuracy": {}, "generation_fidelity": {}, "latency": {}},
+        ),
+        Preset(
+            "prompt-quality",
+            "A prompt template whose outputs are compared with what was expected.",
+            {"exact_match": {}, "consistency": {}, "quality": {}, "rouge": {}, "latency": {}},
+        ),
+        Preset(
+            "research-agent",
+            "An agent that searches, cites ranked sources and counts tokens.",
+            {"hit_rate": {}, "mrr": {}, "judge_score": {}, "combined_score": {}, "tokens": {}, "latency": {}},
+        ),
     )
 }
-
-LATER_PRESETS = ("sql-agent", "prompt-quality", "research-agent")
-"""Names that are reserved for presets of later versions."""

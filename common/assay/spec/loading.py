@@ -14,7 +14,7 @@ from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
 from assay.metrics import complete_parameters
 from assay.names import unknown_name
-from assay.presets import LATER_PRESETS, PRESETS
+from assay.presets import PRESETS
 from assay.results import AgentSettings, MetricSettings, RunSettings
 from assay.spec.agents import check_agent
 from assay.spec.model import LATER_REPORTS, REPORTS, Spec
@@ -175,12 +175,7 @@ class _Reader:
         if not name:
             return ""
         if not isinstance(name, str) or name not in PRESETS:
-            if name in LATER_PRESETS:
-                self._report(
-                    "preset", f"preset {name!r} is not part of this version; this version has {', '.join(PRESETS)}"
-                )
-            else:
-                self._report("preset", unknown_name("preset", name, PRESETS))
+            self._report("preset", unknown_name("preset", name, PRESETS))
             self._data.setdefault("metrics", ["latency"])  # so that one mistake is reported once
             return ""
         if "metrics" not in self._data:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -64,6 +65,19 @@ async def test_an_upgrade_keeps_what_is_stored(tmp_path: Path) -> None:
     assert [(row.case_id, row.passed, row.tags, row.weight, row.answer_vector) for row in rows] == [
         ("c", True, (), 1.0, b"")
     ]
+
+
+def test_nobody_else_may_read_the_file(tmp_path: Path) -> None:
+    """The database holds a team's data: it and its log are for its owner alone, whatever the umask."""
+    before = os.umask(0)
+    try:
+        database = Database(tmp_path / "assay.db")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+        database.close()
+    finally:
+        os.umask(before)
+    assert set(modes.values()) == {0o600}
+    assert "assay.db" in modes
 
 
 def test_a_second_user_of_the_file_is_refused(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -107,7 +107,7 @@ class Database:
             else:
                 _upgrade(connection)
 
-    @contextmanager
+    @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
@@ -134,6 +134,9 @@ def _lock(path: Path) -> int:
             f"{path} is in use by another orchestrator (process {owner}): use that one with --server, stop it, "
             "or choose another folder with ASSAY_HOME"
         ) from None
+    with contextlib.suppress(OSError):  # what is wrong with the file itself is said when it is opened
+        # Made before SQLite makes it, so that nobody else on this machine can read it or its log.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     os.ftruncate(fd, 0)
     os.pwrite(fd, str(os.getpid()).encode(), 0)
     return fd
