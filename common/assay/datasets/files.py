@@ -21,7 +21,7 @@ _GZIP = b"\x1f\x8b"
 _EXPORT = "export it as JSONL or CSV"
 _NO_DATASETS = {
     b"version https://git-lfs.github.com/spec/": "is a Git LFS pointer, not the dataset: run `git lfs pull`",
-    b"PAR1": f"is a parquet file, which this version does not read: {_EXPORT}",
+    b"PAR1": "is a parquet file inside gzip: unpack it",
     b"ORC": f"is an ORC file, which this version does not read: {_EXPORT}",
     b"ARROW1": f"is an Arrow file, which this version does not read: {_EXPORT}",
     b"SQLite format 3\0": f"is an SQLite database: {_EXPORT}",

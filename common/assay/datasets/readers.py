@@ -9,6 +9,7 @@ from assay.datasets.csv_reader import find_delimiter, read_csv
 from assay.datasets.files import find_codec, open_text, suffix_of
 from assay.datasets.json_reader import read_json
 from assay.datasets.jsonl_reader import is_json_lines, read_jsonl
+from assay.datasets.parquet_reader import is_parquet, read_parquet
 from assay.datasets.records import BadFileError, Record
 from assay.datasets.yaml_reader import read_yaml
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SUFFIXES", "Container", "recognise_container"]
 
-SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".yaml", ".yml")
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".yaml", ".yml", ".parquet")
 """What a dataset's name may end with, before .gz."""
 
 _HEAD_CHARS = 64 * 1024
@@ -31,7 +32,7 @@ class Container:
 
     Args:
         path: The file.
-        kind: json, jsonl, csv, tsv or yaml.
+        kind: json, jsonl, csv, tsv, yaml or parquet.
         codec: Its encoding.
         delimiter: What separates the cells of a CSV.
         top: What stands beside the list of cases; filled while the records are read.
@@ -54,6 +55,9 @@ class Container:
         Raises:
             BadFileError: Reading cannot go on.
         """
+        if self.kind == "parquet":
+            yield from read_parquet(self.path)
+            return
         newline = "" if self.kind in ("csv", "tsv") else "\n"
         with open_text(self.path, self.codec, newline=newline) as stream:
             if self.kind in ("csv", "tsv"):
@@ -72,6 +76,8 @@ def recognise_container(path: Path, encoding: str | None) -> Container:
     Raises:
         BadFileError: It cannot be read, or is no dataset.
     """
+    if is_parquet(path):
+        return Container(path, "parquet", "")
     codec = find_codec(path, encoding)
     suffix = suffix_of(path)
     with open_text(path, codec, newline="") as stream:

@@ -88,7 +88,7 @@ class Reading:
         if container is not None:
             self.container = container.name
             self._from_cells = container.kind in ("csv", "tsv")
-            self._place_is_line = container.kind != "json"
+            self._place_is_line = container.kind not in ("json", "parquet")
         head = _head(records, self._limit)
         self._recognise(head, container)
         for seen, record in enumerate(itertools.chain(head, records), start=1):

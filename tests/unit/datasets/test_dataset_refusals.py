@@ -37,7 +37,7 @@ def only(problems: list[str]) -> str:
         ("x.yaml", "[]", "holds no cases: a dataset needs at least one"),
         ("x.yaml", "# nothing\n", "holds no cases: a dataset needs at least one"),
         ("x.jsonl", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "run `git lfs pull`"),
-        ("x.jsonl", b"PAR1\x15\x04", "is a parquet file"),
+        ("x.jsonl", b"PAR1\x15\x04", "is a parquet file that cannot be read"),
         ("x.csv", b"PK\x03\x04\x14\x00", "save the sheet as CSV"),
         ("x.json", b"<!DOCTYPE html><p>", "is a web page"),
         ("x.json", b"BZh91AY", "compressed with bzip2"),

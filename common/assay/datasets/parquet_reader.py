@@ -1,0 +1,85 @@
+"""Parquet: one record per row, read batch by batch; needs pyarrow."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from typing import TYPE_CHECKING, Any
+
+from assay.datasets.records import BadFileError, Record, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["is_parquet", "read_parquet"]
+
+_MAGIC = b"PAR1"
+_BATCH_ROWS = 256
+_NO_PYARROW = (
+    "is a parquet file, and reading these needs pyarrow: pip install 'assay[parquet]', or export it as JSONL or CSV"
+)
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a file begins like parquet; False for one that cannot be read."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def read_parquet(path: Path) -> Iterator[Record]:
+    """Yield one record per row; a null is an absent field, dates become texts.
+
+    Raises:
+        BadFileError: It is damaged, or pyarrow is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise BadFileError(_NO_PYARROW) from None
+    number = 0
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield _record(number, row)
+    except (pyarrow.ArrowException, OSError, UnicodeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise BadFileError(f"is a parquet file that cannot be read ({reason}): write it again") from None
+
+
+def _record(number: int, row: dict[str, Any]) -> Record:
+    data: dict[str, Any] = {}
+    for name, value in row.items():
+        if value is None:
+            continue
+        try:
+            data[name] = _plain(value)
+        except ValueError as problem:
+            return Record(number, None, None, problem=str(problem), field=name)
+    return Record(number, None, data, len(repr(data)))
+
+
+def _plain(value: Any) -> Any:
+    """Return the value as JSON knows it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"holds {value}, which is no JSON number: write null, or a number")
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise ValueError(f"holds {shown(value)}, which JSON has no form for: write it as a text")
