@@ -14,15 +14,34 @@ if TYPE_CHECKING:
     from assay.api import Evaluation, evaluate, evaluate_async
     from assay.client import Client
     from assay.errors import AssayError
+    from assay.results import Score
+    from assay.scoring import Scorer, score, score_file, score_many
 
-__all__ = ["AssayError", "Client", "Evaluation", "__version__", "evaluate", "evaluate_async"]
+__all__ = [
+    "AssayError",
+    "Client",
+    "Evaluation",
+    "Score",
+    "Scorer",
+    "__version__",
+    "evaluate",
+    "evaluate_async",
+    "score",
+    "score_file",
+    "score_many",
+]
 
 _WHERE = {
     "AssayError": "assay.errors",
     "Client": "assay.client",
     "Evaluation": "assay.api",
+    "Score": "assay.results",
+    "Scorer": "assay.scoring",
     "evaluate": "assay.api",
     "evaluate_async": "assay.api",
+    "score": "assay.scoring",
+    "score_file": "assay.scoring",
+    "score_many": "assay.scoring",
 }
 
 

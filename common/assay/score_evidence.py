@@ -1,0 +1,131 @@
+"""What scoring one row takes beside the metric itself: scores that it reads, vectors, verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentStatus
+from assay.errors import SpecError
+from assay.metrics import METRICS, build_metric, complete_parameters
+from assay.metrics.score import (
+    EmbeddingEvidence,
+    JudgeEvidence,
+    embeds_references,
+    has_reference,
+    not_computed,
+    scored,
+    usable_references,
+)
+from assay.results import MetricSettings, Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from assay.answers import AgentResponse
+    from assay.cases import Case
+    from assay.metrics.score import Metric, Row
+    from assay.vectors import Embedded
+
+__all__ = ["evidence_of", "verdicts_of", "wanted_models", "with_inputs"]
+
+
+class _Input:
+    """A score that a composite reads: the one that a row brings along in `scores`, else the metric's own."""
+
+    version = "1"
+
+    def __init__(self, name: str, metric: Metric | None) -> None:
+        self.name = name
+        self.embedding_model = metric.embedding_model if metric is not None else None
+        self.embeds_references = metric is not None and embeds_references(metric)
+        self.inputs: tuple[str, ...] = tuple(getattr(metric, "inputs", ()))
+        self._metric = metric
+
+    def score(self, row: Row) -> Score:
+        """Return the row's score."""
+        brought = row.case.metadata.get("scores")
+        value = brought.get(self.name) if isinstance(brought, Mapping) else None
+        if value is None:
+            if self._metric is not None:
+                return self._metric.score(row)
+            return Score(self.name, ScoreStatus.SKIPPED, reason="no_score")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return not_computed(self.name, "invalid_score", decides=False)
+        return scored(self.name, value)
+
+
+def with_inputs(metric: Metric, model: str | None) -> tuple[Any, ...]:
+    """Return the metric, and behind it those whose scores it reads, directly or through others."""
+    found: dict[str, Any] = {metric.name: metric}
+    pending = list(getattr(metric, "inputs", ()))
+    while pending:
+        name = pending.pop()
+        if name in found:
+            continue
+        found[name] = _Input(name, _default_metric(name, model))
+        pending += found[name].inputs
+    return tuple(found.values())
+
+
+def _default_metric(name: str, model: str | None) -> Metric | None:
+    if name not in METRICS:
+        return None
+    known = {parameter.name for parameter in METRICS[name].info.parameters}
+    given = {"model": model} if model is not None and "model" in known else {}
+    try:
+        return build_metric(MetricSettings(name, complete_parameters(name, given, where=name)))
+    except SpecError:  # it has parameters without defaults: only a row can bring its score along
+        return None
+
+
+def wanted_models(metrics: Iterable[Any], case: Case, response: AgentResponse) -> dict[str, bool]:
+    """Return the models whose vectors a row needs, and whether the references' are needed too."""
+    wanted: dict[str, bool] = {}
+    if response.status is AgentStatus.ERROR or not response.text.strip():
+        return wanted
+    for metric in metrics:
+        model = metric.embedding_model
+        if model is None:
+            continue
+        if not embeds_references(metric):
+            wanted.setdefault(model, False)
+        elif has_reference(case):
+            wanted[model] = True
+    return wanted
+
+
+def evidence_of(
+    metrics: Iterable[Any], case: Case, response: AgentResponse, found: Mapping[tuple[str, str], Embedded]
+) -> dict[str, EmbeddingEvidence]:
+    """Return a row's vectors by model.
+
+    Args:
+        metrics: What is computed.
+        case: The row's case.
+        response: Its answer.
+        found: The vectors of every text that is needed, by model and text.
+    """
+    evidence = {}
+    for model, references in wanted_models(metrics, case, response).items():
+        answer = found[model, response.text]
+        others = [found[model, text] for text in usable_references(case)] if references else []
+        evidence[model] = EmbeddingEvidence(
+            answer=answer.vector,
+            references=tuple(other.vector for other in others),
+            answer_truncated=answer.truncated,
+            reference_truncated=any(other.truncated for other in others),
+            model=answer.model,
+            revision=answer.revision,
+            english_only=answer.english_only,
+        )
+    return evidence
+
+
+def verdicts_of(case: Case) -> dict[str, JudgeEvidence]:
+    """Return the verdicts that a row brings along, by rubric."""
+    brought = case.metadata.get("verdicts")
+    if not isinstance(brought, Mapping):
+        return {}
+    return {
+        str(rubric): JudgeEvidence(verdict) if isinstance(verdict, Mapping) else JudgeEvidence(None, text=str(verdict))
+        for rubric, verdict in brought.items()
+    }
