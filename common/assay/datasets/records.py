@@ -73,7 +73,7 @@ class Record(NamedTuple):
 class _Oddities:
     """What the hooks of one JSON text came across."""
 
-    twice: str = ""
+    twice: str | None = None
     not_finite: str = ""
 
 
@@ -118,10 +118,10 @@ class JsonText:
         return Record(number, line, data, len(raw), suspect, "", self._named_twice(raw))
 
     def _named_twice(self, raw: str) -> str:
-        self._odd.twice = ""
+        self._odd.twice = None
         self._read_pairs(raw, len(raw) - len(raw.lstrip(" \t\r\n")))
         twice = self._odd.twice
-        return f"gives the field {shown(twice)} twice: the last one counts" if twice else ""
+        return f"gives the field {shown(twice)} twice: the last one counts" if twice is not None else ""
 
     def _pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         data = dict(pairs)
