@@ -319,7 +319,9 @@ class Scorer:
         )
 
 
-def _record(answer: object, reference: str | Sequence[str] | None, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _record(
+    answer: object, reference: str | Sequence[str] | None, fields: Mapping[str, Any], parameters: Iterable[str]
+) -> dict[str, Any]:
     """Return the record of one answer.
 
     Raises:
