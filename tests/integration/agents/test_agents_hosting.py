@@ -92,7 +92,9 @@ async def _ended(task: asyncio.Task[None]) -> None:
 def asked(text: str, timeout_s: float = 30.0) -> AgentRequest:
     """Return a question."""
     key = f"run/{text[:40]}"
-    return AgentRequest(request_id=key, run_id="run", case_id="c", input=text, idempotency_key=key, timeout_s=timeout_s)
+    return AgentRequest(
+        request_id=f"{key}#0", run_id="run", case_id="c", input=text, idempotency_key=key, timeout_s=timeout_s
+    )
 
 
 @pytest.fixture
