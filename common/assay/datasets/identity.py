@@ -69,7 +69,7 @@ class CaseIds:
             case_id: The id.
             place: Its line, or the number of its record; at least 1.
         """
-        return self._places.put(_key(case_id), place) or None
+        return self._places.put(hash(case_id) or 1, place) or None
 
     def derive(self, base: str, place: int) -> tuple[str, bool]:
         """Return the id of a case that has none, and whether an equal case came before (it then ends in -2, -3, ...).
@@ -108,7 +108,11 @@ class _Table:
             if found == key:
                 return self._values[slot]
             slot = (slot + 1) & mask
-        self._insert(slot, key, value)
+        keys[slot] = key
+        self._values[slot] = min(value, _MAX_PLACE)
+        self._count += 1
+        if self._count * 2 > mask:
+            self._grow()
         return 0
 
     def get(self, key: int) -> int:
@@ -121,7 +125,7 @@ class _Table:
         if self._keys[slot]:
             self._values[slot] = min(value, _MAX_PLACE)
         else:
-            self._insert(slot, key, value)
+            self.put(key, value)
 
     def _slot(self, key: int) -> int:
         keys, mask = self._keys, self._mask
@@ -129,13 +133,6 @@ class _Table:
         while (found := keys[slot]) and found != key:
             slot = (slot + 1) & mask
         return slot
-
-    def _insert(self, slot: int, key: int, value: int) -> None:
-        self._keys[slot] = key
-        self._values[slot] = min(value, _MAX_PLACE)
-        self._count += 1
-        if self._count * 2 > self._mask:
-            self._grow()
 
     def _grow(self) -> None:
         keys, values = self._keys, self._values

@@ -42,7 +42,7 @@ def read_jsonl(stream: TextIO) -> Iterator[Record]:
             yield Record(number, line, None, problem=_TOO_LARGE)
             while (rest := stream.readline(MAX_RAW_CHARS)) and not rest.endswith("\n"):
                 pass
-        elif not raw.isspace():
+        elif raw[0] == "{" or not raw.isspace():
             number += 1
             yield parse_line(text, raw, number, line)
 
@@ -58,7 +58,7 @@ def parse_line(text: JsonText, raw: str, number: int, line: int) -> Record:
         return Record(number, line, None, problem="is nested far too deep")
     except ValueError:
         return Record(number, line, None, problem="holds a number with more than 4,300 digits")
-    if raw[end:].strip(" \t\r\n"):
+    if (rest := raw[end:]) != "\n" and rest.strip(" \t\r\n"):
         problem = f"is not valid JSON: more follows after the value, column {end + 1}; one object per line is due"
         return Record(number, line, None, problem=problem)
     return text.record(number, line, data, raw)

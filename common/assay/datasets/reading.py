@@ -111,7 +111,7 @@ class Reading:
         if texts is None:
             return False
         text, reference, case_id, _ = texts
-        if looks_damaged(text) or looks_damaged(reference):
+        if looks_damaged(f"{text}\n{reference}"):
             return False
         place = record.line if self._place_is_line and record.line else record.number
         if not case_id:
