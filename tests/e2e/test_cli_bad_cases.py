@@ -1,0 +1,29 @@
+"""Wrong records of a dataset, as users of the command meet them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+
+def test_wrong_records_are_left_out_only_when_asked(project: Cli) -> None:
+    """Refused with 2; with --on-bad-case skip the rest is run, the records are listed, and the exit status is 3."""
+    with (project.folder / "qa.jsonl").open("a", encoding="utf-8") as file:
+        file.write('\n{"id": "bad", "question": ["x"]}\nnonsense\n')
+    refused = project.run("run", "assay.yaml", status=2)
+    assert "qa.jsonl:21: record 21, question: must be a text" in refused.stderr
+    done = project.run("run", "assay.yaml", "--on-bad-case", "skip", "--output-dir", "out", status=3)
+    assert "left out: " in done.stderr
+    assert "qa.jsonl:22: record 22: is not valid JSON" in done.stderr
+    assert "incomplete: wrong records of the dataset were left out" in done.stderr
+    report = json.loads(Path(project.folder, "out", "results.json").read_text(encoding="utf-8"))
+    assert len(report["rows"]) == 20
+    assert "2 records are wrong and left out" in " ".join(report["run"]["dataset"]["warnings"])
+    failing = ("--on-bad-case", "skip", "--set", 'gates=["pass_rate > 1"]')
+    project.run("run", "assay.yaml", *failing, status=1)
+    checked = project.run("validate", "assay.yaml", "--on-bad-case", "skip", status=3)
+    assert "a run would leave out the wrong records" in checked.stderr
