@@ -97,7 +97,7 @@ def score(
         AssayError: The embedder cannot be had.
 
     Example:
-        >>> score("exact_match", "Riyadh", "riyadh", ignore_case=True).value  # doctest: +SKIP
+        >>> score("exact_match", "Al-Ula", "al ula", strip_punctuation=True).value  # doctest: +SKIP
         1.0
     """
     with Scorer(metric, parameters, embed=embed, embedder=embedder, given=fields) as scorer:

@@ -52,6 +52,9 @@ class LazyGroup(click.Group):
 
 _COMMANDS = {
     "run": ("assay_cli.commands.run:run", "Evaluate an agent as a spec says, and write the reports."),
+    "init": ("assay_cli.commands.init:init", "Write a commented spec and a small dataset that run as they are."),
+    "score": ("assay_cli.commands.score:score", "Score one answer, or a file of answers, with one metric."),
+    "metrics": ("assay_cli.commands.metrics:metrics", "List the metrics; show how one is defined."),
     "validate": ("assay_cli.commands.validate:validate", "Check a spec and its dataset; every problem at once."),
     "runs": ("assay_cli.commands.runs:runs", "List, show, watch, resume and cancel stored runs."),
     "up": ("assay_cli.commands.stack:up", "Start the local stack and keep it running, so that runs find it warm."),

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assay.datasets import open_dataset
-from assay.errors import InvalidInputError, Problem
+from assay.errors import AssayError, InvalidInputError, Problem
 from assay.evaluation import check_inputs
 from assay.spec.loading import load_spec
+from assay.spec.overrides import apply_override
+from assay.yaml_nodes import parse_yaml
 from assay_cli.failures import EXIT_INFRASTRUCTURE
 from assay_cli.options import bad_case_option, debug_option, json_option, say_what_is_left_out
 from assay_cli.terminal import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["validate"]
 
@@ -42,7 +48,7 @@ def validate(
     try:
         checked = load_spec(spec, overrides=overrides, dataset=dataset)
     except InvalidInputError as error:
-        return _finish(error.problems, lines, as_json)
+        return _finish([*error.problems, *_further_problems(spec, overrides, dataset)], lines, as_json)
     settings = checked.settings
     lines.append(f"spec     {settings.name}: {', '.join(metric.name for metric in settings.metrics)}")
     assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
@@ -62,14 +68,56 @@ def validate(
     except InvalidInputError as error:
         problems += error.problems
     if settings.agent.adapter == "python":
-        from assay.hosting.loading import load_agent
-
         try:
-            load_agent(settings.agent.target, checked.base_dir)
+            _check_code(settings.agent.target, checked.base_dir)
             lines.append(f"agent    {settings.agent.target}: found")
         except InvalidInputError as error:
             problems += error.problems
     return _finish(problems, lines, as_json, left_out)
+
+
+def _further_problems(path: Path, overrides: tuple[str, ...], dataset: Path | None) -> list[Problem]:
+    """Return what is wrong with the dataset and the agent's code of a spec that is wrong itself."""
+    try:
+        data, _ = parse_yaml(path.read_text(encoding="utf-8-sig"), file=str(path), problems=[])
+    except (OSError, UnicodeDecodeError):
+        return []
+    if not isinstance(data, dict):
+        return []
+    for override in overrides:
+        apply_override(data, override, [])
+    problems: list[Problem] = []
+    agent = data.get("agent")
+    checks: list[Callable[[], None]] = [lambda: _check_dataset(data, dataset, path.parent)]
+    if isinstance(agent, dict) and agent.get("adapter") == "python" and isinstance(agent.get("target"), str):
+        checks.append(lambda: _check_code(agent["target"], path.parent))
+    for check in checks:
+        try:
+            check()
+        except InvalidInputError as error:
+            problems += error.problems
+        except AssayError:  # what this machine lacks is told once the spec is right
+            pass
+    return problems
+
+
+def _check_dataset(data: dict[str, Any], dataset: Path | None, base_dir: Path) -> None:
+    """Check the dataset that a spec names, as far as the spec says clearly what it is."""
+    name, mapping, encoding = data.get("dataset"), data.get("map") or {}, data.get("encoding")
+    if dataset is None and isinstance(name, str) and name.strip():
+        dataset = base_dir / Path(name).expanduser()
+    is_clear = isinstance(mapping, dict) and all(isinstance(source, str) for source in mapping.values())
+    if dataset is None or not is_clear or not isinstance(encoding, str | None):
+        return
+    field_map = {str(key): source for key, source in mapping.items()}
+    skips = data.get("on_bad_case") == "skip"
+    open_dataset(dataset, field_map=field_map, encoding=encoding, on_bad_case="skip" if skips else "refuse").check()
+
+
+def _check_code(target: str, base_dir: Path) -> None:
+    from assay.hosting.loading import load_agent
+
+    load_agent(target, base_dir)
 
 
 def _finish(problems: list[Problem], lines: list[str], as_json: bool, left_out: int = 0) -> int:

@@ -17,8 +17,12 @@ __all__ = ["atomic_writer"]
 
 
 @contextmanager
-def atomic_writer(path: Path) -> Iterator[IO[str]]:
+def atomic_writer(path: Path, *, option: str = "--output-dir") -> Iterator[IO[str]]:
     """Open a text file that takes its place only when it was written whole.
+
+    Args:
+        path: The file.
+        option: The option that names another place, for the message.
 
     Raises:
         SetupError: It cannot be written.
@@ -36,7 +40,7 @@ def atomic_writer(path: Path) -> Iterator[IO[str]]:
         temporary = ""
     except OSError as error:
         raise SetupError(
-            f"{path} cannot be written ({error.strerror or error}): choose another place with --output-dir"
+            f"{path} cannot be written ({error.strerror or error}): choose another place with {option}"
         ) from error
     finally:
         if temporary:

@@ -1,0 +1,150 @@
+"""`assay metrics`: what can be computed, and exactly how."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assay.metrics import METRICS
+from assay_cli.console import table
+from assay_cli.options import json_option
+
+if TYPE_CHECKING:
+    from assay.metrics.info import MetricInfo, Parameter
+
+__all__ = ["definition", "metrics"]
+
+_SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
+
+
+@click.group()
+def metrics() -> None:
+    """List the metrics; show how one is defined."""
+
+
+@metrics.command("list")
+@json_option
+def list_metrics(as_json: bool) -> int:
+    """List every metric: what it reads, its default threshold, and what it is."""
+    infos = [kind.info for kind in METRICS.values()]
+    if as_json:
+        click.echo(json.dumps([_head(info) for info in infos], ensure_ascii=False, indent=1))
+        return 0
+    rows = [("metric", "reads", "threshold", "what it is")]
+    rows += [(info.name, ", ".join(info.reads), _threshold(info), info.summary) for info in infos]
+    # The second column is text too: the table would put it to the right.
+    width = max(len(row[1]) for row in rows)
+    click.echo(table([(row[0], row[1].ljust(width), *row[2:]) for row in rows]))
+    click.echo("\n`assay metrics show NAME` tells formula, edge cases and parameters.")
+    return 0
+
+
+@metrics.command()
+@click.argument("name")
+@json_option
+def show(name: str, as_json: bool) -> int:
+    """Show how the metric NAME is defined: formula, inputs, edge cases, parameters, an example."""
+    from assay.scoring import metric_kind
+
+    info = METRICS[metric_kind(name)].info
+    if as_json:
+        document = {
+            **_head(info),
+            "definition": definition(info.name),
+            "parameters": [_parameter(parameter) for parameter in info.parameters],
+            "example": _example(info),
+        }
+        click.echo(json.dumps(document, ensure_ascii=False, indent=1))
+        return 0
+    parts = [
+        f"{info.title} ({info.name})\n{info.summary}",
+        f"Reads      {', '.join(info.reads)}\nThreshold  {_threshold(info)}",
+        definition(info.name),
+        _parameters(info),
+        "Example\n\n" + "\n".join(f"    {line}" for line in _example(info).splitlines()),
+    ]
+    click.echo("\n\n".join(part for part in parts if part))
+    return 0
+
+
+def definition(name: str) -> str:
+    """Return a metric's definition in words: the docstring of its module."""
+    return inspect.getdoc(sys.modules[METRICS[name].__module__]) or METRICS[name].info.summary
+
+
+def _head(info: MetricInfo) -> dict[str, Any]:
+    return {
+        "name": info.name,
+        "title": info.title,
+        "summary": info.summary,
+        "reads": list(info.reads),
+        "needs_embedder": info.needs_embedder,
+        "rule": info.rule,
+        "threshold": _default(info, "threshold"),
+        "unit": info.unit or None,
+    }
+
+
+def _default(info: MetricInfo, name: str) -> Any:
+    return next((parameter.default for parameter in info.parameters if parameter.name == name), None)
+
+
+def _threshold(info: MetricInfo) -> str:
+    default = _default(info, "threshold")
+    return "-" if default is None else f"{_SIGNS[info.rule]} {default:g}"
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "type": parameter.kind,
+        "default": parameter.default,
+        "required": parameter.required,
+        "minimum": parameter.minimum if math.isfinite(parameter.minimum) else None,
+        "maximum": parameter.maximum if math.isfinite(parameter.maximum) else None,
+        "choices": list(parameter.choices) or None,
+        "help": parameter.help,
+    }
+
+
+def _parameters(info: MetricInfo) -> str:
+    if not info.parameters:
+        return "No parameters."
+    lines = ["Parameters"]
+    for parameter in info.parameters:
+        default = "required" if parameter.required else f"default {_shown(parameter.default)}"
+        facts = [parameter.kind.replace("_", " "), *_range(parameter), default]
+        lines += ["", f"    {parameter.name}  ({', '.join(facts)})", f"        {parameter.help}"]
+    return "\n".join(lines)
+
+
+def _range(parameter: Parameter) -> list[str]:
+    if parameter.choices:
+        return [" | ".join(parameter.choices)]
+    low, high = parameter.minimum, parameter.maximum
+    if math.isfinite(low) and math.isfinite(high):
+        return [f"{low:g} to {high:g}"]
+    return [f"at least {low:g}"] if math.isfinite(low) else [f"at most {high:g}"] if math.isfinite(high) else []
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def _example(info: MetricInfo) -> str:
+    import yaml
+
+    given = dict(info.example) or {"threshold": _default(info, "threshold")}
+    if given == {"threshold": None}:
+        return f"metrics:\n  - {info.name}"
+    text: str = yaml.safe_dump({info.name: given}, sort_keys=False, allow_unicode=True, width=100)
+    first, *rest = text.rstrip().splitlines()
+    return "\n".join(["metrics:", f"  - {first}", *(f"    {line}" for line in rest)])

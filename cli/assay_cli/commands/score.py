@@ -1,0 +1,268 @@
+"""`assay score`: one metric on a text, or on a file of answers, without an agent and without a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assay.errors import InvalidInputError, Problem
+from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE
+from assay_cli.options import debug_option, json_option
+from assay_cli.terminal import clean, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.metrics.info import MetricInfo
+    from assay.results import MetricSummary, Score
+    from assay.scoring import Scorer
+
+__all__ = ["score"]
+
+_MAX_STDIN_BYTES = 10_000_000
+_SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
+_ID_WIDTH = 28
+_REASON_WIDTH = 60
+
+
+@click.command()
+@click.argument("metric")
+@click.argument("text", required=False)
+@click.argument("right", required=False, metavar="[REFERENCE]")
+@click.option("--answer", metavar="TEXT", help="The answer; - reads it from stdin.")
+@click.option(
+    "--reference", "references", multiple=True, metavar="TEXT", help="The right answer; several: any is right."
+)
+@click.option("--field", "fields", multiple=True, metavar="KEY=VALUE", help="A field of the case or of the answer.")
+@click.option("--set", "parameters", multiple=True, metavar="KEY=VALUE", help="A parameter of the metric.")
+@click.option("--threshold", type=float, help="Short for --set threshold=...; exit status 1 if it is missed.")
+@click.option("--file", "path", metavar="FILE", help="Score every row of a dataset with recorded answers.")
+@click.option("--map", "mapping", multiple=True, metavar="FIELD=NAME", help="What holds a field in the file.")
+@click.option("--encoding", metavar="NAME", help="The file's encoding (UTF-8).")
+@click.option("--embedder", metavar="HOST:PORT", envvar="ASSAY_EMBEDDER", help="Use this embedder, not a local one.")
+@json_option
+@debug_option
+def score(
+    metric: str,
+    text: str | None,
+    right: str | None,
+    answer: str | None,
+    references: tuple[str, ...],
+    fields: tuple[str, ...],
+    parameters: tuple[str, ...],
+    threshold: float | None,
+    path: str | None,
+    mapping: tuple[str, ...],
+    encoding: str | None,
+    embedder: str | None,
+    as_json: bool,
+    debug: bool,
+) -> int:
+    """Score the answer TEXT against REFERENCE with METRIC, or every row of a file.
+
+    METRIC is any name that `assay metrics list` shows, with - or _, or a short one: similarity, fidelity,
+    retrieval, combined. TEXT may be - to read the answer from stdin.
+
+    \b
+        assay score similarity "We open at nine." "Opening is at 9 am."
+        assay score retrieval --field sql="SELECT * FROM events" --field data_rows=3 --field expected_table=events
+        assay score rouge --file answers.jsonl --threshold 0.5
+    """
+    problems: list[Problem] = []
+    given = _pairs(parameters, "--set", problems)
+    if threshold is not None:
+        given["threshold"] = threshold
+    values = _pairs(fields, "--field", problems)
+    answers = [each for each in (text, answer) if each is not None]
+    wanted = [*([right] if right is not None else []), *references]
+    if path is None:
+        problems += _answer_problems(answers, values)
+        problems += [
+            Problem("belongs to --file", name) for name, v in (("--map", mapping), ("--encoding", encoding)) if v
+        ]
+    elif answers or wanted or values:
+        problems.append(Problem("takes answers and references from the file: leave out the others", "--file"))
+    scorer = _scorer(metric, given, embedder, problems)
+    field_map = {name: str(value) for name, value in _pairs(mapping, "--map", problems).items()}
+    if problems or scorer is None:
+        raise InvalidInputError(problems)
+    with scorer:
+        if path is not None:
+            return _score_file(scorer, path, field_map, encoding, gated="threshold" in given, as_json=as_json)
+        text = _text(answers[0]) if answers else ""
+        found = scorer.score(text, wanted or None, **values)
+    _print_one(scorer, found, as_json=as_json)
+    return _status(scorer, [found], gated="threshold" in given)
+
+
+def _answer_problems(answers: Sequence[str], values: dict[str, Any]) -> list[Problem]:
+    if len(answers) > 1:
+        return [Problem("is given twice, as an argument and with --answer: leave one out", "the answer")]
+    if not answers and not values:
+        return [Problem("is missing: give a text, - to read it from stdin, or --file", "the answer")]
+    return []
+
+
+def _scorer(metric: str, given: dict[str, Any], embedder: str | None, problems: list[Problem]) -> Scorer | None:
+    from assay.scoring import Scorer
+
+    try:
+        return Scorer(metric, given, embedder=embedder)
+    except InvalidInputError as error:
+        problems += error.problems
+    return None
+
+
+def _pairs(given: Sequence[str], option: str, problems: list[Problem]) -> dict[str, Any]:
+    """Return what KEY=VALUE options say; values are read as in a spec, what cannot be read is a text."""
+    from assay.yaml_nodes import YamlSyntaxError, parse_scalar
+
+    found: dict[str, Any] = {}
+    for item in given:
+        key, sign, text = item.partition("=")
+        key = key.strip()
+        if not sign or not key:
+            problems.append(Problem(f"must be KEY=VALUE, not {item[:60]!r}", option))
+            continue
+        try:
+            # Texts that are no YAML on purpose: SQL, for one, is full of its marks.
+            found[key] = text if key in ("sql", "question", "input") else parse_scalar(text)
+        except YamlSyntaxError:
+            found[key] = text
+    return found
+
+
+def _text(answer: str) -> str:
+    """Return the answer, from stdin where it is `-`.
+
+    Raises:
+        InvalidInputError: What stdin holds is too much, or no text.
+    """
+    if answer != "-":
+        return answer
+    data = sys.stdin.buffer.read(_MAX_STDIN_BYTES + 1)
+    if len(data) > _MAX_STDIN_BYTES:
+        raise InvalidInputError(
+            [Problem(f"holds more than {_MAX_STDIN_BYTES // 1_000_000} MB, which is no answer: shorten it", "stdin")]
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError([Problem(f"is not UTF-8 (byte {error.start}): convert it", "stdin")]) from None
+    return text.removesuffix("\n").removesuffix("\r")  # the line end of `echo` is not part of the answer
+
+
+def _print_one(scorer: Scorer, found: Score, *, as_json: bool) -> None:
+    if as_json:
+        document = {"metric": found.metric, **_document(found), "parameters": dict(scorer.parameters)}
+        click.echo(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1))
+        return
+    click.echo("  ".join(part for part in (found.metric, _value(scorer.info, found), _verdict(found)) if part))
+    for name, value in found.detail.items():
+        if name != "version":
+            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            click.echo(f"  {clean(name)}  {shorten(shown, 200)}")
+
+
+def _score_file(
+    scorer: Scorer, path: str, field_map: dict[str, str], encoding: str | None, *, gated: bool, as_json: bool
+) -> int:
+    from assay.score_inputs import answered_file, check_answered
+
+    dataset = answered_file(path, field_map=field_map, encoding=encoding)
+    for warning in check_answered(dataset).warnings:
+        click.echo(f"warning: {clean(str(warning))}", err=True)
+    reasons: list[Score] = []
+    if as_json:
+        # Complete or absent: an embedder that ends half-way must not leave half a document.
+        with tempfile.SpooledTemporaryFile(max_size=8_000_000, mode="w+", encoding="utf-8") as file:
+            head = {"metric": scorer.info.name, "parameters": dict(scorer.parameters)}
+            file.write(json.dumps(head, ensure_ascii=False, indent=1).removesuffix("\n}") + ',\n "rows": [')
+            separator = "\n  "
+            for row in scorer.rows(dataset):
+                line = json.dumps({"case_id": row.case_id, **_document(row.score)}, ensure_ascii=False, allow_nan=False)
+                file.write(separator + line)
+                separator = ",\n  "
+                _keep(reasons, row.score)
+            summary = json.dumps(_summary_document(scorer.summary()), ensure_ascii=False, allow_nan=False)
+            file.write(f'\n ],\n "summary": {summary}\n}}\n')
+            file.seek(0)
+            while piece := file.read(1_000_000):
+                click.echo(piece, nl=False)
+        return _status(scorer, reasons, gated=gated)
+    for row in scorer.rows(dataset):
+        name = shorten(row.case_id, _ID_WIDTH)
+        click.echo(f"{name:<{_ID_WIDTH}}  {_value(scorer.info, row.score):>10}  {_verdict(row.score)}".rstrip())
+        _keep(reasons, row.score)
+    click.echo("\n" + _summary_line(scorer.summary()))
+    return _status(scorer, reasons, gated=gated)
+
+
+def _keep(reasons: list[Score], found: Score) -> None:
+    """Keep the first score of each reason: enough to say why nothing was scored."""
+    if found.value is None and all(found.reason != other.reason for other in reasons):
+        reasons.append(found)
+
+
+def _status(scorer: Scorer, found: Sequence[Score], *, gated: bool) -> int:
+    """Return the exit status: a threshold decides where one was given, and so does having scored nothing."""
+    summary = scorer.summary()
+    if summary.n_scored == 0 and not summary.failed:
+        why = ", ".join(dict.fromkeys(each.reason for each in found if each.reason)) or "no value"
+        reads = ", ".join(scorer.info.reads)
+        click.echo(f"error: nothing was scored ({why}); {summary.metric} reads {reads}", err=True)
+        return EXIT_INFRASTRUCTURE if summary.n_own_error else EXIT_USAGE
+    if not gated:
+        return 0
+    if summary.n_own_error:
+        click.echo(f"error: {summary.metric} could not be computed on {summary.n_own_error} rows", err=True)
+        return EXIT_INFRASTRUCTURE
+    return 0 if summary.meets_threshold else EXIT_GATE
+
+
+def _value(info: MetricInfo, found: Score) -> str:
+    if found.value is None:
+        return found.status.value
+    return f"{found.value:.4f}" + (f" {info.unit}" if info.unit not in ("", "%") else "")
+
+
+def _verdict(found: Score) -> str:
+    word = {True: "passed", False: "failed", None: ""}[found.passed]
+    threshold = found.detail.get("threshold")
+    bound = f"(threshold {threshold:g})" if isinstance(threshold, int | float) else ""
+    return "  ".join(part for part in (word, bound, shorten(found.reason, _REASON_WIDTH)) if part)
+
+
+def _document(found: Score) -> dict[str, Any]:
+    return {
+        "value": found.value,
+        "status": found.status.value,
+        "passed": found.passed,
+        "reason": found.reason or None,
+        "detail": dict(found.detail),
+    }
+
+
+def _summary_document(summary: MetricSummary) -> dict[str, Any]:
+    document = dataclasses.asdict(summary)
+    detail = document.pop("detail")
+    return {**document, "detail": detail}
+
+
+def _summary_line(summary: MetricSummary) -> str:
+    value = "-" if summary.value is None else f"{summary.value:.4f}"
+    parts = [f"{summary.metric}  {value}", f"scored {summary.n_scored}"]
+    parts += [
+        f"{name} {count}" for name, count in (("skipped", summary.n_skipped), ("errors", summary.n_error)) if count
+    ]
+    if summary.passed + summary.failed:
+        parts += [f"passed {summary.passed}", f"failed {summary.failed}"]
+    if summary.threshold is not None:
+        mark = {True: "PASS", False: "FAIL", None: "NO_DATA"}[summary.meets_threshold]
+        parts.append(f"threshold {_SIGNS[summary.rule]} {summary.threshold:g} {mark}")
+    return "  ".join(parts)
