@@ -62,14 +62,14 @@ def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]
     record = runs.get(connection, run_id)
     assert record is not None, "its rows were just read"
     indexes = sorted({row.case_index for row in rows})
-    cases = datasets.read_some(connection, record.dataset_id, indexes)
+    questions = datasets.read_questions(connection, record.dataset_id, indexes)
     answers = results.read_answers(connection, run_id, indexes)
     return [
         dataclasses.replace(
             row,
             response=_last(answers.get((row.case_index, row.repeat_index))),
-            input=cases[row.case_index].input,
-            references=cases[row.case_index].references,
+            input=questions[row.case_index][0],
+            references=questions[row.case_index][1],
         )
         for row in rows
     ]

@@ -50,7 +50,9 @@ async def test_an_upgrade_keeps_what_is_stored(tmp_path: Path) -> None:
     engine = sa.create_engine(f"sqlite:///{tmp_path}/assay.db", poolclass=sa.NullPool)
     with engine.connect() as connection:
         _upgrade(connection, "0001")
-        connection.exec_driver_sql("INSERT INTO answers VALUES ('r', 0, 0, '{\"text\": \"yes\"}', 't')")
+        connection.exec_driver_sql(
+            'INSERT INTO answers VALUES (\'r\', 0, 0, \'{"status": "success", "text": "yes"}\', \'t\')'
+        )
         connection.exec_driver_sql(
             "INSERT INTO results VALUES ('r', 0, 0, 1, 'c', '', 'success', 1, 2.5, '', '[]', 't')"
         )

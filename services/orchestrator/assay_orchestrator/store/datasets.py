@@ -17,7 +17,7 @@ from assay_orchestrator.store.times import now
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["add_cases", "case_text", "discard", "discard_unfinished", "finish", "get", "read_cases", "read_some"]
+__all__ = ["add_cases", "case_text", "discard", "discard_unfinished", "finish", "get", "read_cases", "read_questions"]
 
 
 def case_text(case: Case) -> str:
@@ -105,12 +105,18 @@ def read_cases(connection: sa.Connection, dataset_id: str, first_index: int, cou
     return [case_from_json(json.loads(row.case_json)) for row in rows]
 
 
-def read_some(connection: sa.Connection, dataset_id: str, indexes: Sequence[int]) -> dict[int, Case]:
-    """Return the cases at some positions, by position."""
+def read_questions(
+    connection: sa.Connection, dataset_id: str, indexes: Sequence[int]
+) -> dict[int, tuple[str, tuple[str, ...]]]:
+    """Return the input and the references of the cases at some positions, by position."""
     cases, datasets = schema.dataset_cases, schema.datasets
     rows = connection.execute(
         sa.select(cases.c.case_index, cases.c.case_json)
         .join(datasets, datasets.c.upload_id == cases.c.upload_id)
         .where(datasets.c.dataset_id == dataset_id, schema.at_positions(cases.c.case_index, indexes))
     )
-    return {row.case_index: case_from_json(json.loads(row.case_json)) for row in rows}
+    found = {}
+    for case_index, text in rows:
+        turn = json.loads(text)["turns"][-1]
+        found[case_index] = (turn.get("input", ""), tuple(turn.get("references", ())))
+    return found

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AnswerRecord", "RowKey"]
 
+_PLAIN_FIELDS = {"status", "text", "latency_ms"}
 _STATUSES = {status.value: status for status in AgentStatus}
 
 RowKey = tuple[int, int]
@@ -104,8 +105,15 @@ def _answers(
     )
     found: dict[RowKey, list[AgentResponse]] = {}
     for case_index, repeat_index, text in rows:
-        found.setdefault((case_index, repeat_index), []).append(response_from_json(json.loads(text)))
+        found.setdefault((case_index, repeat_index), []).append(_answer(json.loads(text)))
     return found
+
+
+def _answer(data: dict[str, Any]) -> AgentResponse:
+    """Return a stored answer; most are a text and its time, and were checked when they came in."""
+    if data.keys() <= _PLAIN_FIELDS and data["status"] != AgentStatus.ERROR:
+        return AgentResponse(status=_STATUSES[data["status"]], text=data["text"], latency_ms=data.get("latency_ms"))
+    return response_from_json(data)
 
 
 def count_finished(connection: sa.Connection, run_id: str) -> int:
