@@ -2,7 +2,8 @@
 
 A row is covered when (a) the agent retrieved at least one item, (b) its folded answer is not empty, and
 (c) the folded answer holds none of the fallback phrases. Folding matters: models write a curly apostrophe.
-Agent errors are in the total, not covered. A threshold applies to the rate; rows get no verdict.
+Agent errors are in the total, not covered; no row is skipped. A threshold applies to the rate; rows get no
+verdict.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     correct = norm(answer) == norm(reference), norm(s) = casefold(strip(NFC(s)))
 
-A row counts in the total when its case has a reference that is not blank; with several, any may match.
+A row counts in the total when its case has a reference that is not blank, and is skipped without one; with
+several, any may match.
 An agent error is incorrect. Inner whitespace, punctuation and diacritics count unless an option says
 otherwise; an option that would leave nothing of a text is not applied to it, so that a blank answer never
 matches. accuracy = correct / total, which must reach the threshold.

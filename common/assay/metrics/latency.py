@@ -2,7 +2,7 @@
 
     below 2 Excellent 1.0 · 2 to 5 Good 0.8 · above 5 to 10 Acceptable 0.5 · above 10 Poor 0.2
 
-The value is the wall time of the successful attempt from a monotonic clock. Failed rows are included
+value = the wall time of the successful attempt, from a monotonic clock. Agent errors are included
 where a duration was measured: leaving time-outs out would flatter the agent. Negative, NaN or infinite:
 error; missing: skipped. A threshold is the longest time a row may take and the mean may have.
 """
