@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import importlib.util
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +15,8 @@ from assay.datasets.values import json_in_cell
 from assay.names import unknown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from assay.datasets.fields import Layout
     from assay.datasets.values import Fields, Trouble
 
@@ -114,19 +119,20 @@ def _assertion(fields: Fields, where: str, item: object) -> Assertion | None:
         weight=1.0 if share is None else share,
         negate=negate is not is_negated,
     )
-    if problem := _problem_of(check):
+    if problem := _finder()(check):
         fields.trouble.append((where, problem))
         return None
     return check
 
 
-def _problem_of(check: Assertion) -> str:
-    """Return why the check cannot be made, or the empty text."""
-    try:
-        from assay.metrics.assertions import assertion_problem  # only datasets with checks pay for importing it
-    except ImportError:
-        return ""
-    return assertion_problem(check)
+@functools.cache
+def _finder() -> Callable[[Assertion], str]:
+    """Return what says why a check cannot be made; only datasets with checks pay for importing it."""
+    name = "assay.metrics.assertions"
+    if importlib.util.find_spec(name) is None:
+        return lambda _: ""  # an installation without checks
+    find: Callable[[Assertion], str] = importlib.import_module(name).assertion_problem
+    return find
 
 
 def thresholds(fields: Fields) -> dict[str, float]:
