@@ -6,6 +6,7 @@ one; fields of an answer may stand beside it; a record needs no question.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,7 +159,9 @@ def _place_answer(data: dict[str, Any], names: dict[str, str], given: Mapping[st
             name: json_in_cell(value) if isinstance(value, str) and name not in ("sql", "status") else value
             for name, value in moved.items()
         }
-    data[key or "recorded"] = {**moved, **answer}
+    joined = {**moved, **answer}
+    # A cell of this name holds an answer as JSON.
+    data[key or "recorded"] = json.dumps(joined) if from_cells and folded(key or "recorded") == "recorded" else joined
 
 
 def _belongs(name: str, value: object) -> bool:

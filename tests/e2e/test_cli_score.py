@@ -1,0 +1,122 @@
+"""`assay score`, as a subprocess."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+GUIDE = Path(__file__).parents[2] / "docs" / "scoring.md"
+ROWS = """{"answer": "a b", "reference": "a b"}
+{"answer": "x", "reference": "a b"}
+{"question": "q", "answer": {"text": "a"}}
+"""
+
+
+def piped(cli: Cli, data: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Call with something on stdin."""
+    return subprocess.run(
+        cli.command("score", *arguments), cwd=cli.folder, env=cli.env, input=data, capture_output=True, timeout=60
+    )
+
+
+def test_an_answer_is_scored_with_a_real_model(cli: Cli) -> None:
+    """`assay score similarity A B` starts the embedder alone, gives the cosine, and leaves nothing running."""
+    done = cli.run("score", "similarity", "The cat sits on the mat.", "A cat is on the mat.", "--json")
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert document["value"] == pytest.approx(0.94, abs=0.05)
+    assert (document["passed"], document["parameters"]["threshold"]) == (True, 0.75)
+    assert not (cli.home / "assay.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["exact-match", "Riyadh", "riyadh"], 0, "exact_match  1.0000  passed"),
+        (["exact_match", "a", "--reference", "b", "--reference", "a"], 0, "1.0000"),
+        (["rouge", "a b", "a c"], 0, "0.5000"),
+        (["rouge", "a b", "a c", "--threshold", "0.6"], 1, "failed  (threshold 0.6)"),
+        (["rouge", "a b", "a c", "--threshold", "0.5"], 0, "passed"),
+        (["hit-rate", "", "--field", "sources=[A, B]", "--field", "expected_sources=[B]", "--set", "k=1"], 0, "0.0000"),
+        (["retrieval", "--field", "sql=SELECT ': x' FROM t", "--field", "expected_table=t"], 0, "1.0000"),
+        (["exact_match", "a\x1b[31m", "a\x1b[31m"], 0, "1.0000"),
+    ],
+)
+def test_one_answer(cli: Cli, arguments: list[str], status: int, said: str) -> None:
+    """Value and verdict are printed; only a threshold that was given decides the exit status."""
+    done = cli.run("score", *arguments, status=status)
+    assert said in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["exat_match", "a", "--set", "k"], ["did you mean 'exact_match'", "must be KEY=VALUE", "2 problems"]),
+        (["exact_match"], ["the answer: is missing"]),
+        (["exact_match", "a", "--answer", "b", "--map", "a=b"], ["is given twice", "--map: belongs to --file"]),
+        (["exact_match", "a", "--file", "rows.jsonl"], ["--file: takes answers and references from the file"]),
+        (["exact_match", "--file", "nowhere.jsonl"], ["nowhere.jsonl: there is no such file"]),
+        (["hit_rate", "a", "--set", "k=0"], ["hit_rate.k: must be from 1"]),
+        (["mrr", "a", "--field", "sorces=[A]"], ["did you mean 'sources'"]),
+        (["exact_match", "a"], ["nothing was scored (no_reference); exact_match reads answer, references"]),
+    ],
+)
+def test_wrong_input_is_told_whole(cli: Cli, arguments: list[str], said: list[str]) -> None:
+    """Every problem at once, exit status 2, no traceback."""
+    done = cli.run("score", *arguments, status=2)
+    assert all(text in done.stderr for text in said), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_answer_may_come_from_stdin(cli: Cli) -> None:
+    """`-` reads stdin without its last line end; broken characters of an answer are replaced, as in a run."""
+    assert b"1.0000" in piped(cli, "في الرياض\n".encode(), "exact_match", "-", "في الرياض").stdout
+    assert b"1.0000" in piped(cli, b"a\0b", "exact_match", "--answer", "-", "--reference", "a\ufffdb").stdout
+    assert b"0.0000" in piped(cli, b"", "exact_match", "-", "a").stdout
+    for data, said in ((b"\xff\xfe", b"stdin: is not UTF-8 (byte 0)"), (b"x" * 10_000_001, b"more than 10 MB")):
+        done = piped(cli, data, "exact_match", "-", "a")
+        assert done.returncode == 2
+        assert said in done.stderr
+
+
+def test_a_file_is_scored_row_by_row(cli: Cli) -> None:
+    """One line a row, then the aggregate; with --json one document; a missed threshold is status 1."""
+    cli.write("rows.jsonl", ROWS)
+    lines = cli.run("score", "exact_match", "--file", "rows.jsonl").stdout.splitlines()
+    assert [line.split()[1] for line in lines[:3]] == ["1.0000", "0.0000", "skipped"]
+    assert lines[-1].startswith("exact_match  0.5000  scored 2  skipped 1  passed 1  failed 1")
+    done = cli.run("score", "exact_match", "--file", "rows.jsonl", "--threshold", "0.9", "--json", status=1)
+    document = json.loads(done.stdout)
+    assert [row["value"] for row in document["rows"]] == [1.0, 0.0, None]
+    assert document["rows"][0]["case_id"] == "row-1"
+    assert (document["summary"]["value"], document["summary"]["meets_threshold"]) == (0.5, False)
+
+
+def test_hostile_ids_and_reasons_cannot_steer_the_terminal(cli: Cli) -> None:
+    """Escape sequences and direction marks of a file do not reach the terminal."""
+    cli.write("rows.jsonl", json.dumps({"id": "a\u202eb", "category": "\x1b[2J", "answer": "a", "reference": "a"}))
+    done = cli.run("score", "exact_match", "--file", "rows.jsonl")
+    assert "\x1b" not in done.stdout
+    assert "\u202e" not in done.stdout
+
+
+def test_the_guides_commands_run(cli: Cli) -> None:
+    """Every command of the guide runs as it is written and ends well."""
+    text = GUIDE.read_text(encoding="utf-8")
+    cli.write("answers.jsonl", "".join(re.findall(r"```json\n(.*?)```", text, re.DOTALL)))
+    commands = [line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    assert len(commands) == 4
+    for line in commands:
+        echoed, _, called = line.rpartition(" | ")
+        words = shlex.split(called)
+        data = (shlex.split(echoed)[1] + "\n").encode() if echoed else b""
+        done = piped(cli, data, *words[2:])
+        assert done.returncode == 0, (line, done.stderr)
