@@ -5,18 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem, SpecError
+from assay.metrics.assertions import Assertions
 from assay.metrics.combined_score import CombinedScore
+from assay.metrics.consistency import Consistency
+from assay.metrics.contains import Contains
+from assay.metrics.cost import Cost
 from assay.metrics.coverage import Coverage
 from assay.metrics.exact_match import ExactMatch
 from assay.metrics.generation_fidelity import GenerationFidelity
 from assay.metrics.hit_rate import HitRate
 from assay.metrics.info import DEFAULT_MODEL
+from assay.metrics.json_schema import JsonSchema
+from assay.metrics.judge_score import JudgeScore
 from assay.metrics.latency import Latency
 from assay.metrics.mrr import MeanReciprocalRank
+from assay.metrics.quality import Quality
+from assay.metrics.regex import Regex
 from assay.metrics.retrieval_accuracy import RetrievalAccuracy
 from assay.metrics.rouge import Rouge
 from assay.metrics.satisfaction import Satisfaction
 from assay.metrics.semantic_similarity import SemanticSimilarity
+from assay.metrics.tokens import Tokens
+from assay.metrics.tool_calls import ToolCalls
 from assay.names import unknown_name
 
 if TYPE_CHECKING:
@@ -33,14 +43,24 @@ METRICS: Mapping[str, type[Metric]] = {
         SemanticSimilarity,
         Rouge,
         ExactMatch,
+        Contains,
+        Regex,
+        JsonSchema,
+        Assertions,
+        ToolCalls,
         RetrievalAccuracy,
         GenerationFidelity,
         HitRate,
         MeanReciprocalRank,
+        Quality,
+        JudgeScore,
         CombinedScore,
+        Consistency,
         Coverage,
         Satisfaction,
         Latency,
+        Tokens,
+        Cost,
     )
 }
 """Every kind of metric by name; `info` describes it to people, its module's docstring defines it."""

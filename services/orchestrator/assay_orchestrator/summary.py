@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.gates import decide, parse_gate
 from assay.metrics.latency import LatencyFold
+from assay.metrics.repeats import RepeatsFold
 from assay.results import GateResult, MetricSummary, RunSummary
 from assay_orchestrator.breakdown import Groups, Weights
 
@@ -29,7 +30,7 @@ def summarise(rows: Iterable[CaseResult], metrics: Sequence[Metric], gates: Sequ
         gates: Gate expressions that were checked before.
     """
     folds = [metric.aggregate() for metric in metrics]
-    latency, groups, weights = LatencyFold(), Groups(metrics), Weights()
+    latency, groups, weights, repeats = LatencyFold(), Groups(metrics), Weights(), RepeatsFold()
     passed = decided = undecided = 0
     for row in rows:
         for fold, score in zip(folds, row.scores, strict=True):
@@ -38,6 +39,7 @@ def summarise(rows: Iterable[CaseResult], metrics: Sequence[Metric], gates: Sequ
             latency.add(row.latency_ms / 1000)
         groups.add(row)
         weights.add(row)
+        repeats.add(row)
         passed += row.passed is True
         decided += row.passed is not None
         undecided += row.passed is None and bool(row.reason)
@@ -56,6 +58,7 @@ def summarise(rows: Iterable[CaseResult], metrics: Sequence[Metric], gates: Sequ
         categories=groups.categories,
         tags=groups.tags,
         weighted=weights.result(),
+        repeats=repeats.result(),
         gates=[_gate_result(parse_gate(gate, metrics=names), summaries, pass_rate, undecided) for gate in gates],
     )
 

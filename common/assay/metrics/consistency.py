@@ -1,0 +1,216 @@
+"""Consistency: how alike the agent's answers are, as the mean pairwise cosine of their embeddings.
+
+    C = (2 / (n (n - 1))) · Σ_{i<j} cos(e_i, e_j) = (‖Σ u_i‖² - n) / (n (n - 1)), u_i = e_i / ‖e_i‖
+
+The closed form needs one pass. With several runs of each case (scope "repeats") C is computed per case over
+its runs, and the value is the mean over cases with at least two; agreement_rate is then the share of pairs
+of runs whose normalised texts are equal, which says more for answers of a word or two. With one run a case
+(scope "pooled") C is over all answers of the run, where it mostly measures how alike the questions are.
+
+A blank answer is an answer: its cosine with another blank one is 1, with any other 0. Agent errors are left
+out and counted. Rows have no value of their own and no verdict. Fewer than two answers: no value, never 0; a
+missing vector is an error of the row. Clamped to [-1, 1]; the threshold applies to the value, inclusive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentStatus
+from assay.metrics.exact_sum import ExactSum
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MODEL, MetricInfo, Parameter
+from assay.metrics.score import not_computed
+from assay.results import MetricSummary, Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    from assay.metrics.score import Row
+    from assay.results import CaseResult
+
+__all__ = ["Consistency", "consistency"]
+
+INFO = MetricInfo(
+    "consistency",
+    "Consistency",
+    "How alike the answers are: of the runs of each case, or of the whole run.",
+    (MODEL, Parameter("threshold", "number", 0.8, "Least consistency of the run.", -1.0, 1.0)),
+    reads=("answer", "embeddings"),
+)
+_PER_RUN = "aggregate_only"
+_NOTES = {
+    "repeats": "mean over cases with at least two runs",
+    "pooled": "one run a case: this mostly measures how alike the questions are",
+}
+_TOO_FEW = "Insufficient responses"
+
+
+def consistency(vectors: Sequence[ArrayLike], blank_count: int = 0) -> float | None:
+    """Return the mean pairwise cosine of vectors and of blank answers; None for fewer than two answers.
+
+    Args:
+        vectors: Each of shape (dimension,), none of them zero.
+        blank_count: Answers without text: copies of one direction that no vector has.
+    """
+    pool = _Pool()
+    for vector in vectors:
+        pool.add(vector)
+    pool.blanks = blank_count
+    return pool.value
+
+
+class _Pool:
+    """The sum of unit vectors."""
+
+    def __init__(self) -> None:
+        self.sum: NDArray[np.float64] | None = None
+        self.texts = self.blanks = 0
+
+    @property
+    def count(self) -> int:
+        return self.texts + self.blanks
+
+    @property
+    def pairs(self) -> int:
+        return self.count * (self.count - 1) // 2
+
+    def add(self, vector: ArrayLike) -> bool:
+        """Take one more vector; return False for one that has no direction or another length."""
+        import numpy as np  # imported here: runs without embeddings start without it
+
+        found = np.asarray(vector, dtype=np.float64)
+        norm = float(np.linalg.norm(found))
+        if norm == 0.0 or not np.isfinite(norm) or (self.sum is not None and self.sum.shape != found.shape):
+            return False
+        self.sum = found / norm if self.sum is None else self.sum + found / norm
+        self.texts += 1
+        return True
+
+    @property
+    def value(self) -> float | None:
+        n = self.count
+        if n < 2:
+            return None
+        squared = 0.0 if self.sum is None else float(self.sum @ self.sum)
+        return max(-1.0, min(1.0, (squared + self.blanks**2 - n) / (n * (n - 1))))
+
+
+class Consistency:
+    """Parameters: `model`, `threshold` (on the run's value)."""
+
+    info = INFO
+    version = "1"
+    embeds_references = False
+    keeps_vector = True
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self.embedding_model: str | None = parameters["model"]
+        self._threshold: float | None = parameters["threshold"]
+
+    def score(self, row: Row) -> Score:
+        """Return what the aggregate needs to know of the row; it has no value of its own."""
+        if row.response.status is AgentStatus.ERROR:
+            return Score(self.name, ScoreStatus.ERROR, reason="agent_error")
+        text = row.response.text
+        detail: dict[str, Any] = {"version": self.version, "answer_key": _key(text)}
+        if not text.strip():
+            return Score(self.name, ScoreStatus.SKIPPED, reason=_PER_RUN, detail={**detail, "blank": True})
+        evidence = row.embeddings.get(self.embedding_model or "")
+        if evidence is None or evidence.error or evidence.answer is None:
+            reason = (evidence.error if evidence is not None else "") or "embedding_missing"
+            return not_computed(self.name, reason, decides=False, **detail)
+        detail |= {"model": evidence.model, "revision": evidence.revision, "truncated": evidence.answer_truncated}
+        return Score(self.name, ScoreStatus.SKIPPED, reason=_PER_RUN, detail=detail)
+
+    def aggregate(self) -> _Fold:
+        """Return an empty fold; it takes the rows of a case one after the other."""
+        return _Fold(self.name, self._threshold)
+
+
+def _key(text: str) -> str:
+    folded = unicodedata.normalize("NFC", text).strip().casefold()
+    return hashlib.sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class _Fold(MeanFold):
+    """Keeps one sum over the run and one over the case that is being read."""
+
+    def __init__(self, metric: str, threshold: float | None) -> None:
+        super().__init__(metric, threshold)
+        self._all, self._case = _Pool(), _Pool()
+        self._keys: Counter[str] = Counter()
+        self._index: int | None = None
+        self._of_cases, self._agreement = ExactSum(), ExactSum()
+        self._case_pairs = 0
+
+    def add(self, row: CaseResult, score: Score) -> None:
+        """Take one more row; the rows of a case follow on one another."""
+        if row.case_index != self._index:
+            self._close_case()
+            self._index = row.case_index
+        if score.status is not ScoreStatus.SKIPPED:
+            self._fail(score.reason)
+        elif score.detail.get("blank"):
+            self._all.blanks += 1
+            self._case.blanks += 1
+            self._keys[score.detail["answer_key"]] += 1
+        elif self._take(row.answer_vector):
+            self._keys[score.detail["answer_key"]] += 1
+        else:
+            self._fail("invalid_vector")
+
+    def _take(self, data: bytes) -> bool:
+        import numpy as np
+
+        vector = np.frombuffer(data, dtype="<f4")
+        return self._all.add(vector) and self._case.add(vector)
+
+    def _fail(self, reason: str) -> None:
+        self.n_error += 1
+        self.n_own_error += reason != "agent_error"
+
+    def _close_case(self) -> None:
+        value = self._case.value
+        if value is not None:
+            self._of_cases.add(value)
+            self._case_pairs += self._case.pairs
+            equal = sum(count * (count - 1) // 2 for count in self._keys.values())
+            self._agreement.add(equal / self._case.pairs)
+        self._case, self._keys = _Pool(), Counter()
+
+    def result(self) -> MetricSummary:
+        """Return the summary of the rows so far."""
+        self._close_case()
+        self._index = None
+        repeats = self._of_cases.count > 0
+        scope = "repeats" if repeats else "pooled"
+        value = self._of_cases.mean if repeats else self._all.value
+        reached = self.reaches(value, self.threshold)
+        return MetricSummary(
+            metric=self.metric,
+            value=value,
+            n_scored=self._all.count,
+            n_skipped=0,
+            n_error=self.n_error,
+            n_own_error=self.n_own_error,
+            threshold=self.threshold,
+            meets_threshold=reached,
+            rule=self.rule,
+            detail={
+                "consistency_score": value,
+                "total_comparisons": self._case_pairs if repeats else self._all.pairs,
+                "meets_threshold": reached,
+                "scope": scope,
+                "note": _NOTES[scope] if value is not None else _TOO_FEW,
+                "cases": self._of_cases.count if repeats else None,
+                "agreement_rate": self._agreement.mean,
+            },
+        )

@@ -1,0 +1,104 @@
+"""Contains: whether the answer holds the texts that it should.
+
+    contains = 1 when all of `values` (mode "all") or any of them (mode "any") occur in the answer, else 0
+
+Case does not count unless case_sensitive; with `fold`, neither do Arabic diacritics, look-alikes and spacing;
+with as_words a text counts only where no letter or digit touches it. An agent error is 0; every row has an
+answer, so none is missing the input. A row passes with 1. The aggregate is the share of rows; a threshold
+applies to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentStatus
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.intervals import wilson
+from assay.metrics.score import scored
+from assay.metrics.text_folding import contains_word, fold
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.metrics.score import Row
+    from assay.results import Score
+
+__all__ = ["Contains", "ShareFold"]
+
+INFO = MetricInfo(
+    "contains",
+    "Contains",
+    "Whether the answer holds the texts that it should.",
+    (
+        Parameter("values", "text_list", None, "The texts looked for.", required=True),
+        Parameter("mode", "text", "all", "Whether all of them must occur, or any.", choices=("all", "any")),
+        Parameter("case_sensitive", "boolean", False, "Tell upper from lower case."),
+        Parameter("fold", "boolean", False, "Ignore Arabic diacritics, look-alikes and spacing."),
+        Parameter("as_words", "boolean", False, "Count a text only where it stands as words."),
+        Parameter("threshold", "number", None, "Least share of the run's rows.", 0.0, 1.0),
+    ),
+    reads=("answer",),
+    unit="%",
+    example={"values": ["42"]},
+)
+
+
+class Contains:
+    """Parameters: `values`, `mode`, `case_sensitive`, `fold`, `as_words`, `threshold` (on the share)."""
+
+    info = INFO
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self._values: list[str] = parameters["values"]
+        self._any = parameters["mode"] == "any"
+        self._case_sensitive: bool = parameters["case_sensitive"]
+        self._fold: bool = parameters["fold"]
+        self._as_words: bool = parameters["as_words"]
+        self._threshold: float | None = parameters["threshold"]
+
+    @staticmethod
+    def check(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return what is wrong with the parameters together."""
+        if parameters["case_sensitive"] and (parameters["fold"] or parameters["as_words"]):
+            return [("case_sensitive", "cannot go with fold or as_words, which ignore case")]
+        return []
+
+    def score(self, row: Row) -> Score:
+        """Return 1 or 0."""
+        detail: dict[str, Any] = {"version": self.version}
+        if row.response.status is AgentStatus.ERROR:
+            return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
+        found = self._found(row.response.text)
+        holds = any(found) if self._any else all(found)
+        missing = [value for value, is_found in zip(self._values, found, strict=True) if not is_found]
+        if not holds:
+            detail["missing"] = missing[:20]
+        return scored(self.name, float(holds), passed=holds, reason="" if holds else "text_missing", detail=detail)
+
+    def _found(self, text: str) -> list[bool]:
+        if self._fold or self._as_words:
+            folded = fold(text)
+            if self._as_words:
+                return [contains_word(folded, value) for value in self._values]
+            return [fold(value) in folded for value in self._values]
+        if self._case_sensitive:
+            return [value in text for value in self._values]
+        lowered = text.casefold()
+        return [value.casefold() in lowered for value in self._values]
+
+    def aggregate(self) -> ShareFold:
+        """Return an empty fold."""
+        return ShareFold(self.name, self._threshold)
+
+
+class ShareFold(MeanFold):
+    """The share of rows that pass a check."""
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        """Return the interval of the share."""
+        return {"interval": wilson(self.passed, self.values.count), "total": self.values.count}

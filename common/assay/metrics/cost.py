@@ -1,0 +1,116 @@
+"""Cost: what the agent's answer cost, in US dollars.
+
+    cost = cost_usd as the agent reported it, else
+           (plain · p_in + cache_read · p_in · r + cache_write · p_in · w + output · p_out) / 10^6
+
+Prices are per million tokens. Cached tokens are part of input_tokens, so plain = input_tokens - cache_read -
+cache_write. Without a reported cost and without prices or tokens the row is skipped, never 0. An agent error
+costs what it reports. The aggregate is the mean; the detail has the sum. A threshold is the most that a row
+may cost, and that the mean may be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.score import not_computed, scored
+from assay.metrics.thresholds import exceeds
+from assay.results import Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.answers import Usage
+    from assay.metrics.score import Row
+
+__all__ = ["Cost", "cost_usd"]
+
+INFO = MetricInfo(
+    "cost",
+    "Cost",
+    "What the agent's answer cost, in US dollars.",
+    (
+        Parameter("input_price", "number", None, "US dollars per million input tokens.", 0.0),
+        Parameter("output_price", "number", None, "US dollars per million output tokens.", 0.0),
+        Parameter("cache_read_ratio", "number", 0.1, "Price of a token read from a cache, by the input price.", 0.0),
+        Parameter("cache_write_ratio", "number", 1.25, "Price of a token written to a cache, likewise.", 0.0),
+        Parameter("threshold", "number", None, "Most that a row may cost, and the run's mean.", 0.0),
+    ),
+    reads=("tokens",),
+    rule="at_most",
+    unit="USD",
+    example={"input_price": 1.0, "output_price": 5.0},
+)
+
+
+def cost_usd(
+    usage: Usage,
+    input_price: float,
+    output_price: float,
+    *,
+    cache_read_ratio: float = 0.1,
+    cache_write_ratio: float = 1.25,
+) -> float | None:
+    """Return the cost of an answer in US dollars; None where its tokens are not known or contradict each other.
+
+    Args:
+        usage: Tokens; the cached ones are part of the input.
+        input_price: Per million tokens.
+        output_price: Per million tokens.
+        cache_read_ratio: Price of a token read from a cache, by the input price.
+        cache_write_ratio: Price of a token written to one, by the input price.
+    """
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    read, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
+    plain = usage.input_tokens - read - written
+    if plain < 0:
+        return None
+    weighted = plain + read * cache_read_ratio + written * cache_write_ratio
+    return (weighted * input_price + usage.output_tokens * output_price) / 1e6
+
+
+class Cost:
+    """Parameters: the prices and ratios, `threshold` (on each row and on the mean)."""
+
+    info = INFO
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self._input_price: float | None = parameters["input_price"]
+        self._output_price: float | None = parameters["output_price"]
+        self._ratios = {ratio: parameters[ratio] for ratio in ("cache_read_ratio", "cache_write_ratio")}
+        self._threshold: float | None = parameters["threshold"]
+
+    def score(self, row: Row) -> Score:
+        """Return the row's cost."""
+        usage = row.response.usage
+        if usage is None:
+            return Score(self.name, ScoreStatus.SKIPPED, reason="no_tokens")
+        value, source = usage.cost_usd, "reported"
+        if value is None:
+            if self._input_price is None or self._output_price is None:
+                return Score(self.name, ScoreStatus.SKIPPED, reason="no_price")
+            value, source = cost_usd(usage, self._input_price, self._output_price, **self._ratios), "prices"
+        if value is None:
+            return Score(self.name, ScoreStatus.SKIPPED, reason="no_tokens")
+        detail: dict[str, Any] = {"version": self.version, "source": source}
+        if value < 0:
+            return not_computed(self.name, "invalid_cost", decides=self._threshold is not None, **detail)
+        if self._threshold is None:
+            return scored(self.name, value, detail=detail)
+        detail["threshold"] = self._threshold
+        return scored(self.name, value, passed=not exceeds(value, self._threshold), detail=detail)
+
+    def aggregate(self) -> _Fold:
+        """Return an empty fold."""
+        return _Fold(self.name, self._threshold, rule=self.info.rule)
+
+
+class _Fold(MeanFold):
+    def detail(self, value: float | None) -> dict[str, Any]:
+        return {"total_usd": self.values.total if self.values.count else None}

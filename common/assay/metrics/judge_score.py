@@ -1,0 +1,107 @@
+"""Judge score: a judge's overall score of the answer, with accuracy, completeness and relevance beside it.
+
+    judge_score = overall_score of the verdict, or the mean of its three parts where it has none; in [0, 1]
+
+A verdict counts only when it is valid (ranges are checked here, since providers do not enforce them); an
+invalid one is an error of the row, never 0. One whose overall score contradicts its parts is kept, marked and
+counted. Whether a row passes is decided here from score and threshold, as "more than": the judge is never
+asked. A row whose answer nobody judged is skipped (no_verdict); an agent error is not judged, and fails where
+the case has a reference. The aggregate is the mean; threshold and target apply to it, as "more than".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentStatus
+from assay.metrics.exact_sum import ExactSum
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.score import has_reference, not_computed, scored
+from assay.metrics.structured_verdict import PARTS, read_structured
+from assay.metrics.thresholds import exceeds
+from assay.results import Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.metrics.score import Row
+    from assay.results import CaseResult
+
+__all__ = ["RUBRIC", "JudgeScore"]
+
+RUBRIC = "structured"
+INFO = MetricInfo(
+    "judge_score",
+    "Judge score",
+    "A judge's overall score of the answer, from 0 to 1.",
+    (
+        Parameter("threshold", "number", 0.75, "A row's score, and the run's mean, must be more than this.", 0.0, 1.0),
+        Parameter("target", "number", 0.85, "The run's mean should be more than this.", 0.0, 1.0),
+    ),
+    reads=("answer", "references", "verdict"),
+    rule="more_than",
+)
+
+
+class JudgeScore:
+    """Parameters: `threshold` (on each row and on the mean), `target` (on the mean)."""
+
+    info = INFO
+    version = "1"
+    embedding_model: str | None = None
+    rubric = RUBRIC
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self._threshold: float | None = parameters["threshold"]
+        self._target: float | None = parameters["target"]
+
+    def score(self, row: Row) -> Score:
+        """Return the row's overall score."""
+        decides = self._threshold is not None
+        if row.response.status is AgentStatus.ERROR:
+            passed = False if decides and has_reference(row.case) else None
+            return Score(self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error")
+        evidence = row.verdicts.get(RUBRIC)
+        if evidence is None:
+            return Score(self.name, ScoreStatus.SKIPPED, reason="no_verdict")
+        detail: dict[str, Any] = {"version": self.version, **evidence.detail}
+        verdict = read_structured(evidence)
+        if isinstance(verdict, str):
+            return not_computed(self.name, verdict, decides=decides, **detail)
+        detail |= {part: getattr(verdict, part) for part in PARTS}
+        detail |= {"derived": verdict.derived, "coherent": verdict.coherent, "reasoning": verdict.reasoning}
+        if self._threshold is None:
+            return scored(self.name, verdict.overall, detail=detail)
+        detail["threshold"] = self._threshold
+        passed = exceeds(verdict.overall, self._threshold)
+        return scored(self.name, verdict.overall, passed=passed, detail=detail)
+
+    def aggregate(self) -> _Fold:
+        """Return an empty fold."""
+        return _Fold(self.name, self._threshold, target=self._target, rule="more_than")
+
+
+class _Fold(MeanFold):
+    def __init__(self, metric: str, threshold: float | None, *, target: float | None, rule: str) -> None:
+        super().__init__(metric, threshold, target=target, rule=rule)
+        self._parts = {part: ExactSum() for part in PARTS}
+        self._marks: Counter[str] = Counter()
+
+    def add(self, row: CaseResult, score: Score) -> None:
+        super().add(row, score)
+        if score.value is None:
+            return
+        self._marks.update(derived=score.detail["derived"], incoherent=not score.detail["coherent"])
+        for part, total in self._parts.items():
+            total.add(score.detail[part])
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        return {
+            "avg_judge_score": value,
+            **{f"avg_{part}": total.mean for part, total in self._parts.items()},
+            "derived": self._marks["derived"],
+            "incoherent": self._marks["incoherent"],
+        }

@@ -1,0 +1,54 @@
+"""Regular expressions in linear time: RE2, which no pattern and no text can make hang."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from assay.errors import SetupError
+
+__all__ = ["MAX_TEXT_CHARS", "compile_pattern", "pattern_problem"]
+
+MAX_TEXT_CHARS = 1_000_000
+"""Texts are searched up to this length."""
+_MAX_PATTERN_CHARS = 10_000
+
+
+@lru_cache(maxsize=1024)
+def compile_pattern(pattern: str, *, case_sensitive: bool = True) -> Any:
+    """Return a compiled RE2 pattern.
+
+    Raises:
+        ValueError: RE2 does not take the pattern; the message says why.
+        SetupError: RE2 is not installed.
+    """
+    try:
+        import re2  # imported here: the library starts without it
+    except ImportError:
+        raise SetupError(
+            "regular expressions need google-re2, which is not installed: pip install 'assay[orchestrator]'",
+            reason="NOT_INSTALLED",
+        ) from None
+    if len(pattern) > _MAX_PATTERN_CHARS:
+        raise ValueError(f"is longer than {_MAX_PATTERN_CHARS} characters")
+    options = re2.Options()
+    options.log_errors = False
+    options.case_sensitive = case_sensitive
+    options.dot_nl = True
+    try:
+        return re2.compile(pattern, options=options)
+    except re2.error as problem:
+        text = problem.args[0] if problem.args else "unknown"
+        said = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+        raise ValueError(
+            f"is no pattern that RE2 takes: {said} (it knows no look-around and no back-references)"
+        ) from None
+
+
+def pattern_problem(pattern: str) -> str:
+    """Return why a pattern cannot be used, or the empty string."""
+    try:
+        compile_pattern(pattern)
+    except ValueError as problem:
+        return str(problem)
+    return ""

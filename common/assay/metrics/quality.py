@@ -1,0 +1,120 @@
+"""Quality: a judge's rating of the answer from 1 (very poor) to 5 (excellent).
+
+    quality = the rating; average_quality = mean of the valid ratings
+
+The judge sees the question and the reference, where there is one. Its verdict is {"reasoning", "score"}; a
+reply in words counts only when it holds exactly one distinct whole number from 1 to 5, apart from a
+denominator such as "/5". Anything else is an error of the row, never a rating. A row whose answer nobody
+judged is skipped (no_verdict); an agent error is not rated, and fails where the case has a reference. A row
+passes with a rating of at least the threshold, which also applies to the average, inclusive.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentStatus
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.score import has_reference, not_computed, scored
+from assay.metrics.thresholds import meets
+from assay.results import Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.metrics.score import JudgeEvidence, Row
+
+__all__ = ["RUBRIC", "Quality", "parse_quality", "weighted_quality"]
+
+RUBRIC = "quality"
+INFO = MetricInfo(
+    "quality",
+    "Quality",
+    "A judge's rating of the answer from 1 to 5.",
+    (Parameter("threshold", "number", 4.0, "Least rating of a row, and least average of the run.", 1.0, 5.0),),
+    reads=("answer", "references", "verdict"),
+)
+_DENOMINATOR = re.compile(r"(?<=\d)\s*(?:/\s*5|\bout\s+of\s+5|\bof\s+5)(?!\w|\.\d)", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?!\w)")
+_DIGITS = {ord(digit): str(value) for digits in ("٠١٢٣٤٥٦٧٨٩", "۰۱۲۳۴۵۶۷۸۹") for value, digit in enumerate(digits)}
+_LEAST_MASS = 0.8
+
+
+def parse_quality(reply: str) -> int | None:
+    """Return the rating in a judge's reply, or None where it does not hold exactly one."""
+    text = unicodedata.normalize("NFKC", reply).translate(_DIGITS)
+    numbers = {float(found) for found in _NUMBER.findall(_DENOMINATOR.sub("", text))}
+    if len(numbers) != 1:
+        return None
+    value = numbers.pop()
+    return int(value) if value.is_integer() and 1 <= value <= 5 else None
+
+
+def weighted_quality(probabilities: Sequence[float]) -> float | None:
+    """Return Σ k·p_k / Σ p_k over the ratings 1 to 5, or None where their mass is below 0.8.
+
+    Args:
+        probabilities: Of the five ratings, from 1 to 5, each in [0, 1].
+    """
+    mass = sum(probabilities)
+    if len(probabilities) != 5 or mass < _LEAST_MASS:
+        return None
+    return sum(rating * share for rating, share in enumerate(probabilities, start=1)) / mass
+
+
+def read_rating(evidence: JudgeEvidence) -> int | None:
+    """Return the rating that a judge gave, or None where it gave no valid one."""
+    if evidence.verdict is None:
+        return parse_quality(evidence.text)
+    rating, reasoning = evidence.verdict.get("score"), evidence.verdict.get("reasoning", "")
+    valid = isinstance(rating, int) and not isinstance(rating, bool) and 1 <= rating <= 5
+    return rating if valid and isinstance(reasoning, str) else None
+
+
+class Quality:
+    """Parameters: `threshold` (on each row and on the average)."""
+
+    info = INFO
+    version = "1"
+    embedding_model: str | None = None
+    rubric = RUBRIC
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self._threshold: float | None = parameters["threshold"]
+
+    def score(self, row: Row) -> Score:
+        """Return the row's rating."""
+        decides = self._threshold is not None
+        if row.response.status is AgentStatus.ERROR:
+            passed = False if decides and has_reference(row.case) else None
+            return Score(self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error")
+        evidence = row.verdicts.get(RUBRIC)
+        if evidence is None:
+            return Score(self.name, ScoreStatus.SKIPPED, reason="no_verdict")
+        detail = {"version": self.version, **evidence.detail}
+        rating = None if evidence.error else read_rating(evidence)
+        if rating is None:
+            return not_computed(self.name, evidence.error or "invalid_verdict", decides=decides, **detail)
+        if self._threshold is None:
+            return scored(self.name, rating, detail=detail)
+        detail["threshold"] = self._threshold
+        return scored(self.name, rating, passed=meets(rating, self._threshold), detail=detail)
+
+    def aggregate(self) -> _Fold:
+        """Return an empty fold."""
+        return _Fold(self.name, self._threshold)
+
+
+class _Fold(MeanFold):
+    def detail(self, value: float | None) -> dict[str, Any]:
+        return {
+            "average_quality": value,
+            "total_evaluated": self.values.count,
+            "normalised": None if value is None else value / 5,
+            "meets_threshold": self.reaches(value, self.threshold),
+            "note": "" if value is not None else "No valid quality scores",
+        }

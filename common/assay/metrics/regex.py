@@ -1,0 +1,79 @@
+"""Regex: whether the answer matches a regular expression.
+
+    regex = 1 when the pattern is found in the answer (mode "search") or matches all of it ("fullmatch"), else 0
+
+Patterns are RE2's: linear in time, without look-around and back-references; `.` matches a line break too. A
+pattern that RE2 does not take is refused before the run. Answers are searched up to a million characters. An
+agent error is 0; every row has an answer, so none is missing the input. A row passes with 1. The aggregate is
+the share of rows; a threshold applies to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentStatus
+from assay.metrics.contains import ShareFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.patterns import MAX_TEXT_CHARS, compile_pattern, pattern_problem
+from assay.metrics.score import scored
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.metrics.score import Row
+    from assay.results import Score
+
+__all__ = ["Regex"]
+
+INFO = MetricInfo(
+    "regex",
+    "Regular expression",
+    "Whether the answer matches a regular expression.",
+    (
+        Parameter("pattern", "text", None, "The pattern, in RE2's syntax.", required=True),
+        Parameter(
+            "mode", "text", "search", "Whether it may be anywhere or must be all.", choices=("search", "fullmatch")
+        ),
+        Parameter("case_sensitive", "boolean", True, "Tell upper from lower case."),
+        Parameter("threshold", "number", None, "Least share of the run's rows.", 0.0, 1.0),
+    ),
+    reads=("answer",),
+    unit="%",
+    example={"pattern": r"\d+ tenders"},
+)
+
+
+class Regex:
+    """Parameters: `pattern`, `mode`, `case_sensitive`, `threshold` (on the share)."""
+
+    info = INFO
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self._pattern: str = parameters["pattern"]
+        self._whole = parameters["mode"] == "fullmatch"
+        self._case_sensitive: bool = parameters["case_sensitive"]
+        self._threshold: float | None = parameters["threshold"]
+
+    @staticmethod
+    def check(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return what is wrong with the pattern."""
+        problem = pattern_problem(parameters["pattern"])
+        return [("pattern", problem)] if problem else []
+
+    def score(self, row: Row) -> Score:
+        """Return 1 or 0."""
+        detail = {"version": self.version}
+        if row.response.status is AgentStatus.ERROR:
+            return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
+        pattern = compile_pattern(self._pattern, case_sensitive=self._case_sensitive)
+        text = row.response.text[:MAX_TEXT_CHARS]
+        found = (pattern.fullmatch(text) if self._whole else pattern.search(text)) is not None
+        return scored(self.name, float(found), passed=found, reason="" if found else "no_match", detail=detail)
+
+    def aggregate(self) -> ShareFold:
+        """Return an empty fold."""
+        return ShareFold(self.name, self._threshold)

@@ -1,0 +1,91 @@
+"""Tokens: how many the agent used for a question, input and output together.
+
+    tokens = total_tokens, or input_tokens + output_tokens where both are known
+
+Cached and reasoning tokens are parts of input and output and are not added again. An answer without usage is
+skipped, and so is one of 0 tokens: that means not counted, not free. An agent error counts where its usage is
+known. The aggregate is the mean; the detail has the sums. A threshold is the most tokens with which a row
+passes, and the most that the mean may be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.metrics.combined_score import tokens_used
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.score import scored
+from assay.metrics.thresholds import exceeds
+from assay.results import Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.metrics.score import Row
+    from assay.results import CaseResult
+
+__all__ = ["Tokens"]
+
+INFO = MetricInfo(
+    "tokens",
+    "Tokens",
+    "Tokens that the agent used for a question.",
+    (Parameter("threshold", "number", None, "Most tokens of a row, and of the run's mean.", 0.0),),
+    reads=("tokens",),
+    rule="at_most",
+    unit="tokens",
+)
+_BUCKETS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+
+
+class Tokens:
+    """Parameters: `threshold` (on each row and on the mean)."""
+
+    info = INFO
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self._threshold: float | None = parameters["threshold"]
+
+    def score(self, row: Row) -> Score:
+        """Return the row's tokens."""
+        usage = row.response.usage
+        total = tokens_used(usage)
+        if usage is None or total is None:
+            return Score(self.name, ScoreStatus.SKIPPED, reason="no_tokens")
+        known = {name: getattr(usage, name) for name in _BUCKETS if getattr(usage, name) is not None}
+        detail = {"version": self.version, **known}
+        if self._threshold is None:
+            return scored(self.name, total, detail=detail)
+        detail["threshold"] = self._threshold
+        return scored(self.name, total, passed=not exceeds(total, self._threshold), detail=detail)
+
+    def aggregate(self) -> _Fold:
+        """Return an empty fold."""
+        return _Fold(self.name, self._threshold)
+
+
+class _Fold(MeanFold):
+    def __init__(self, metric: str, threshold: float | None) -> None:
+        super().__init__(metric, threshold, rule="at_most")
+        self._sums: dict[str, int] = {}
+        self._total = 0
+
+    def add(self, row: CaseResult, score: Score) -> None:
+        super().add(row, score)
+        if score.value is None:
+            return
+        self._total += int(score.value)
+        for name in _BUCKETS:
+            if name in score.detail:
+                self._sums[name] = self._sums.get(name, 0) + int(score.detail[name])
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        return {
+            "avg_num_tokens": value,
+            "total_tokens": self._total if self.values.count else None,
+            **{name: self._sums.get(name) for name in _BUCKETS},
+        }

@@ -1,0 +1,152 @@
+"""Tool calls: whether the agent called the tools that a good answer needs.
+
+    tool_calls = expected calls that were made / expected calls
+
+A call matches an expected one by name ("name"), by name and by the arguments expected, whatever others it has
+("subset"), or by name and exactly these arguments ("exact"). Each call counts once. With order "any" the
+order does not matter; with "in_order" the matching calls must follow on one another as expected, others
+between them; with "exact" the calls must be the expected ones and nothing else. Arguments that are not a JSON
+object match no expectation of arguments. A case without expected tools is skipped; an agent error scores what
+was called before it. A row passes when all expected calls were made (and, with "exact", no other). The
+aggregate is the mean; a threshold applies to it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from assay.metrics.fold import MeanFold
+from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.score import scored
+from assay.results import Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.answers import ToolCall
+    from assay.cases import ExpectedTool
+    from assay.metrics.score import Row
+
+__all__ = ["ToolCalls", "matches"]
+
+INFO = MetricInfo(
+    "tool_calls",
+    "Tool calls",
+    "Whether the agent called the tools that a good answer needs.",
+    (
+        Parameter("order", "text", "any", "How the order counts.", choices=("any", "in_order", "exact")),
+        Parameter("threshold", "number", None, "Least mean of the run.", 0.0, 1.0),
+    ),
+    reads=("tool_calls", "expected_tools"),
+    unit="%",
+)
+_MAX_CALLS = 500
+
+
+def matches(call: ToolCall, expected: ExpectedTool) -> bool:
+    """Return whether a call is the expected one."""
+    if call.name != expected.name:
+        return False
+    if expected.match == "name" or expected.arguments is None:
+        return True
+    arguments = _arguments(call)
+    if arguments is None:
+        return False
+    if expected.match == "exact":
+        return _equal(arguments, expected.arguments)
+    return all(name in arguments and _equal(arguments[name], value) for name, value in expected.arguments.items())
+
+
+class ToolCalls:
+    """Parameters: `order`, `threshold` (on the mean)."""
+
+    info = INFO
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self._order: str = parameters["order"]
+        self._threshold: float | None = parameters["threshold"]
+
+    def score(self, row: Row) -> Score:
+        """Return the share of expected calls that were made."""
+        expected = row.case.turns[-1].expected_tools
+        if not expected:
+            return Score(self.name, ScoreStatus.SKIPPED, reason="no_expected_tools")
+        calls = row.response.tool_calls[:_MAX_CALLS]
+        made = _matched(calls, expected) if self._order == "any" else _matched_in_order(calls, expected)
+        missing = [tool.name for index, tool in enumerate(expected) if index not in made]
+        detail: dict[str, Any] = {"version": self.version, "expected": len(expected), "called": len(calls)}
+        invalid = [call.name for call in calls if call.arguments_json and _arguments(call) is None]
+        if invalid:
+            detail["invalid_arguments"] = invalid[:20]
+        if missing:
+            detail["missing"] = missing[:20]
+        value = len(made) / len(expected)
+        reason = "call_missing" if missing else ""
+        if self._order == "exact" and len(calls) != len(expected):
+            reason = reason or "further_calls"
+        return scored(self.name, value, passed=not reason, reason=reason, detail=detail)
+
+    def aggregate(self) -> MeanFold:
+        """Return an empty fold."""
+        return MeanFold(self.name, self._threshold)
+
+
+def _matched(calls: Sequence[ToolCall], expected: Sequence[ExpectedTool]) -> set[int]:
+    """Return the expected calls of a largest matching: no call stands for two, whatever their order."""
+    holder: dict[int, int] = {}
+
+    def place(index: int, tried: set[int]) -> bool:
+        for position, call in enumerate(calls):
+            if position in tried or not matches(call, expected[index]):
+                continue
+            tried.add(position)
+            if position not in holder or place(holder[position], tried):
+                holder[position] = index
+                return True
+        return False
+
+    return {index for index in range(len(expected)) if place(index, set())}
+
+
+def _matched_in_order(calls: Sequence[ToolCall], expected: Sequence[ExpectedTool]) -> set[int]:
+    """Return the expected calls of a longest common subsequence with the calls that were made."""
+    rows = [[0] * (len(calls) + 1) for _ in range(len(expected) + 1)]
+    for i in range(len(expected) - 1, -1, -1):
+        for j in range(len(calls) - 1, -1, -1):
+            skipped = max(rows[i + 1][j], rows[i][j + 1])
+            rows[i][j] = max(skipped, 1 + rows[i + 1][j + 1]) if matches(calls[j], expected[i]) else skipped
+    made, i, j = set(), 0, 0
+    while i < len(expected) and j < len(calls):
+        if matches(calls[j], expected[i]) and rows[i][j] == 1 + rows[i + 1][j + 1]:
+            made.add(i)
+            i, j = i + 1, j + 1
+        elif rows[i + 1][j] >= rows[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return made
+
+
+def _arguments(call: ToolCall) -> dict[str, Any] | None:
+    if not call.arguments_json:
+        return {}
+    try:
+        found = json.loads(call.arguments_json)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _equal(first: Any, second: Any) -> bool:
+    """Return whether two JSON values are equal; true is not 1."""
+    if isinstance(first, bool) is not isinstance(second, bool):
+        return False
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(_equal(first[key], second[key]) for key in first)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(_equal, first, second))
+    return bool(first == second)

@@ -1,0 +1,340 @@
+"""Checks of the answer: contains, regex, JSON schema, tool calls, assertions; tokens and cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus, ToolCall, Usage
+from assay.cases import Assertion, Case, ExpectedTool, Turn
+from assay.errors import SpecError
+from assay.metrics import complete_parameters
+from assay.metrics.assertions import CHECKS, LATER_CHECKS, assertion_problem, within_edits
+from assay.metrics.cost import cost_usd
+from assay.metrics.score import Metric, Row
+from assay.results import ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ERROR = AgentError(AgentErrorKind.RAISED, "no")
+
+
+def answered(text: str = "", *, failed: bool = False, case: Case | None = None, **answer: Any) -> Row:
+    """A row with an answer."""
+    status = AgentStatus.ERROR if failed else AgentStatus.SUCCESS
+    response = AgentResponse(status=status, text=text, error=ERROR if failed else None, **answer)
+    return Row(case or Case("case", (Turn("question"),)), response)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text", "holds"),
+    [
+        ({"values": ["Paris"]}, "It is PARIS.", True),
+        ({"values": ["Paris"], "case_sensitive": True}, "It is PARIS.", False),
+        ({"values": ["Paris", "Rome"]}, "Paris", False),
+        ({"values": ["Paris", "Rome"], "mode": "any"}, "Rome", True),
+        ({"values": ["art"]}, "A party", True),
+        ({"values": ["art"], "as_words": True}, "A party", False),
+        ({"values": ["عذرا"], "fold": True}, "عذرًا، لا", True),
+        ({"values": ["عذرا"], "as_words": True}, "وعذراً على ذلك", True),
+        ({"values": ["عذرا"], "as_words": True}, "عذراء", False),
+    ],
+)
+def test_contains(metric: Callable[..., Metric], parameters: dict[str, Any], text: str, holds: bool) -> None:
+    """A text is found as it is, without case, folded, or as words."""
+    found = metric("contains", **parameters).score(answered(text))
+    assert (found.value, found.passed) == (float(holds), holds)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text", "holds"),
+    [
+        ({"pattern": r"\d+ tenders"}, "there are 42 tenders", True),
+        ({"pattern": r"\d+ tenders"}, "there are no tenders", False),
+        ({"pattern": r"\d+", "mode": "fullmatch"}, "42", True),
+        ({"pattern": r"\d+", "mode": "fullmatch"}, "42 ", False),
+        ({"pattern": "paris"}, "Paris", False),
+        ({"pattern": "paris", "case_sensitive": False}, "Paris", True),
+        ({"pattern": "a.b"}, "a\nb", True),
+        ({"pattern": r"\pN"}, "٤٢", True),
+        ({"pattern": "(a+)+$"}, "a" * 50_000 + "b", False),
+    ],
+)
+def test_regex(metric: Callable[..., Metric], parameters: dict[str, Any], text: str, holds: bool) -> None:
+    """Patterns are RE2's: any text takes linear time."""
+    assert metric("regex", **parameters).score(answered(text)).value == float(holds)
+
+
+@pytest.mark.parametrize("pattern", ["(", "(?=a)", r"(a)\1", "a{2000}", "x" * 20_000])
+def test_patterns_that_are_refused(pattern: str) -> None:
+    """A pattern that RE2 does not take is a problem of the spec, with the field's name."""
+    with pytest.raises(SpecError, match=r"metrics\[0\]\.pattern"):
+        complete_parameters("regex", {"pattern": pattern}, where="metrics[0]")
+
+
+SCHEMA = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer", "minimum": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"n": 3}', ""),
+        ('```json\n{"n": 3}\n```', ""),
+        ('{"n": 0}', "schema"),
+        ('{"n": true}', "schema"),
+        ("[1]", "schema"),
+        ('{"n": NaN}', "not_json"),
+        ('{"n": 3} and more', "not_json"),
+        ("[" * 100_000, "not_json"),
+        ("", "not_json"),
+    ],
+)
+def test_json_schema(metric: Callable[..., Metric], text: str, reason: str) -> None:
+    """The answer is JSON of that shape, or the row says where it is not."""
+    found = metric("json_schema", schema=SCHEMA).score(answered(text))
+    assert (found.passed, found.reason) == (not reason, reason)
+    assert bool(found.detail.get("complaints")) is bool(reason)
+
+
+def test_structured_output_is_checked_before_the_text(metric: Callable[..., Metric]) -> None:
+    """An answer with structured output needs no JSON in its text."""
+    assert metric("json_schema", schema=SCHEMA).score(answered("prose", output={"n": 1})).passed is True
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"type": "objekt"}, "no JSON schema at type"),
+        ({"$ref": "https://example.org/x.json"}, "nothing is fetched"),
+        ({"items": [{"$ref": "other.json#/a"}]}, "nothing is fetched"),
+    ],
+)
+def test_schemas_that_are_refused(schema: dict[str, Any], message: str) -> None:
+    """A schema that is none, or lies elsewhere, is a problem of the spec."""
+    with pytest.raises(SpecError, match=message):
+        complete_parameters("json_schema", {"schema": schema}, where="metrics[0]")
+
+
+@pytest.mark.parametrize(("kind", "parameters"), [("contains", {}), ("regex", {}), ("json_schema", {})])
+def test_what_is_required_is_missed(kind: str, parameters: dict[str, Any]) -> None:
+    """A check without what it checks is refused with the field's name."""
+    with pytest.raises(SpecError, match="is missing"):
+        complete_parameters(kind, parameters, where="metrics[0]")
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [("contains", {"values": [""[:0] + "a"]}), ("regex", {"pattern": "a"}), ("json_schema", {"schema": {}})],
+)
+def test_an_agent_error_fails_a_check(metric: Callable[..., Metric], kind: str, parameters: dict[str, Any]) -> None:
+    """What an agent says beside an error is not checked."""
+    found = metric(kind, **parameters).score(answered("a", failed=True, output={}))
+    assert (found.value, found.passed, found.reason) == (0.0, False, "agent_error")
+
+
+def called(*calls: tuple[str, str]) -> tuple[ToolCall, ...]:
+    """Return calls of tools with arguments as JSON text."""
+    return tuple(ToolCall(name, arguments_json=arguments) for name, arguments in calls)
+
+
+SEARCH = ExpectedTool("search", {"q": "x"}, "subset")
+READ = ExpectedTool("read")
+
+
+@pytest.mark.parametrize(
+    ("expected", "calls", "order", "value", "passed"),
+    [
+        ([SEARCH, READ], [("search", '{"q": "x", "n": 3}'), ("read", "{}")], "any", 1.0, True),
+        ([SEARCH, READ], [("read", ""), ("search", '{"q": "x"}')], "any", 1.0, True),
+        ([SEARCH, READ], [("read", ""), ("search", '{"q": "x"}')], "in_order", 0.5, False),
+        ([SEARCH, READ], [("search", '{"q": "x"}'), ("log", ""), ("read", "")], "in_order", 1.0, True),
+        ([SEARCH, READ], [("search", '{"q": "x"}'), ("log", ""), ("read", "")], "exact", 1.0, False),
+        ([SEARCH], [("search", '{"q": "y"}')], "any", 0.0, False),
+        ([SEARCH], [("search", "not json")], "any", 0.0, False),
+        ([READ, READ], [("read", "")], "any", 0.5, False),
+        ([ExpectedTool("f", {"a": 1}, "exact")], [("f", '{"a": 1, "b": 2}')], "any", 0.0, False),
+        ([ExpectedTool("f", {"a": 1}, "exact")], [("f", '{"a": true}')], "any", 0.0, False),
+        ([ExpectedTool("f"), ExpectedTool("f", {"a": 1}, "exact")], [("f", '{"a": 1}'), ("f", "")], "any", 1.0, True),
+        ([READ], [], "any", 0.0, False),
+    ],
+)
+def test_tool_calls(
+    metric: Callable[..., Metric],
+    expected: list[ExpectedTool],
+    calls: list[tuple[str, str]],
+    order: str,
+    value: float,
+    passed: bool,
+) -> None:
+    """Calls are matched by name and arguments, each once, in the order asked for."""
+    case = Case("case", (Turn("question", expected_tools=tuple(expected)),))
+    found = metric("tool_calls", order=order).score(answered(case=case, tool_calls=called(*calls)))
+    assert (found.value, found.passed) == (value, passed)
+
+
+def test_no_expected_tools(metric: Callable[..., Metric]) -> None:
+    """A case without expected tools is skipped, whatever was called."""
+    found = metric("tool_calls").score(answered(tool_calls=called(("a", ""))))
+    assert (found.status, found.reason) == (ScoreStatus.SKIPPED, "no_expected_tools")
+
+
+@pytest.mark.parametrize(
+    ("check", "text", "holds"),
+    [
+        (Assertion("equals", "Paris"), " Paris\n", True),
+        (Assertion("equals", {"a": 1}), '{"a": 1}', True),
+        (Assertion("equals", "Paris", negate=True), "Paris", False),
+        (Assertion("contains", "ar"), "Paris", True),
+        (Assertion("icontains", "PAR"), "Paris", True),
+        (Assertion("contains-all", ["P", "z"]), "Paris", False),
+        (Assertion("contains-any", ["P", "z"]), "Paris", True),
+        (Assertion("icontains-all", ["p", "S"]), "Paris", True),
+        (Assertion("icontains-any", ["Z", "S"]), "Paris", True),
+        (Assertion("starts-with", "Pa"), "Paris", True),
+        (Assertion("regex", "^P.*s$"), "Paris", True),
+        (Assertion("is-json"), "{}", True),
+        (Assertion("is-json", SCHEMA), '{"n": 0}', False),
+        (Assertion("contains-json", SCHEMA), 'It is {"n": 0} or {"n": 1}.', True),
+        (Assertion("contains-json"), "none {here", False),
+        (Assertion("levenshtein", "Pariss", 1.0), "Paris", True),
+        (Assertion("levenshtein", "London"), "Paris", False),
+        (Assertion("rouge-n", "the cat was on the mat"), "the cat sat on the mat", True),
+        (Assertion("rouge-n", "the cat was on the mat", 0.9), "the cat sat on the mat", False),
+        (Assertion("latency", threshold=500.0), "Paris", True),
+        (Assertion("latency", threshold=50.0), "Paris", False),
+        (Assertion("cost", threshold=0.01), "Paris", True),
+        (Assertion("word-count", 1), "Paris", True),
+        (Assertion("word-count", {"min": 2, "max": 3}), "Paris", False),
+        (Assertion("finish-reason", "stop"), "Paris", True),
+    ],
+)
+def test_each_check(metric: Callable[..., Metric], check: Assertion, text: str, holds: bool) -> None:
+    """Every type of check holds where it should and not elsewhere."""
+    case = Case("case", (Turn("q"),), assertions=(check,))
+    row = answered(text, case=case, latency_ms=100.0, usage=Usage(cost_usd=0.001), finish_reason="stop")
+    assert assertion_problem(check) == ""
+    found = metric("assertions").score(row)
+    assert (found.value, found.passed) == (float(holds), holds)
+
+
+def test_weights_and_thresholds_of_assertions(metric: Callable[..., Metric]) -> None:
+    """The value is the weighted mean; a weight of 0 decides nothing; a threshold of the case decides instead."""
+    checks = (
+        Assertion("contains", "a", weight=3.0),
+        Assertion("contains", "b"),
+        Assertion("contains", "z", weight=0.0, metric="shown"),
+        Assertion("llm-rubric", "is kind"),
+    )
+    case = Case("case", (Turn("q"),), assertions=checks)
+    found = metric("assertions").score(answered("a", case=case))
+    assert (found.value, found.passed, found.reason) == (0.75, False, "contains, shown")
+    assert [check["passed"] for check in found.detail["checks"]] == [True, False, False, None]
+    assert found.detail["checks"][3]["reason"] == "needs_judge"
+    lenient = dataclasses.replace(case, thresholds={"assertions": 0.75})
+    assert metric("assertions").score(answered("a", case=lenient)).passed is True
+
+
+def test_assertions_that_cannot_be_made(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:
+    """A case whose checks all need a judge, or that has none, is skipped; labels are averaged."""
+    judged = Case("case", (Turn("q"),), assertions=(Assertion("llm-rubric", "x"),))
+    labelled = Case("case", (Turn("q"),), assertions=(Assertion("contains", "a", metric="facts"),))
+    rows = [answered("a", case=judged), answered("a"), answered("a", case=labelled), answered("b", case=labelled)]
+    found = fold(metric("assertions"), rows)
+    assert (found.value, found.n_scored, found.n_skipped) == (0.5, 2, 2)
+    assert (found.detail["metrics"], found.detail["not_made"]) == ({"facts": 0.5}, 1)
+    assert metric("assertions").score(answered("a", failed=True, case=labelled)).value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        (Assertion("contians", "a"), "did you mean 'contains'"),
+        (Assertion("contains"), "needs a text"),
+        (Assertion("contains-all", "a"), "needs a list"),
+        (Assertion("regex", "("), "RE2"),
+        (Assertion("is-json", {"type": "objekt"}), "JSON schema"),
+        (Assertion("latency"), "needs a threshold"),
+        (Assertion("word-count", "many"), "number of words"),
+        (Assertion("levenshtein", "a", 1e9), "at most 100"),
+        (Assertion("contains", "a", weight=-1.0), "weight"),
+    ],
+)
+def test_checks_that_are_refused(check: Assertion, message: str) -> None:
+    """A check that cannot be made is a sentence when the dataset is read."""
+    assert message in assertion_problem(check)
+
+
+def test_known_checks_are_known_once() -> None:
+    """A check is made here or needs something else, never both."""
+    assert CHECKS.keys().isdisjoint(LATER_CHECKS)
+    assert all(assertion_problem(Assertion(kind)) == "" for kind in LATER_CHECKS)
+
+
+def edits(first: str, second: str) -> int:
+    """Return the Levenshtein distance by its definition."""
+    row = list(range(len(second) + 1))
+    for i, char in enumerate(first, start=1):
+        before, row[0] = row[0], i
+        for j, other in enumerate(second, start=1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (char != other))
+    return row[-1]
+
+
+@given(st.text("abc", max_size=12), st.text("abc", max_size=12), st.integers(0, 14))
+def test_edits_within_a_band(first: str, second: str, most: int) -> None:
+    """Following a band around the diagonal gives what the whole table gives."""
+    assert within_edits(first, second, most) is (edits(first, second) <= most)
+
+
+@pytest.mark.parametrize(
+    ("usage", "value"),
+    [
+        (Usage(input_tokens=1200, output_tokens=150), 0.00195),
+        (Usage(input_tokens=1200, output_tokens=150, cache_read_tokens=1000), 0.00105),
+        (Usage(input_tokens=1200, output_tokens=150, cache_write_tokens=1000), 0.0022),
+        (Usage(input_tokens=10, output_tokens=1, cache_read_tokens=11), None),
+        (Usage(input_tokens=10), None),
+    ],
+)
+def test_cost_by_prices(usage: Usage, value: float | None) -> None:
+    """Cached tokens are part of the input and have prices of their own."""
+    found = cost_usd(usage, 1.0, 5.0)
+    assert found == (None if value is None else pytest.approx(value))
+
+
+def test_cost_of_rows(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:
+    """A reported cost comes before prices; without either the row is skipped, never 0."""
+    priced = metric("cost", input_price=1.0, output_price=5.0, threshold=0.002)
+    rows = [
+        answered(usage=Usage(input_tokens=1200, output_tokens=150)),
+        answered(usage=Usage(input_tokens=1200, output_tokens=150, cost_usd=0.004)),
+        answered(usage=Usage(total_tokens=5)),
+        answered(),
+    ]
+    found = fold(priced, rows)
+    assert (found.n_scored, found.n_skipped, found.passed, found.failed) == (2, 2, 1, 1)
+    assert found.detail["total_usd"] == pytest.approx(0.00595)
+    assert metric("cost").score(rows[0]).reason == "no_price"
+    assert metric("cost").score(answered(usage=Usage(cost_usd=-1.0))).status is ScoreStatus.ERROR
+
+
+def test_tokens_of_rows(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:
+    """Tokens are the total, or input and output; 0 and absent mean not counted."""
+    rows = [
+        answered(usage=Usage(input_tokens=100, output_tokens=50, cache_read_tokens=80)),
+        answered(usage=Usage(total_tokens=1000)),
+        answered(usage=Usage(total_tokens=0)),
+        answered(failed=True, usage=Usage(total_tokens=50)),
+        answered(),
+    ]
+    found = fold(metric("tokens", threshold=400), rows)
+    assert (found.value, found.n_scored, found.n_skipped, found.meets_threshold) == (400.0, 3, 2, True)
+    assert (found.passed, found.failed, found.rule) == (2, 1, "at_most")
+    assert (found.detail["total_tokens"], found.detail["cache_read_tokens"]) == (1200, 80)
+    json.dumps(found.detail, allow_nan=False)

@@ -1,0 +1,111 @@
+"""Consistency: the closed form, its scopes, blank answers and failures."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.metrics.consistency import consistency
+from assay.results import CaseResult, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from assay.metrics.score import Metric, Row
+
+VECTORS = st.lists(
+    st.lists(st.floats(-100, 100).filter(lambda x: abs(x) > 1e-3), min_size=3, max_size=3), min_size=2, max_size=30
+)
+
+
+def double_loop(vectors: Sequence[Sequence[float]]) -> float:
+    """Return the mean pairwise cosine the slow way."""
+    arrays = [np.asarray(vector, dtype=float) for vector in vectors]
+    cosines = [float(a @ b) / float(np.linalg.norm(a) * np.linalg.norm(b)) for a, b in combinations(arrays, 2)]
+    return sum(cosines) / len(cosines)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "blanks", "value"),
+    [
+        ([(1, 0), (1, 0), (0, 1)], 0, 1 / 3),
+        ([(1, 2), (2, 1), (1, 1), (3, 1)], 0, 0.8814750103),
+        ([(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)], 0, 0.2886751346),
+        ([(1, 0), (-1, 0)], 0, -1.0),
+        ([(1, 0), (1, 0)], 1, 1 / 3),
+        ([], 3, 1.0),
+        ([(1, 0)], 0, None),
+        ([], 0, None),
+    ],
+)
+def test_known_values(vectors: list[tuple[float, ...]], blanks: int, value: float | None) -> None:
+    """Worked examples; a blank answer is like another blank one and like nothing else."""
+    found = consistency(vectors, blanks)
+    assert found == (None if value is None else pytest.approx(value, abs=1e-9))
+
+
+@given(VECTORS)
+def test_the_closed_form_equals_the_double_loop(vectors: list[list[float]]) -> None:
+    """One pass gives what comparing every pair gives."""
+    assert consistency(vectors) == pytest.approx(double_loop(vectors), abs=1e-9)
+
+
+@given(VECTORS, st.floats(0.01, 1000))
+def test_lengths_do_not_matter(vectors: list[list[float]], factor: float) -> None:
+    """Scaling any vector by a positive factor changes nothing."""
+    scaled = [[factor * x for x in vectors[0]], *vectors[1:]]
+    assert consistency(scaled) == pytest.approx(consistency(vectors), abs=1e-9)
+
+
+@pytest.fixture
+def summary_of(metric: Callable[..., Metric], row: Callable[..., Row]) -> Callable[..., Any]:
+    """The summary of answers given as (case, text, vector) in dataset order; no vector means it is missing."""
+
+    def build(*answers: tuple[int, str, tuple[float, ...] | None], failed: Sequence[int] = ()) -> Any:
+        one = metric("consistency")
+        fold = one.aggregate()
+        for position, (case, text, vector) in enumerate(answers):
+            built = row(text, failed=position in failed, vectors=[] if vector is None else [vector])
+            data = b"" if vector is None else np.asarray(vector, dtype="<f4").tobytes()
+            score = one.score(built)
+            result = CaseResult(
+                f"c{case}", case, position, "", built.response.status, None, (score,), None, "", answer_vector=data
+            )
+            fold.add(result, score)
+        return fold.result()
+
+    return build
+
+
+def test_runs_of_a_case_are_compared_with_each_other(summary_of: Callable[..., Any]) -> None:
+    """With repeats the value is the mean over cases with two runs or more; a case with one is left out."""
+    found = summary_of((0, "a", (1, 0)), (0, "A ", (1, 0)), (1, "b", (1, 0)), (1, "c", (0, 1)), (2, "d", (1, 1)))
+    assert (found.value, found.detail["scope"], found.detail["cases"]) == (0.5, "repeats", 2)
+    assert (found.detail["total_comparisons"], found.detail["agreement_rate"]) == (2, 0.5)
+    assert (found.n_scored, found.meets_threshold) == (5, False)
+
+
+def test_one_run_a_case_is_pooled(summary_of: Callable[..., Any]) -> None:
+    """Without repeats all answers are compared, and the note says what that measures."""
+    found = summary_of(*((case, "x", (1, 0)) for case in range(25)))
+    assert (found.value, found.detail["scope"], found.detail["total_comparisons"]) == (1.0, "pooled", 300)
+    assert "how alike the questions are" in found.detail["note"]
+
+
+def test_failures_are_left_out_and_counted(summary_of: Callable[..., Any]) -> None:
+    """Agent errors and missing vectors are errors; fewer than two answers give no value, never 0."""
+    found = summary_of((0, "a", (1, 0)), (0, "b", None), (0, "c", (1, 0)), failed=[2])
+    assert (found.value, found.detail["note"]) == (None, "Insufficient responses")
+    assert (found.n_scored, found.n_error, found.n_own_error) == (1, 2, 1)
+    assert (found.meets_threshold, found.detail["total_comparisons"]) == (None, 0)
+
+
+def test_a_row_has_no_value_of_its_own(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
+    """The score of a row says that the metric is about the run, and gives the row no verdict."""
+    score = metric("consistency").score(row("text", vectors=[(1, 0)]))
+    assert (score.status, score.reason, score.passed) == (ScoreStatus.SKIPPED, "aggregate_only", None)

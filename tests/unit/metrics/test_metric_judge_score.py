@@ -1,0 +1,127 @@
+"""Structured verdicts and the judge score."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.metrics.score import JudgeEvidence
+from assay.metrics.structured_verdict import StructuredVerdict, verdict_in_text, verdict_of
+from assay.results import ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.metrics.score import Metric, Row
+
+MISSING = object()
+
+
+def verdict(accuracy: object, completeness: object, relevance: object, overall: object = MISSING) -> dict[str, Any]:
+    """Return the object that a judge gives."""
+    data: dict[str, Any] = {
+        "reasoning": "because",
+        "accuracy": accuracy,
+        "completeness": completeness,
+        "relevance": relevance,
+    }
+    return data if overall is MISSING else {**data, "overall_score": overall}
+
+
+@pytest.mark.parametrize(
+    ("data", "overall", "derived", "coherent"),
+    [
+        (verdict(0.9, 0.8, 0.9, 0.85), 0.85, False, True),
+        (verdict(0.9, 0.8, 0.9), 0.8666666667, True, True),
+        (verdict(0.9, 0.8, 0.9, None), 0.8666666667, True, True),
+        (verdict(0.2, 0.3, 0.2, 0.9), 0.9, False, False),
+        ({**verdict(1, 0, 1, 1), "passed": False, "note": "ignored"}, 1.0, False, True),
+    ],
+)
+def test_valid_verdicts(data: dict[str, Any], overall: float, derived: bool, coherent: bool) -> None:
+    """A missing overall score is derived; one that contradicts its parts is kept and marked."""
+    found = verdict_of(data)
+    assert isinstance(found, StructuredVerdict)
+    assert found.overall == pytest.approx(overall)
+    assert (found.derived, found.coherent) == (derived, coherent)
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (verdict(0.9, 0.8, 0.9, 1.2), "invalid_overall_score"),
+        (verdict(True, 0.3, 0.2, 0.9), "invalid_accuracy"),
+        (verdict("0.9", 0.3, 0.2, 0.9), "invalid_accuracy"),
+        (verdict(0.5, 85, 0.2), "invalid_completeness"),
+        (verdict(0.5, 0.5, float("nan")), "invalid_relevance"),
+        (verdict(0.5, 0.5, 10**400), "invalid_relevance"),
+        ({**verdict(0.5, 0.5, 0.5), "reasoning": None}, "invalid_reasoning"),
+        ({}, "invalid_reasoning"),
+    ],
+)
+def test_invalid_verdicts(data: dict[str, Any], problem: str) -> None:
+    """Ranges and types are checked, whatever the provider promised."""
+    assert verdict_of(data) == problem
+
+
+def test_verdicts_in_words() -> None:
+    """A reply counts when it holds exactly one valid object, in a fence or not."""
+    text = json.dumps(verdict(0.9, 0.8, 0.9, 0.85))
+    for reply in (text, f"Here it is:\n```json\n{text}\n```\nDone.", f'{{"x": 1}} {text}'):
+        assert isinstance(verdict_in_text(reply), StructuredVerdict)
+    assert verdict_in_text(f"{text} or {text}") == "several_verdicts"
+    for reply in ("", "no", "{", json.dumps(verdict(2, 0, 0)), f'{{"inner": {text}}}'):
+        assert verdict_in_text(reply) == "invalid_verdict"
+
+
+@given(st.text(max_size=200) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
+def test_no_reply_breaks_the_reader(reply: str) -> None:
+    """Whatever a judge says is a verdict or a word for why it is none."""
+    assert isinstance(verdict_in_text(reply), StructuredVerdict | str)
+
+
+@pytest.fixture
+def judged(row: Callable[..., Row]) -> Callable[..., Row]:
+    """A row with a structured verdict."""
+
+    def build(data: dict[str, Any] | None, *, error: str = "") -> Row:
+        evidence = JudgeEvidence(data, error=error, detail={"judge": "m"})
+        return dataclasses.replace(row("answer", ["ref"]), verdicts={"structured": evidence})
+
+    return build
+
+
+def test_scores_are_averaged_and_marks_counted(
+    metric: Callable[..., Metric], judged: Callable[..., Row], fold: Callable[..., Any]
+) -> None:
+    """The mean is over valid verdicts; derived and incoherent ones are counted."""
+    rows = [
+        judged(verdict(0.9, 0.8, 0.9)),
+        judged(verdict(0.2, 0.3, 0.2, 0.9)),
+        judged(verdict(1, 1, 1, 7)),
+        judged(None, error="judge_unavailable"),
+    ]
+    found = fold(metric("judge_score"), rows)
+    assert found.value == pytest.approx((0.8666666667 + 0.9) / 2)
+    assert (found.n_scored, found.n_error, found.n_own_error) == (2, 2, 2)
+    assert (found.detail["derived"], found.detail["incoherent"]) == (1, 1)
+    assert (found.detail["avg_accuracy"], found.meets_threshold, found.meets_target) == (0.55, True, True)
+
+
+def test_the_verdict_of_a_row_is_more_than_the_threshold(
+    metric: Callable[..., Metric], judged: Callable[..., Row]
+) -> None:
+    """A row with exactly the threshold does not pass, and no pass flag of the judge is read."""
+    assert metric("judge_score").score(judged(verdict(0.75, 0.75, 0.75))).passed is False
+    assert metric("judge_score").score(judged({**verdict(0.8, 0.8, 0.8), "passed": False})).passed is True
+
+
+def test_nobody_judged(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
+    """Without a verdict the row is skipped, never 0."""
+    found = metric("judge_score").score(row("answer", ["ref"]))
+    assert (found.status, found.value, found.reason) == (ScoreStatus.SKIPPED, None, "no_verdict")

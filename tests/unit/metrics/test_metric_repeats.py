@@ -1,0 +1,85 @@
+"""pass@k, pass^k and the variance split."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.answers import AgentStatus
+from assay.metrics.repeats import RepeatsFold, pass_at_k, pass_hat_k
+from assay.results import CaseResult
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "k", "at", "hat"),
+    [
+        (10, 3, 1, 0.3, 0.3),
+        (10, 3, 5, 0.916667, 0.0),
+        (5, 4, 2, 1.0, 0.6),
+        (5, 0, 2, 0.0, 0.0),
+        (3, 2, 5, None, None),
+    ],
+)
+def test_known_values(n: int, c: int, k: int, at: float | None, hat: float | None) -> None:
+    """Worked examples; more draws than runs have no value."""
+    assert pass_at_k(n, c, k) == (None if at is None else pytest.approx(at, abs=1e-6))
+    assert pass_hat_k(n, c, k) == (None if hat is None else pytest.approx(hat, abs=1e-6))
+
+
+@given(st.integers(1, 30), st.data())
+def test_order_of_the_three(n: int, data: st.DataObject) -> None:
+    """pass^k <= pass@1 <= pass@k, and for one draw both are the share."""
+    c, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
+    at_one, at, hat = pass_at_k(n, c, 1), pass_at_k(n, c, k), pass_hat_k(n, c, k)
+    assert at_one is not None
+    assert at is not None
+    assert hat is not None
+    assert hat <= at_one + 1e-12
+    assert at_one <= at + 1e-12
+    assert at_one == pytest.approx(c / n)
+    assert pass_hat_k(n, c, 1) == pytest.approx(c / n)
+
+
+def folded(*cases: str) -> dict[str, object]:
+    """Return the summary of cases given as their runs: 1 passed, 0 failed, ? undecided."""
+    fold = RepeatsFold()
+    for index, runs in enumerate(cases):
+        for repeat, mark in enumerate(runs):
+            passed = {"1": True, "0": False, "?": None}[mark]
+            fold.add(CaseResult(f"c{index}", index, repeat, "", AgentStatus.SUCCESS, passed, (), None, ""))
+    return fold.result()
+
+
+def test_variance_is_split() -> None:
+    """The worked example: noise within cases, spread between them, standard error, advice."""
+    found = folded("1110", "1111", "0010", "1011", "0000")
+    assert found["pass_hat_k"] == pytest.approx({"1": 0.55, "2": 0.4, "3": 0.3, "4": 0.2})
+    assert found["pass_at_k"] == pytest.approx({"1": 0.55, "2": 0.7, "3": 0.75, "4": 0.8})
+    variance = found["variance"]
+    assert isinstance(variance, dict)
+    assert variance["within"] == pytest.approx(0.15)
+    assert variance["between"] == pytest.approx(0.13125)
+    assert variance["standard_error"] == pytest.approx(0.183712, abs=1e-6)
+    assert variance["noise_share"] == pytest.approx(0.222222, abs=1e-6)
+    assert "more cases help more" in variance["advice"]
+
+
+def test_noise_between_runs_calls_for_more_runs() -> None:
+    """Cases that all behave alike and waver call for more runs a case."""
+    found = folded("10", "01", "11", "00", "10", "01")
+    assert isinstance(found["variance"], dict)
+    assert "more runs a case help more" in found["variance"]["advice"]
+
+
+def test_rows_without_a_verdict_are_left_out() -> None:
+    """An undecided run counts neither way and is counted."""
+    found = folded("1?1", "0??", "???")
+    assert (found["cases"], found["runs_per_case"], found["undecided"]) == (3, 3, 6)
+    assert found["pass_at_k"] == {"1": 0.5, "2": 1.0}
+    assert found["variance"] is None
+
+
+def test_one_run_a_case_tells_nothing() -> None:
+    """Without repeats there is nothing to report."""
+    assert folded("1", "0", "1") == {}
