@@ -1,0 +1,48 @@
+"""Intervals: Wilson's, as its worked examples and its bounds say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.metrics.intervals import wilson
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "low", "high"),
+    [
+        (17, 20, 0.639581, 0.947631),
+        (20, 20, 0.838875, 1.0),
+        (0, 20, 0.0, 0.161125),
+        (5, 5, 0.565518, 1.0),
+        (22, 25, 0.700442, 0.958332),
+        (850, 1000, 0.826531, 0.870790),
+        (3, 40, 0.025836, 0.198642),
+        (28, 40, 0.545700, 0.819252),
+    ],
+)
+def test_known_intervals(successes: int, n: int, low: float, high: float) -> None:
+    """Rates have the intervals that are published for them; both ends are exact where nothing or all succeeded."""
+    found = wilson(successes, n)
+    assert found == pytest.approx((low, high), abs=1e-6)
+    if successes == n:
+        assert found[1] == 1.0
+    if successes == 0:
+        assert found[0] == 0.0
+
+
+def test_no_trials_have_no_interval() -> None:
+    """Without a trial there is nothing to say."""
+    assert wilson(0, 0) is None
+
+
+@given(st.integers(1, 10_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_the_interval_holds_the_rate_and_lies_in_the_unit_range(counts: tuple[int, int]) -> None:
+    """0 <= low <= k/n <= high <= 1, and failures mirror successes."""
+    successes, n = counts
+    found = wilson(successes, n)
+    assert found is not None
+    assert 0.0 <= found[0] <= successes / n <= found[1] <= 1.0
+    mirrored = wilson(n - successes, n)
+    assert mirrored == pytest.approx((1 - found[1], 1 - found[0]), abs=1e-12)

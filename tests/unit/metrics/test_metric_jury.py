@@ -1,0 +1,57 @@
+"""Juries: the mean of scores, the majority of labels, and too few judges."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.metrics.jury import jury_label, jury_score
+
+
+@pytest.mark.parametrize(
+    ("scores", "value", "n_valid", "reason"),
+    [
+        ([4, 5], 4.5, 2, ""),
+        ([4, None, 5, 3], 4.0, 3, ""),
+        ([0.1, 0.2, 0.3], 0.2, 3, ""),
+        ([4, None], None, 1, "too_few_judges"),
+        ([4, float("nan"), float("inf")], None, 1, "too_few_judges"),
+        ([], None, 0, "too_few_judges"),
+    ],
+)
+def test_scores_are_averaged_over_valid_judges(
+    scores: list[float | None], value: float | None, n_valid: int, reason: str
+) -> None:
+    """One judge alone is no jury, and its score does not stand for one."""
+    found = jury_score(scores)
+    assert found.value == (None if value is None else pytest.approx(value))
+    assert (found.n_valid, found.reason, found.is_error) == (n_valid, reason, value is None)
+
+
+@pytest.mark.parametrize(
+    ("labels", "value", "reason", "is_error"),
+    [
+        (["pass", "pass", "fail"], "pass", "", False),
+        (["pass", "pass"], "pass", "", False),
+        (["pass", None, "fail", "fail"], "fail", "", False),
+        (["pass", "fail"], None, "no_majority", False),
+        (["a", "a", "b", "b", "c"], None, "no_majority", False),
+        (["pass", None], None, "too_few_judges", True),
+        ([], None, "too_few_judges", True),
+    ],
+)
+def test_labels_are_decided_by_most_valid_judges(
+    labels: list[str | None], value: str | None, reason: str, is_error: bool
+) -> None:
+    """A divided jury gives no label, which is not an error; too few judges are one."""
+    found = jury_label(labels)
+    assert (found.value, found.reason, found.is_error) == (value, reason, is_error)
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=9))
+def test_the_order_of_judges_does_not_matter(labels: list[str | None]) -> None:
+    """Any order of the same verdicts gives the same jury."""
+    assert jury_label(labels[::-1]) == jury_label(labels)
+    scores = [None if label is None else float(ord(label)) / 7 for label in labels]
+    assert jury_score(scores[::-1]) == jury_score(scores)
