@@ -146,7 +146,8 @@ class LocalStack:
     def _arguments(self, service: str) -> list[str]:
         arguments = ["--listen", f"unix:{self._home.socket(service)}"]
         if service == "orchestrator":
-            arguments += ["--database", str(self._home.database), "--recover", "on-request"]
+            # The local stack keeps to its own file, whatever database the environment names for a shared one.
+            arguments += ["--database", str(self._home.database), "--database-url", "", "--recover", "on-request"]
             arguments += ["--embedder", f"unix:{self._home.socket('embedder')}"]
             arguments += ["--http-hosts", "*", "--agent-env", "*", "--no-reflection"]
             # A model may take its time to download; one that cannot be loaded ends the embedder, which is seen here.

@@ -45,14 +45,16 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     )
     home = Path(environ.get("ASSAY_HOME") or Path.home() / ".assay")
 
-    def add(flag: str, text: str, **details: Any) -> None:
+    def add(flag: str, text: str, shown: str = "", **details: Any) -> None:
         name = _PREFIX + flag.removeprefix("--").replace("-", "_").upper()
         if name in environ:
             details["default"] = environ[name]
-        parser.add_argument(flag, help=f"{text} (default: {details.get('default')})", **details)
+        parser.add_argument(flag, help=f"{text} (default: {shown or details.get('default')})", **details)
 
     add("--listen", "address: unix:/path or host:port", default="127.0.0.1:7070")
     add("--database", "SQLite file that holds everything", default=str(home / "assay.db"))
+    # What it is set to is not shown: it may hold a password.
+    add("--database-url", "PostgreSQL instead: postgresql://user@host/name", shown="none", default="")
     add("--embedder", "address of the embedder; empty for none", default="")
     add("--embedder-patience-s", "how long an unreachable embedder is asked again", type=float, default=60.0)
     add("--recover", "interrupted runs at the start: auto or on-request", default="auto")
@@ -68,6 +70,7 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
         return Settings(
             listen=given.listen,
             database=Path(given.database).expanduser(),
+            database_url=given.database_url,
             embedder=given.embedder,
             embedder_patience_s=given.embedder_patience_s,
             recover=given.recover,
@@ -92,13 +95,13 @@ async def serve(settings: Settings) -> None:
     from assay_orchestrator.manager import RunManager
     from assay_orchestrator.planning import Planner
     from assay_orchestrator.service import RunService
-    from assay_orchestrator.store.database import Database
+    from assay_orchestrator.store.database import open_database
 
     released = asyncio.Event()
     if settings.exit_with_lock is not None:
         watch_lease(settings.exit_with_lock, asyncio.get_running_loop(), released.set)
     server = RpcServer(ServerOptions(reflection=settings.reflection))
-    database = Database(settings.database)
+    database = open_database(settings)
     try:
         async with AsyncExitStack() as stack:
             embedder = None

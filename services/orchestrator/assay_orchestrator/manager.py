@@ -215,14 +215,7 @@ class RunManager:
             created_at=now(),
         )
 
-        def create(connection: sa.Connection) -> tuple[RunRecord, bool]:
-            existing = runs.get_by_request(connection, request_id)
-            if existing is not None:
-                return existing, False
-            runs.create(connection, record)
-            return record, True
-
-        stored, is_new = await self._database.write(create)
+        stored, is_new = await self._database.write(lambda c: runs.create(c, record))
         if is_new:
             self._start(stored.run_id)
         return stored

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import uuid
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentErrorKind, error_response, response_from_json, response_to_json
@@ -247,7 +246,7 @@ class _Upload:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._upload_id = f"upload-{uuid.uuid4().hex}"
+        self._upload_id = datasets.new_upload_id()
         self._header: pb.DatasetHeader | None = None
         self._hash = hashlib.sha256()
         self._count = 0

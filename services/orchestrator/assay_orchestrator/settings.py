@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 __all__ = ["Settings"]
@@ -15,6 +15,8 @@ class Settings:
     Args:
         listen: Where to serve: "unix:/path" or "host:port".
         database: The SQLite file that holds everything.
+        database_url: The PostgreSQL database that holds everything instead, "postgresql://user@host/name" with
+            whatever else libpq's URLs may have; empty for the file. It may hold a password, so it is not shown.
         embedder: Address of the embedder; empty where there is none.
         embedder_patience_s: How long an unreachable embedder is asked again, in seconds.
         recover: Whether runs that a stop interrupted go on by themselves at the start ("auto") or wait
@@ -29,6 +31,7 @@ class Settings:
 
     listen: str
     database: Path
+    database_url: str = field(default="", repr=False)
     embedder: str = ""
     embedder_patience_s: float = 60.0
     recover: str = "auto"
@@ -42,6 +45,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.recover not in ("auto", "on-request"):
             raise ValueError(f"recover must be 'auto' or 'on-request', not {self.recover!r}")
+        if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
+            raise ValueError("database_url must begin with postgresql://; for an SQLite file use database")
         if self.embedder_patience_s < 0 or self.grace_s < 0:
             raise ValueError("embedder_patience_s and grace_s must not be negative")
         if self.active_run_limit < 1:

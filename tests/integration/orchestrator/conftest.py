@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
+import sqlalchemy as sa
 
 from assay.client import Client
 from assay.results import AgentSettings, MetricSettings, RunSettings
@@ -15,12 +17,14 @@ from assay_orchestrator.manager import RunManager
 from assay_orchestrator.planning import Planner
 from assay_orchestrator.service import RunService
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store.database import Database
+from assay_orchestrator.store.database import open_database
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
+
+    from assay_orchestrator.store.database import Database
 
 EXACT = {"threshold": 0.85, "collapse_whitespace": False, "strip_punctuation": False, "arabic_fold": False}
 
@@ -31,7 +35,7 @@ async def _serve(folder: Path, **changes: Any) -> AsyncIterator[Client]:
         listen=f"unix:{folder}/o.sock", database=folder / "assay.db", http_hosts=("127.0.0.1",), **changes
     )
     server = RpcServer()
-    database = Database(settings.database)
+    database = open_database(settings)
     manager = RunManager(database, settings, Planner(settings, None))
     service = RunService(database, manager, settings, server.stopping)
     server.add(
@@ -50,10 +54,35 @@ async def _serve(folder: Path, **changes: Any) -> AsyncIterator[Client]:
         database.close()
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of an empty database, empty for a file: what uses this is tested on both."""
+    return str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else ""
+
+
 @pytest.fixture
-def serve(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Client]]:
+def serve(tmp_path: Path, database_url: str) -> Callable[..., AbstractAsyncContextManager[Client]]:
     """Return a function that serves an orchestrator over the same database each time."""
-    return lambda **changes: _serve(tmp_path, **changes)
+    return lambda **changes: _serve(tmp_path, **{"database_url": database_url, **changes})
+
+
+@pytest.fixture
+def open_store(tmp_path: Path, database_url: str) -> Callable[[], Database]:
+    """Return a function that opens the test's database; whoever calls it closes what it returns."""
+    return lambda: open_database(Settings("unix:none", tmp_path / "assay.db", database_url=database_url))
+
+
+@pytest.fixture
+def engine(tmp_path: Path, database_url: str) -> Iterator[sa.Engine]:
+    """Return a plain engine for the test's database, beside the store."""
+    if database_url:
+        made = sa.create_engine(
+            "postgresql+psycopg://", creator=lambda: psycopg.connect(database_url), poolclass=sa.NullPool
+        )
+    else:
+        made = sa.create_engine(f"sqlite:///{tmp_path}/assay.db", poolclass=sa.NullPool)
+    yield made
+    made.dispose()
 
 
 @pytest.fixture

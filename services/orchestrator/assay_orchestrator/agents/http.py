@@ -15,6 +15,7 @@ import httpx
 from assay.answer_limits import AnswerTooLargeError
 from assay.answers import AgentErrorKind, AgentResponse, MalformedAnswerError, clean_text, error_response
 from assay.errors import InvalidInputError, Problem
+from assay.retry_after import retry_after_s
 from assay.spec.http_options import HttpOptions, render
 from assay_orchestrator.agents.http_body import read_beginning, read_body
 from assay_orchestrator.agents.http_hosts import check_http_target
@@ -120,7 +121,7 @@ class HttpAgent:
             headers={"idempotency-key": request.idempotency_key} if request.idempotency_key.isascii() else None,
         ) as reply:
             if not reply.is_success:
-                return _failed(reply.status_code, await read_beginning(reply))
+                return _failed(reply.status_code, await read_beginning(reply), retry_after_s(reply.headers))
             body = await read_body(reply)
         return self._mapping.read(body)
 
@@ -137,13 +138,14 @@ class HttpAgent:
 _DEFAULT_HEADERS = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
 
 
-def _failed(status: int, beginning: bytes) -> AgentResponse:
+def _failed(status: int, beginning: bytes, wait_s: float | None) -> AgentResponse:
     hint = " (redirects are not followed: use the final URL)" if 300 <= status < 400 else ""
     return error_response(
         AgentErrorKind.HTTP_STATUS,
         f"HTTP {status}{hint}: {excerpt(beginning)}",
         http_status=status,
         retryable=status in _RETRYABLE_STATUSES or status >= 500,
+        retry_after_s=wait_s,
     )
 
 

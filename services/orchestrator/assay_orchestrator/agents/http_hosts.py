@@ -1,4 +1,4 @@
-"""Which hosts an http agent may have: a shared orchestrator must not become a way into its own network."""
+"""Which hosts agents may have: a shared orchestrator must not become a way into its own network."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 __all__ = ["check_http_target"]
 
 
-def check_http_target(target: str, allowed_hosts: Sequence[str]) -> list[Problem]:
-    """Return a problem if agents at this URL may not be called from here."""
+def check_http_target(target: str, allowed_hosts: Sequence[str], field: str = "agent.target") -> list[Problem]:
+    """Return a problem if agents at this URL, which stands in `field`, may not be called from here."""
     try:
         host = (urlsplit(target).hostname or "").lower()
     except ValueError:
-        return [Problem("is not a valid URL", "agent.target")]
+        return [Problem("is not a valid URL", field)]
     if any(fnmatch.fnmatchcase(host, pattern.lower()) for pattern in allowed_hosts):
         return []
     return [
         Problem(
             f"this orchestrator may not call {host or target!r}: its operator allows hosts with --http-hosts",
-            "agent.target",
+            field,
         )
     ]

@@ -21,6 +21,7 @@ __all__ = ["RetryingAgent"]
 
 _BASE_S = 0.25
 _CAP_S = 10.0
+_ASKED_CAP_S = 60.0
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ _log = logging.getLogger(__name__)
 class RetryingAgent:
     """Asks again after retryable errors, with exponential back-off and full jitter.
 
+    Where a server said how long it wants to be left alone, that comes on top, up to a minute.
     Every attempt has a request id of its own and the same idempotency key. The answer's latency is that of
     its own attempt; earlier ones are in `attempts`. A defect in an adapter fails its own case alone.
 
@@ -59,7 +61,8 @@ class RetryingAgent:
             error = response.error
             if error is None or not error.retryable or len(failed) >= self._retries:
                 return dataclasses.replace(response, attempts=tuple(failed)) if failed else response
-            await self._sleep(self._jitter() * min(_CAP_S, _BASE_S * 2 ** len(failed)))
+            asked_s = min(_ASKED_CAP_S, max(0.0, error.retry_after_s or 0.0))
+            await self._sleep(asked_s + self._jitter() * min(_CAP_S, _BASE_S * 2 ** len(failed)))
             failed.append(Attempt(response.latency_ms or 0.0, error))
             request = dataclasses.replace(request, request_id=f"{request.idempotency_key}#{len(failed)}")
 

@@ -1,201 +1,66 @@
-"""The database: opened once, locked against a second process, migrated, used off the event loop."""
+"""The database: one protocol, and the choice between the two that keep it."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import fcntl
-import os
-import sqlite3
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-import sqlalchemy as sa
-
-from assay.errors import StorageError
+from assay.errors import SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-__all__ = ["HEAD_REVISION", "Database"]
+    import sqlalchemy as sa
 
-HEAD_REVISION = "0002"
-_READER_COUNT = 2
-_MMAP_BYTES = 256 * 1024 * 1024
+    from assay_orchestrator.settings import Settings
+
+__all__ = ["Database", "open_database"]
 
 T = TypeVar("T")
 
 
-class Database:
-    """The embedded SQLite database of one orchestrator.
-
-    Writes happen one after the other on a thread of their own, each in one transaction that is durable
-    (WAL, synchronous=FULL) when `write` returns. Reads happen beside them on other threads.
-
-    Args:
-        path: The database file; its folder is created (0700) where it is missing.
-
-    Raises:
-        StorageError: The file cannot be opened, another process uses it, or a newer version wrote it.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock_fd = _lock(path)
-        self._engine = sa.create_engine(
-            f"sqlite+pysqlite:///{path}", poolclass=sa.NullPool, connect_args={"check_same_thread": False}
-        )
-        sa.event.listen(self._engine, "connect", _configure)
-        sa.event.listen(self._engine, "begin", _begin)
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-write")
-        self._readers = ThreadPoolExecutor(_READER_COUNT, thread_name_prefix="store-read")
-        self._connections: dict[int, sa.Connection] = {}
-        try:
-            with self._translated():
-                self._migrate()
-        except BaseException:
-            self.close()
-            raise
+class Database(Protocol):
+    """Where everything is kept; whoever opened it closes it."""
 
     async def read(self, query: Callable[[sa.Connection], T]) -> T:
-        """Run a query on a reading thread and return what it returns."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._run, query)
+        """Run a query off the event loop and return what it returns; all it reads is of one moment.
+
+        Raises:
+            StorageError: The database cannot be read.
+        """
+        ...
 
     async def write(self, change: Callable[[sa.Connection], T]) -> T:
         """Run a change in one transaction; when this returns, it is durable.
 
-        A caller that is cancelled while it waits does not undo the change: it is finished regardless.
+        A caller that is cancelled while it waits does not undo the change: it is finished regardless, and a
+        change that is handed in later finds it done.
+
+        Raises:
+            StorageError: The database cannot be written; nothing of the change is stored, or, where the
+                connection broke in the last moment, all of it.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._writer, self._run, change)
+        ...
 
     def close(self) -> None:
-        """Finish what is being written, close the file and let another process have it."""
-        for pool in (self._writer, self._readers):
-            pool.shutdown(wait=True)
-        for connection in self._connections.values():
-            connection.close()
-        self._engine.dispose()
-        os.close(self._lock_fd)
+        """Finish what is being written and let another process have the database."""
+        ...
 
-    def _run(self, query: Callable[[sa.Connection], T]) -> T:
-        with self._translated():
-            connection = self._connection()
-            with connection.begin():
-                return query(connection)
 
-    def _connection(self) -> sa.Connection:
-        # One connection per thread for good: opening a file and setting its pragmas costs more than a query.
-        key = threading.get_ident()
-        if key not in self._connections:
-            self._connections[key] = self._engine.connect()
-        return self._connections[key]
+def open_database(settings: Settings) -> Database:
+    """Open the database that the settings name, and bring its tables up to date.
 
-    def _migrate(self) -> None:
-        with self._engine.connect() as connection:
-            revision = _revision(connection)
-            if revision == HEAD_REVISION:
-                return
-            if revision is not None and revision > HEAD_REVISION:
-                raise StorageError(
-                    f"{self._path} was written by a newer version of Assay (schema {revision}, this version "
-                    f"knows up to {HEAD_REVISION}): upgrade Assay, or choose another folder with ASSAY_HOME"
-                )
-            if revision is None:
-                _create(connection)
-            else:
-                _upgrade(connection)
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    Raises:
+        StorageError: It cannot be opened, another orchestrator uses it, or a newer version wrote it.
+        SetupError: The driver for PostgreSQL is not installed.
+    """
+    if settings.database_url:
         try:
-            yield
-        except sa.exc.DatabaseError as problem:
-            raise StorageError(_sentence(self._path, problem)) from problem
-        except OSError as problem:
-            raise StorageError(f"{self._path} cannot be used: {problem.strerror or problem}") from problem
+            from assay_orchestrator.store.postgres import PostgresDatabase
+        except ImportError as problem:
+            raise SetupError(
+                f"the driver for PostgreSQL cannot be used ({problem}): pip install 'assay[postgres]'"
+            ) from problem
+        return PostgresDatabase(settings.database_url)
+    from assay_orchestrator.store.sqlite import SqliteDatabase
 
-
-def _lock(path: Path) -> int:
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as problem:
-        raise StorageError(
-            f"{path.parent} cannot be written ({problem.strerror}): choose another folder with ASSAY_HOME"
-        ) from problem
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        owner = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
-        os.close(fd)
-        raise StorageError(
-            f"{path} is in use by another orchestrator (process {owner}): use that one with --server, stop it, "
-            "or choose another folder with ASSAY_HOME"
-        ) from None
-    with contextlib.suppress(OSError):  # what is wrong with the file itself is said when it is opened
-        # Made before SQLite makes it, so that nobody else on this machine can read it or its log.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, str(os.getpid()).encode(), 0)
-    return fd
-
-
-def _configure(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # transactions are begun by _begin, so that DDL is in them too
-    for pragma in (
-        "journal_mode=WAL",
-        "synchronous=FULL",
-        "foreign_keys=ON",
-        "busy_timeout=10000",
-        f"mmap_size={_MMAP_BYTES}",
-    ):
-        connection.execute(f"PRAGMA {pragma}")
-
-
-def _begin(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("BEGIN")
-
-
-def _revision(connection: sa.Connection) -> str | None:
-    found = connection.exec_driver_sql("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").scalar()
-    if found is None:
-        return None
-    revision: str | None = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-    return revision
-
-
-def _create(connection: sa.Connection) -> None:
-    """Make the tables of a new database; a test proves that the migrations come to the same."""
-    from assay_orchestrator.store import schema
-
-    schema.metadata.create_all(connection)
-    connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
-    connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (HEAD_REVISION,))
-    connection.commit()
-
-
-def _upgrade(connection: sa.Connection, revision: str = HEAD_REVISION) -> None:
-    # Imported here: alembic takes longer to import than most runs to start, and is rarely needed.
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    config.attributes["connection"] = connection
-    command.upgrade(config, revision)
-    connection.commit()
-
-
-def _sentence(path: Path, problem: sa.exc.DatabaseError) -> str:
-    text = str(problem.orig)
-    if "disk is full" in text or "disk I/O" in text:
-        return f"the disk that holds {path} is full or broken ({text}): free some space, then resume the run"
-    if "locked" in text:
-        return f"{path} is locked by another program: close it and try again"
-    if "readonly" in text or "unable to open" in text:
-        return f"{path} cannot be written ({text}): check its permissions, or choose another folder with ASSAY_HOME"
-    if "not a database" in text or "malformed" in text:
-        return f"{path} is not an Assay database or is damaged ({text}): move it away, or choose another ASSAY_HOME"
-    return f"the store {path} failed: {text}"
+    return SqliteDatabase(settings.database)

@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from assay.answers import clean_text
 from assay.cases import Case, case_from_json, case_to_json
 from assay.errors import DatasetError
 from assay.results import DatasetRef
 from assay_orchestrator.store import schema
+from assay_orchestrator.store.texts import json_text
 from assay_orchestrator.store.times import now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["add_cases", "case_text", "discard", "discard_unfinished", "finish", "get", "read_cases", "read_questions"]
+__all__ = [
+    "add_cases",
+    "case_text",
+    "discard",
+    "discard_unfinished",
+    "finish",
+    "get",
+    "new_upload_id",
+    "read_cases",
+    "read_questions",
+]
+
+_LONGEST_UPLOAD = timedelta(days=1)
 
 
 def case_text(case: Case) -> str:
     """Return the case as the JSON text that is stored and hashed."""
-    return json.dumps(case_to_json(case), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return json_text(case_to_json(case))
 
 
 def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows: Sequence[tuple[str, str]]) -> None:
@@ -36,9 +52,11 @@ def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows:
         for offset, (case_id, text) in enumerate(rows)
     ]
     try:
-        connection.execute(schema.dataset_cases.insert(), values)
+        # A savepoint: PostgreSQL ends a transaction in which a statement failed.
+        with connection.begin_nested():
+            connection.execute(schema.dataset_cases.insert(), values)
     except sa.exc.IntegrityError:
-        twice = _used_twice(connection, upload_id, [case_id for case_id, _ in rows])
+        twice = _used_twice(connection, upload_id, [clean_text(case_id) for case_id, _ in rows])
         raise DatasetError(f"case ids must be unique; given twice: {', '.join(twice[:10])}") from None
 
 
@@ -54,33 +72,61 @@ def _used_twice(connection: sa.Connection, upload_id: str, case_ids: Sequence[st
 def finish(connection: sa.Connection, upload_id: str, record: DatasetRef) -> DatasetRef:
     """Make a complete upload a dataset; an equal dataset that is already stored is kept in its place."""
     stored = get(connection, record.dataset_id)
-    if stored is not None:
-        discard(connection, upload_id)
-        return stored
-    connection.execute(
-        schema.datasets.insert().values(
-            dataset_id=record.dataset_id,
-            upload_id=upload_id,
-            name=record.name,
-            format=record.format,
-            case_count=record.case_count,
-            created_at=now(),
-        )
+    if stored is None:
+        try:
+            with connection.begin_nested():
+                connection.execute(_insert(upload_id, record))
+        except sa.exc.IntegrityError:
+            stored = get(connection, record.dataset_id)  # an equal one was finished in the same moment
+            if stored is None:
+                raise
+        else:
+            return record
+    discard(connection, upload_id)
+    return stored
+
+
+def _insert(upload_id: str, record: DatasetRef) -> sa.Insert:
+    return schema.datasets.insert().values(
+        dataset_id=record.dataset_id,
+        upload_id=upload_id,
+        name=record.name,
+        format=record.format,
+        case_count=record.case_count,
+        created_at=now(),
     )
-    return record
+
+
+def new_upload_id() -> str:
+    """Return a unique id that says when the upload began, as `discard_unfinished` reads it."""
+    return f"upload-{_compact(datetime.now(UTC))}-{uuid.uuid4().hex}"
 
 
 def discard(connection: sa.Connection, upload_id: str) -> None:
-    """Remove the cases of an upload that broke off."""
+    """Remove the cases of an upload that broke off; those of one that became a dataset stay."""
     cases = schema.dataset_cases
-    connection.execute(cases.delete().where(cases.c.upload_id == upload_id))
+    connection.execute(cases.delete().where(cases.c.upload_id == upload_id, _unfinished()))
 
 
 def discard_unfinished(connection: sa.Connection) -> None:
-    """Remove the cases of every upload that broke off, as a killed process leaves them."""
-    cases = schema.dataset_cases
-    finished = sa.select(schema.datasets.c.upload_id)
-    connection.execute(cases.delete().where(cases.c.upload_id.not_in(finished)))
+    """Remove the cases of uploads that broke off, as a killed process leaves them.
+
+    A shared database may be taking somebody else's upload at this moment: there, only what began a day ago goes.
+    """
+    condition = _unfinished()
+    if connection.dialect.name == "postgresql":
+        yesterday = datetime.now(UTC) - _LONGEST_UPLOAD
+        condition = sa.and_(condition, schema.dataset_cases.c.upload_id < f"upload-{_compact(yesterday)}")
+    connection.execute(schema.dataset_cases.delete().where(condition))
+
+
+def _unfinished() -> sa.ColumnElement[bool]:
+    datasets, cases = schema.datasets, schema.dataset_cases
+    return ~sa.exists().where(datasets.c.upload_id == cases.c.upload_id)
+
+
+def _compact(moment: datetime) -> str:
+    return moment.strftime("%Y%m%dT%H%M%SZ")
 
 
 def get(connection: sa.Connection, dataset_id: str) -> DatasetRef | None:

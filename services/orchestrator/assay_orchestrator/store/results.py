@@ -12,6 +12,7 @@ from assay.answers import AgentResponse, AgentStatus, response_from_json, respon
 from assay.metrics.score import score_from_json, score_to_json
 from assay.results import CaseResult
 from assay_orchestrator.store import runs, schema
+from assay_orchestrator.store.texts import json_text
 from assay_orchestrator.store.times import now
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def put(
                     "case_index": answer.case_index,
                     "repeat_index": answer.repeat_index,
                     "turn_index": answer.turn_index,
-                    "response_json": _dumps(response_to_json(answer.response)),
+                    "response_json": json_text(response_to_json(answer.response)),
                     "created_at": moment,
                 }
                 for answer in new_answers
@@ -143,7 +144,7 @@ def read_in_order(
         sa.select(table)
         .where(
             table.c.run_id == run_id,
-            sa.tuple_(table.c.case_index, table.c.repeat_index) > sa.tuple_(*after),
+            sa.tuple_(table.c.case_index, table.c.repeat_index) > _position(after),
         )
         .order_by(table.c.case_index, table.c.repeat_index)
         .limit(count)
@@ -159,6 +160,11 @@ def read_all(connection: sa.Connection, run_id: str, page_size: int = 1000) -> I
     while page := read_in_order(connection, run_id, after, page_size):
         yield from page
         after = (page[-1].case_index, page[-1].repeat_index)
+
+
+def _position(key: RowKey) -> sa.Tuple:
+    # Typed by hand: PostgreSQL would be told that small numbers are 32-bit.
+    return sa.tuple_(*(sa.literal(index, sa.BigInteger) for index in key))
 
 
 def _span(table: sa.Table, run_id: str, first_index: int, count: int) -> tuple[sa.ColumnElement[bool], ...]:
@@ -178,9 +184,9 @@ def _values(run_id: str, sequence: int, moment: str, row: CaseResult) -> dict[st
         "passed": row.passed,
         "latency_ms": row.latency_ms,
         "reason": row.reason,
-        "scores_json": _dumps([score_to_json(score) for score in row.scores]),
+        "scores_json": json_text([score_to_json(score) for score in row.scores]),
         "created_at": moment,
-        "tags_json": _dumps(row.tags) if row.tags else "[]",
+        "tags_json": json_text(row.tags) if row.tags else "[]",
         "weight": row.weight,
         "answer_vector": row.answer_vector or None,
     }
@@ -219,7 +225,3 @@ def _record(row: Any) -> CaseResult:
         weight=weight,
         answer_vector=vector or b"",
     )
-
-
-def _dumps(data: object) -> str:
-    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

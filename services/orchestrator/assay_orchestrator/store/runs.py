@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from assay.results import FINISHED_STATES, RunState, StateChange
 from assay_orchestrator.store import schema
+from assay_orchestrator.store.texts import CleanText, json_text
 from assay_orchestrator.store.times import now
 
 __all__ = ["RunRecord"]
@@ -44,20 +45,38 @@ class RunRecord:
         return self.state in FINISHED_STATES
 
 
-def create(connection: sa.Connection, run: RunRecord) -> None:
-    """Store a new run."""
-    connection.execute(
-        schema.runs.insert().values(
-            run_id=run.run_id,
-            request_id=run.request_id,
-            request_hash=run.request_hash,
-            spec_json=json.dumps(run.spec, ensure_ascii=False),
-            dataset_id=run.dataset_id,
-            state=run.state.value,
-            total_count=run.total_count,
-            assay_version=run.assay_version,
-            created_at=run.created_at,
-        )
+def create(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bool]:
+    """Store a new run, unless its request id already made one.
+
+    Returns:
+        The stored run, and whether it is new.
+    """
+    existing = get_by_request(connection, run.request_id)
+    if existing is not None:
+        return existing, False
+    try:
+        # A savepoint: PostgreSQL ends a transaction in which a statement failed.
+        with connection.begin_nested():
+            connection.execute(_insert(run))
+    except sa.exc.IntegrityError:
+        existing = get_by_request(connection, run.request_id)  # made in the same moment by somebody else
+        if existing is None:
+            raise
+        return existing, False
+    return run, True
+
+
+def _insert(run: RunRecord) -> sa.Insert:
+    return schema.runs.insert().values(
+        run_id=run.run_id,
+        request_id=run.request_id,
+        request_hash=run.request_hash,
+        spec_json=json_text(run.spec),
+        dataset_id=run.dataset_id,
+        state=run.state.value,
+        total_count=run.total_count,
+        assay_version=run.assay_version,
+        created_at=run.created_at,
     )
 
 
@@ -78,8 +97,12 @@ def list_newest(connection: sa.Connection, count: int, before: tuple[str, str] |
     table = schema.runs
     query = sa.select(table).order_by(table.c.created_at.desc(), table.c.run_id.desc()).limit(count)
     if before is not None:
-        query = query.where(sa.tuple_(table.c.created_at, table.c.run_id) < sa.tuple_(*before))
+        query = query.where(sa.tuple_(table.c.created_at, table.c.run_id) < _moment(*before))
     return [_record(row) for row in connection.execute(query)]
+
+
+def _moment(created_at: str, run_id: str) -> sa.Tuple:
+    return sa.tuple_(sa.literal(created_at, CleanText), sa.literal(run_id, CleanText))
 
 
 def list_unfinished(connection: sa.Connection) -> list[RunRecord]:
@@ -106,7 +129,7 @@ def change_state(
     if state in FINISHED_STATES:
         values["ended_at"] = moment
     if summary is not None:
-        values["summary_json"] = json.dumps(summary, ensure_ascii=False, allow_nan=False)
+        values["summary_json"] = json_text(summary)
     sequence = take_sequence(connection, run_id, 1)
     connection.execute(schema.runs.update().where(schema.runs.c.run_id == run_id).values(**values))
     connection.execute(

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from assay_orchestrator.store.texts import CleanString, CleanText
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,10 +18,10 @@ metadata = sa.MetaData()
 datasets = sa.Table(
     "datasets",
     metadata,
-    sa.Column("dataset_id", sa.String(64), primary_key=True),
-    sa.Column("upload_id", sa.String(64), nullable=False, unique=True),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("format", sa.Text, nullable=False),
+    sa.Column("dataset_id", CleanString(64), primary_key=True),
+    sa.Column("upload_id", CleanString(64), nullable=False, unique=True),
+    sa.Column("name", CleanText, nullable=False),
+    sa.Column("format", CleanText, nullable=False),
     sa.Column("case_count", sa.BigInteger, nullable=False),
     sa.Column("created_at", sa.String(32), nullable=False),
 )
@@ -27,9 +29,9 @@ datasets = sa.Table(
 dataset_cases = sa.Table(
     "dataset_cases",
     metadata,
-    sa.Column("upload_id", sa.String(64), primary_key=True),
+    sa.Column("upload_id", CleanString(64), primary_key=True),
     sa.Column("case_index", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("case_id", sa.Text, nullable=False),
+    sa.Column("case_id", CleanText, nullable=False),
     sa.Column("case_json", sa.Text, nullable=False),
     sa.UniqueConstraint("upload_id", "case_id", name="uq_dataset_cases_case_id"),
     sqlite_with_rowid=False,
@@ -38,13 +40,13 @@ dataset_cases = sa.Table(
 runs = sa.Table(
     "runs",
     metadata,
-    sa.Column("run_id", sa.String(120), primary_key=True),
-    sa.Column("request_id", sa.String(100), nullable=False, unique=True),
+    sa.Column("run_id", CleanString(120), primary_key=True),
+    sa.Column("request_id", CleanString(100), nullable=False, unique=True),
     sa.Column("request_hash", sa.String(64), nullable=False),
     sa.Column("spec_json", sa.Text, nullable=False),
-    sa.Column("dataset_id", sa.String(64), sa.ForeignKey("datasets.dataset_id"), nullable=False),
+    sa.Column("dataset_id", CleanString(64), sa.ForeignKey("datasets.dataset_id"), nullable=False),
     sa.Column("state", sa.String(16), nullable=False),
-    sa.Column("state_reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("state_reason", CleanText, nullable=False, server_default=""),
     sa.Column("total_count", sa.BigInteger, nullable=False),
     sa.Column("finished_count", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("passed_count", sa.BigInteger, nullable=False, server_default="0"),
@@ -61,7 +63,7 @@ runs = sa.Table(
 answers = sa.Table(
     "answers",
     metadata,
-    sa.Column("run_id", sa.String(120), primary_key=True),
+    sa.Column("run_id", CleanString(120), primary_key=True),
     sa.Column("case_index", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("repeat_index", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("turn_index", sa.Integer, primary_key=True, autoincrement=False),
@@ -73,16 +75,16 @@ answers = sa.Table(
 results = sa.Table(
     "results",
     metadata,
-    sa.Column("run_id", sa.String(120), primary_key=True),
+    sa.Column("run_id", CleanString(120), primary_key=True),
     sa.Column("case_index", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("repeat_index", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("sequence", sa.BigInteger, nullable=False),
-    sa.Column("case_id", sa.Text, nullable=False),
-    sa.Column("category", sa.Text, nullable=False),
+    sa.Column("case_id", CleanText, nullable=False),
+    sa.Column("category", CleanText, nullable=False),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("passed", sa.Boolean),
     sa.Column("latency_ms", sa.Float),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", CleanText, nullable=False),
     sa.Column("scores_json", sa.Text, nullable=False),
     sa.Column("created_at", sa.String(32), nullable=False),
     sa.Column("tags_json", sa.Text, nullable=False, server_default="[]"),
@@ -95,10 +97,10 @@ results = sa.Table(
 run_events = sa.Table(
     "run_events",
     metadata,
-    sa.Column("run_id", sa.String(120), primary_key=True),
+    sa.Column("run_id", CleanString(120), primary_key=True),
     sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("state", sa.String(16), nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", CleanText, nullable=False),
     sa.Column("created_at", sa.String(32), nullable=False),
     sqlite_with_rowid=False,
 )

@@ -1,0 +1,195 @@
+"""PostgreSQL: connections, transactions, and what keeps them safe when the server goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+import sqlalchemy as sa
+from psycopg.conninfo import conninfo_to_dict
+
+from assay.errors import StorageError
+from assay_orchestrator.store import revisions
+from assay_orchestrator.store.ownership import LOCK_CLASS, Ownership
+from assay_orchestrator.store.postgres_errors import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["PostgresDatabase"]
+
+_OLDEST_VERSION = 15
+_READER_COUNT = 4
+_WRITER_COUNT = 4
+_STATEMENT_TIMEOUT_S = 120
+_LOCK_PATIENCE_S = 5.0
+# Notice a host that is gone within half a minute, on either side: the server then gives up its advisory lock.
+_KEEPALIVE: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+_SESSION = {
+    "statement_timeout": f"{_STATEMENT_TIMEOUT_S}s",
+    "synchronous_commit": "on",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+
+T = TypeVar("T")
+
+
+class PostgresDatabase:
+    """A PostgreSQL database, used by one orchestrator at a time.
+
+    Reads and writes run on threads, each with a connection of its own. A write is one transaction at READ
+    COMMITTED that is durable (synchronous_commit=on) when `write` returns; several run at once, and what may not
+    overlap is ordered by the locks of its rows. A read is one transaction at REPEATABLE READ: its queries see one
+    moment, or a commit between two of them would let a watcher miss events.
+
+    Args:
+        url: "postgresql://..." with anything that libpq's URLs may have.
+        lock_patience_s: How long to wait for an orchestrator that is just ending, in seconds.
+
+    Raises:
+        StorageError: The database cannot be used, another orchestrator uses it, or a newer version wrote it.
+    """
+
+    def __init__(self, url: str, *, lock_patience_s: float = _LOCK_PATIENCE_S) -> None:
+        self._parameters = _parse(url)
+        self._place = _place(self._parameters)
+        self._engine = sa.create_engine(
+            "postgresql+psycopg://",
+            creator=self._connect,
+            pool_size=_READER_COUNT + _WRITER_COUNT,
+            max_overflow=0,
+            pool_pre_ping=True,
+        )
+        self._reading = self._engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._readers = ThreadPoolExecutor(_READER_COUNT, thread_name_prefix="store-read")
+        self._writers = ThreadPoolExecutor(_WRITER_COUNT, thread_name_prefix="store-write")
+        with self._translated():
+            self._check_server()
+            self._ownership = Ownership(lambda: self._connect(autocommit=True), self._place, patience_s=lock_patience_s)
+        try:
+            with self._translated():
+                self._migrate()
+        except BaseException:
+            self.close()
+            raise
+
+    async def read(self, query: Callable[[sa.Connection], T]) -> T:
+        """Run a query on a reading thread and return what it returns; all it reads is of one moment."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, query)
+
+    async def write(self, change: Callable[[sa.Connection], T]) -> T:
+        """Run a change in one transaction; when this returns, it is durable.
+
+        A caller that is cancelled while it waits does not undo the change. It goes on waiting and is cancelled
+        afterwards, so that whatever it writes next, as it cleans up, comes after this change and not beside it.
+        """
+        work = asyncio.wrap_future(self._writers.submit(self._write, change))
+        cancelled: asyncio.CancelledError | None = None
+        while not work.done():
+            try:
+                await asyncio.wait([work])
+            except asyncio.CancelledError as problem:
+                cancelled = problem
+        if cancelled is not None:
+            work.exception()  # taken note of: nobody is left to hear it
+            raise cancelled
+        return work.result()
+
+    def close(self) -> None:
+        """Finish what is being written, close the connections and let another process have the database."""
+        for pool in (self._writers, self._readers):
+            pool.shutdown(wait=True)
+        self._engine.dispose()
+        self._ownership.close()
+
+    def _read(self, query: Callable[[sa.Connection], T]) -> T:
+        with self._translated(), self._reading.connect() as connection, connection.begin():
+            return query(connection)
+
+    def _write(self, change: Callable[[sa.Connection], T]) -> T:
+        with self._translated():
+            self._ownership.ensure()
+            with self._engine.begin() as connection:
+                return change(connection)
+
+    def _connect(self, *, autocommit: bool = False) -> psycopg.Connection[Any]:
+        return psycopg.connect(**self._parameters, autocommit=autocommit)
+
+    def _check_server(self) -> None:
+        with contextlib.closing(self._connect(autocommit=True)) as connection:
+            version = connection.info.server_version // 10_000
+            if version < _OLDEST_VERSION:
+                raise StorageError(f"{self._place} is PostgreSQL {version}: {_OLDEST_VERSION} or later is needed")
+            row = connection.execute("SELECT current_setting('server_encoding'), current_schema()").fetchone()
+        assert row is not None, "a query without FROM has one row"
+        if row[0] != "UTF8":
+            raise StorageError(
+                f"{self._place} stores text as {row[0]}, which cannot hold every language: create the database with "
+                "ENCODING 'UTF8'"
+            )
+        if row[1] is None:
+            raise StorageError(f"{self._place} has none of the schemas of its search_path: create one")
+
+    def _migrate(self) -> None:
+        with self._engine.connect() as connection:
+            if not self._needs_upgrade(connection):
+                return
+            # For the length of this transaction: whoever else starts now waits, and finds the tables there.
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+            connection.exec_driver_sql(
+                "SELECT pg_advisory_xact_lock(%s, hashtext(current_schema()))", (LOCK_CLASS + 1,)
+            )
+            if self._needs_upgrade(connection):
+                revisions.upgrade(connection)
+
+    def _needs_upgrade(self, connection: sa.Connection) -> bool:
+        revision = revisions.read_revision(connection)
+        return revisions.needs_upgrade(revision, self._place, "choose another database with --database-url")
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (sa.exc.DBAPIError, psycopg.Error) as problem:
+            original = problem.orig if isinstance(problem, sa.exc.DBAPIError) else problem
+            raise StorageError(
+                sentence(self._place, original, str(self._parameters.get("password") or ""))
+            ) from problem
+        except sa.exc.TimeoutError as problem:
+            raise StorageError(f"{self._place} has no free connection: try again") from problem
+
+
+def _parse(url: str) -> dict[str, Any]:
+    """Return what a connection is opened with; the URL's own settings win over ours."""
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError:  # its text may quote the password
+        raise StorageError(
+            "--database-url is not a URL that PostgreSQL understands: write postgresql://user:password@host:5432/name, "
+            "with special characters of the password as %XX"
+        ) from None
+    ours = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+    given["options"] = f"{ours} {given.get('options') or ''}".strip()
+    given.setdefault("application_name", f"assay-orchestrator {socket.gethostname()[:30]} {os.getpid()}")
+    return {**_KEEPALIVE, **given}
+
+
+def _place(parameters: dict[str, Any]) -> str:
+    host = parameters.get("host") or parameters.get("hostaddr") or os.environ.get("PGHOST") or "this machine"
+    port = parameters.get("port") or os.environ.get("PGPORT") or "5432"
+    name = parameters.get("dbname") or parameters.get("user") or "of the user's name"
+    return f"the PostgreSQL database {name} at {host}:{port}"

@@ -1,0 +1,71 @@
+"""What PostgreSQL says, as sentences for people; none of them shows the password."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["sentence"]
+
+_REMEDIES: Sequence[tuple[str, str]] = (
+    # SQLSTATE, or the beginning of it; the first that fits.
+    ("53100", "its disk is full: free some space, then resume the run"),
+    ("53200", "it is out of memory: give it more, then resume the run"),
+    ("53300", "it has no connection left: raise its max_connections, or close other programs"),
+    ("57014", "a query took too long and was stopped: see whether the database is overloaded, then resume the run"),
+    ("25006", "it may only be read, as a standby is: name the primary in --database-url"),
+    ("42501", "this user lacks the right: GRANT it what it needs, CREATE on the schema included"),
+    ("28", "it refuses this user or password: check --database-url, PGPASSWORD and pg_hba.conf"),
+    ("3D000", "there is no such database: create it with CREATE DATABASE"),
+    ("57P", "the server is stopping, starting or was restarted: resume the run when it is back"),
+    ("08", "the connection broke: resume the run when the server can be reached"),
+)
+# libpq gives no SQLSTATE for a connection that never came to be; these are the server's English words.
+_WORDS: Sequence[tuple[str, str]] = (
+    ("authentication failed", "28"),
+    ("no password supplied", "28"),
+    ("pg_hba.conf", "28"),
+    ("role ", "28"),
+    ("does not exist", "3D000"),
+    ("too many clients", "53300"),
+    ("connection slots", "53300"),
+    ("too many connections", "53300"),
+    ("starting up", "57P"),
+    ("shutting down", "57P"),
+    ("recovery mode", "57P"),
+)
+
+
+def sentence(place: str, problem: BaseException | None, password: str) -> str:
+    """Return what is wrong with the database and what to do.
+
+    Args:
+        place: The database as users know it.
+        problem: What the driver raised.
+        password: Replaced by stars wherever the driver's words quote it; may be empty.
+    """
+    text = " ".join(str(problem).split()).removeprefix("connection failed: ")
+    if password:
+        text = text.replace(password, "***")
+    state = getattr(problem, "sqlstate", None) or _guess(problem, text)
+    for prefix, remedy in _REMEDIES:
+        if state.startswith(prefix):
+            return f"{place}: {remedy} ({text})"
+    if isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError):
+        return (
+            f"{place} cannot be reached: check that the server runs and --database-url is right; a run goes on where "
+            f"it stopped when it is resumed ({text})"
+        )
+    return f"{place} failed: {text}"
+
+
+def _guess(problem: BaseException | None, text: str) -> str:
+    if isinstance(problem, psycopg.OperationalError):
+        for words, state in _WORDS:
+            if words in text:
+                return state
+    return ""

@@ -1,0 +1,177 @@
+"""SQLite in a file: opened once, locked against a second process, migrated, used off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import sqlalchemy as sa
+
+from assay.errors import StorageError
+from assay_orchestrator.store import revisions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["SqliteDatabase"]
+
+_READER_COUNT = 2
+_MMAP_BYTES = 256 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+class SqliteDatabase:
+    """The embedded SQLite database of one orchestrator.
+
+    Writes happen one after the other on a thread of their own, each in one transaction that is durable
+    (WAL, synchronous=FULL) when `write` returns. Reads happen beside them on other threads.
+
+    Args:
+        path: The database file; its folder is created (0700) where it is missing.
+
+    Raises:
+        StorageError: The file cannot be opened, another process uses it, or a newer version wrote it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock_fd = _lock(path)
+        self._engine = sa.create_engine(
+            f"sqlite+pysqlite:///{path}", poolclass=sa.NullPool, connect_args={"check_same_thread": False}
+        )
+        sa.event.listen(self._engine, "connect", _configure)
+        sa.event.listen(self._engine, "begin", _begin)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-write")
+        self._readers = ThreadPoolExecutor(_READER_COUNT, thread_name_prefix="store-read")
+        self._connections: dict[int, sa.Connection] = {}
+        try:
+            with self._translated():
+                self._migrate()
+        except BaseException:
+            self.close()
+            raise
+
+    async def read(self, query: Callable[[sa.Connection], T]) -> T:
+        """Run a query on a reading thread and return what it returns."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._run, query)
+
+    async def write(self, change: Callable[[sa.Connection], T]) -> T:
+        """Run a change in one transaction; when this returns, it is durable.
+
+        A caller that is cancelled while it waits does not undo the change: it is finished regardless.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self._run, change)
+
+    def close(self) -> None:
+        """Finish what is being written, close the file and let another process have it."""
+        for pool in (self._writer, self._readers):
+            pool.shutdown(wait=True)
+        for connection in self._connections.values():
+            connection.close()
+        self._engine.dispose()
+        os.close(self._lock_fd)
+
+    def _run(self, query: Callable[[sa.Connection], T]) -> T:
+        with self._translated():
+            connection = self._connection()
+            with connection.begin():
+                return query(connection)
+
+    def _connection(self) -> sa.Connection:
+        # One connection per thread for good: opening a file and setting its pragmas costs more than a query.
+        key = threading.get_ident()
+        if key not in self._connections:
+            self._connections[key] = self._engine.connect()
+        return self._connections[key]
+
+    def _migrate(self) -> None:
+        with self._engine.connect() as connection:
+            revision = revisions.read_revision(connection)
+            if not revisions.needs_upgrade(revision, str(self._path), "choose another folder with ASSAY_HOME"):
+                return
+            if revision is None:
+                _create(connection)
+            else:
+                revisions.upgrade(connection)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sa.exc.DatabaseError as problem:
+            raise StorageError(_sentence(self._path, problem)) from problem
+        except OSError as problem:
+            raise StorageError(f"{self._path} cannot be used: {problem.strerror or problem}") from problem
+
+
+def _lock(path: Path) -> int:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        raise StorageError(
+            f"{path.parent} cannot be written ({problem.strerror}): choose another folder with ASSAY_HOME"
+        ) from problem
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
+        os.close(fd)
+        raise StorageError(
+            f"{path} is in use by another orchestrator (process {owner}): use that one with --server, stop it, "
+            "or choose another folder with ASSAY_HOME"
+        ) from None
+    with contextlib.suppress(OSError):  # what is wrong with the file itself is said when it is opened
+        # Made before SQLite makes it, so that nobody else on this machine can read it or its log.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, str(os.getpid()).encode(), 0)
+    return fd
+
+
+def _configure(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # transactions are begun by _begin, so that DDL is in them too
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        "busy_timeout=10000",
+        f"mmap_size={_MMAP_BYTES}",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
+
+
+def _create(connection: sa.Connection) -> None:
+    """Make the tables of a new database; a test proves that the migrations come to the same."""
+    from assay_orchestrator.store import schema, views
+
+    schema.metadata.create_all(connection)
+    views.create(connection)
+    connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+    connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (revisions.HEAD_REVISION,))
+    connection.commit()
+
+
+def _sentence(path: Path, problem: sa.exc.DatabaseError) -> str:
+    text = str(problem.orig)
+    if "disk is full" in text or "disk I/O" in text:
+        return f"the disk that holds {path} is full or broken ({text}): free some space, then resume the run"
+    if "locked" in text:
+        return f"{path} is locked by another program: close it and try again"
+    if "readonly" in text or "unable to open" in text:
+        return f"{path} cannot be written ({text}): check its permissions, or choose another folder with ASSAY_HOME"
+    if "not a database" in text or "malformed" in text:
+        return f"{path} is not an Assay database or is damaged ({text}): move it away, or choose another ASSAY_HOME"
+    return f"the store {path} failed: {text}"

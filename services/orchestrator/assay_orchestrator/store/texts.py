@@ -1,0 +1,52 @@
+"""Texts as both databases take them: without NUL, which PostgreSQL refuses, and without lone surrogates."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from assay.answers import clean_text
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Dialect
+
+__all__ = ["CleanString", "CleanText", "json_text"]
+
+_ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+
+
+def json_text(data: object) -> str:
+    """Return JSON text that can be stored, and read by the JSON functions of the database.
+
+    Raises:
+        ValueError: A number is not finite.
+    """
+    text = clean_text(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    if "\\u0000" in text:
+        text = _ESCAPED_NUL.sub("\\1\ufffd", text)
+    return text
+
+
+class CleanText(sa.types.TypeDecorator[str]):
+    """Text of any length; also what is compared with it is cleaned, so it is found again."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Return the text as it is stored."""
+        return None if value is None else clean_text(value)
+
+
+class CleanString(sa.types.TypeDecorator[str]):
+    """Text up to a length, cleaned likewise."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Return the text as it is stored."""
+        return None if value is None else clean_text(value)

@@ -1,0 +1,143 @@
+"""Upgrades of the tables and views, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+
+from assay.errors import StorageError
+from assay_orchestrator.store import datasets, results, revisions, runs, schema, views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from assay_orchestrator.store.database import Database
+
+    Open = Callable[[], Database]
+
+# What each earlier version would have stored: one run with one answered and scored case.
+_SCORES = '[{"metric": "exact_match", "status": "scored", "value": 1.0, "passed": true}]'
+_FIRST = (
+    "INSERT INTO datasets VALUES ('d', 'u', 'names', 'plain/json', 1, 't')",
+    'INSERT INTO dataset_cases VALUES (\'u\', 0, \'c\', \'{"case_id": "c", "turns": [{"input": "q"}]}\')',
+    """
+    INSERT INTO runs (run_id, request_id, request_hash, spec_json, dataset_id, state, total_count, finished_count,
+                      passed_count, assay_version, created_at)
+    VALUES ('r', 'q', 'h', '{"name": "old"}', 'd', 'succeeded', 1, 1, 1, '0.1.0', 't')
+    """,
+    "INSERT INTO run_events VALUES ('r', 1, 'running', '', 't')",
+)
+_STORED = {
+    "0001": (
+        *_FIRST,
+        'INSERT INTO answers VALUES (\'r\', 0, 0, \'{"status": "success", "text": "yes"}\', \'t\')',
+        f"INSERT INTO results VALUES ('r', 0, 0, 2, 'c', '', 'success', TRUE, 2.5, '', '{_SCORES}', 't')",
+    ),
+    "0002": (
+        *_FIRST,
+        'INSERT INTO answers VALUES (\'r\', 0, 0, 0, \'{"status": "success", "text": "yes"}\', \'t\')',
+        f"""
+        INSERT INTO results (run_id, case_index, repeat_index, sequence, case_id, category, status, passed,
+                             latency_ms, reason, scores_json, created_at)
+        VALUES ('r', 0, 0, 2, 'c', '', 'success', TRUE, 2.5, '', '{_SCORES}', 't')
+        """,
+    ),
+}
+
+
+def described(engine: sa.Engine) -> dict[str, object]:
+    """Return tables, columns, keys, indexes and views as the database holds them."""
+    inspector = sa.inspect(engine)
+    tables: dict[str, object] = {
+        table: (
+            [(column["name"], str(column["type"]), column["nullable"]) for column in inspector.get_columns(table)],
+            inspector.get_pk_constraint(table)["constrained_columns"],
+            sorted(str(unique["column_names"]) for unique in inspector.get_unique_constraints(table)),
+            sorted(str(index["column_names"]) for index in inspector.get_indexes(table)),
+        )
+        for table in sorted(inspector.get_table_names())
+        if table != "alembic_version"
+    }
+    for view in sorted(inspector.get_view_names()):
+        # PostgreSQL writes the schema of a table that is not on the search path of whoever asks.
+        tables[view] = re.sub(r"test_[0-9a-f]+\.", "", str(inspector.get_view_definition(view)))
+    return tables
+
+
+def test_every_earlier_version_is_tested() -> None:
+    """Whoever adds a revision adds what it would have stored, and which views it has."""
+    assert [f"{number:04}" for number in range(1, int(revisions.HEAD_REVISION))] == list(_STORED)
+    assert views.NEWEST <= revisions.HEAD_REVISION
+
+
+@pytest.mark.parametrize("revision", [None, *_STORED])
+def test_every_way_leads_to_the_same_tables(
+    revision: str | None, open_store: Open, engine: sa.Engine, tmp_path: Path
+) -> None:
+    """A database that was upgraded step by step has the tables and views of a new one, and of the schema."""
+    if revision is not None:
+        with engine.connect() as connection:
+            revisions.upgrade(connection, revision)
+    open_store().close()
+    with engine.connect() as connection:
+        assert revisions.read_revision(connection) == revisions.HEAD_REVISION
+    found = described(engine)
+    assert {"run_overview", "result_rows", "score_rows"} <= set(found)
+    if engine.dialect.name == "sqlite":
+        other = sa.create_engine(f"sqlite:///{tmp_path}/other.db", poolclass=sa.NullPool)
+        with other.begin() as connection:
+            schema.metadata.create_all(connection)
+            views.create(connection)
+    else:
+        other = engine
+        with engine.begin() as connection:
+            for view in sa.inspect(connection).get_view_names():
+                connection.exec_driver_sql(f"DROP VIEW {view}")
+            schema.metadata.drop_all(connection)
+            schema.metadata.create_all(connection)
+            views.create(connection)
+    assert found == described(other)
+
+
+@pytest.mark.parametrize("revision", list(_STORED))
+async def test_an_upgrade_keeps_what_is_stored(revision: str, open_store: Open, engine: sa.Engine) -> None:
+    """What an earlier version stored is read as before by this one, and shown by the views."""
+    with engine.connect() as connection:
+        revisions.upgrade(connection, revision)
+        for statement in _STORED[revision]:
+            connection.exec_driver_sql(statement)
+        connection.commit()
+    database = open_store()
+    try:
+        cases = await database.read(lambda c: datasets.read_cases(c, "d", 0, 9))
+        run = await database.read(lambda c: runs.get(c, "r"))
+        answers = await database.read(lambda c: results.stored_answers(c, "r", 0, 1))
+        rows = await database.read(lambda c: results.read_sequence(c, "r", 0, 9))
+        shown = await database.read(
+            lambda c: c.exec_driver_sql("SELECT run_id, case_id, metric, value, passed FROM score_rows").all()
+        )
+    finally:
+        database.close()
+    assert [case.case_id for case in cases] == ["c"]
+    assert run is not None
+    assert (run.spec, run.finished_count) == ({"name": "old"}, 1)
+    assert {key: [answer.text for answer in turns] for key, turns in answers.items()} == {(0, 0): ["yes"]}
+    assert [(row.case_id, row.passed, row.tags, row.weight, row.answer_vector) for row in rows] == [
+        ("c", True, (), 1.0, b"")
+    ]
+    assert [tuple(row) for row in shown] == [("r", "c", "exact_match", 1.0, True)]
+
+
+def test_a_newer_database_is_refused(open_store: Open, engine: sa.Engine) -> None:
+    """Tables that a newer version wrote are left alone, with a sentence that says what to do."""
+    open_store().close()
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StorageError, match=r"newer version of Assay.*9999.*upgrade Assay, or choose another"):
+        open_store()
+    with engine.connect() as connection:
+        assert revisions.read_revision(connection) == "9999"
