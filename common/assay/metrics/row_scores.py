@@ -7,6 +7,8 @@ import logging
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
+from assay.answers import AgentStatus
+from assay.metrics.thresholds import holds
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -32,6 +34,20 @@ def in_dependency_order(metrics: Sequence[Metric]) -> Sequence[Metric]:
     return [by_name[name] for name in TopologicalSorter(graph).static_order()]
 
 
+def _by_own_threshold(metric: Metric, row: Row, score: Score) -> Score:
+    """Return the score with the verdict that the case's own threshold gives, where it has one for the metric.
+
+    Checks that a case brings along know their threshold themselves; an agent error stays a failure.
+    """
+    own = row.case.thresholds.get(metric.name)
+    if own is None or score.value is None or metric.info.name == "assertions":
+        return score
+    if row.response.status is AgentStatus.ERROR:
+        return score
+    passed = holds(score.value, metric.info.rule, own)
+    return dataclasses.replace(score, passed=passed, detail={**score.detail, "threshold": own})
+
+
 def score_row(metrics: Sequence[Metric], row: Row) -> tuple[Score, ...]:
     """Return the row's scores in the order of the metrics given."""
     ordered = in_dependency_order(metrics)
@@ -46,7 +62,7 @@ def score_row(metrics: Sequence[Metric], row: Row) -> tuple[Score, ...]:
 
 def _score(metric: Metric, row: Row) -> Score:
     try:
-        return metric.score(row)
+        return _by_own_threshold(metric, row, metric.score(row))
     except Exception:  # noqa: BLE001 - a defect in one metric costs one score, not the run
         _log.exception("metric %s failed on case %s", metric.name, row.case.case_id)
         return Score(metric=metric.name, status=ScoreStatus.ERROR, reason="metric_failed")
