@@ -154,7 +154,7 @@ class ConsoleSummary:
 
     def _failures(self) -> str:
         width = max(60, shutil.get_terminal_size((110, 24)).columns)
-        names = [shorten(row.case_id, 24) for row in self._failing]
+        names = [self._row_name(row) for row in self._failing]
         column = max(map(len, names))
         lines = [f"{self._failing_count} failing rows:"]
         for name, row in zip(names, self._failing, strict=True):
@@ -164,6 +164,10 @@ class ConsoleSummary:
         if self._failing_count > len(self._failing):
             lines.append(f"  ... and {self._failing_count - len(self._failing)} more in the report")
         return "\n".join(lines)
+
+    def _row_name(self, row: CaseResult) -> str:
+        name = shorten(row.case_id, 24)
+        return f"{name} #{row.repeat_index + 1}" if self._run.settings.repeats > 1 else name
 
     def _paint(self, mark: str) -> str:
         return f"\x1b[{_COLOURS[mark]}m{mark}\x1b[0m" if self._colour else mark

@@ -39,6 +39,7 @@ INFO = MetricInfo(
     ),
     reads=("sources", "expected_sources"),
     rule="more_than",
+    unit="%",
 )
 
 
