@@ -2,67 +2,68 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem, SpecError
-from assay.metrics.assertions import Assertions
-from assay.metrics.combined_score import CombinedScore
-from assay.metrics.consistency import Consistency
-from assay.metrics.contains import Contains
-from assay.metrics.cost import Cost
-from assay.metrics.coverage import Coverage
-from assay.metrics.exact_match import ExactMatch
-from assay.metrics.generation_fidelity import GenerationFidelity
-from assay.metrics.hit_rate import HitRate
 from assay.metrics.info import DEFAULT_MODEL
-from assay.metrics.json_schema import JsonSchema
-from assay.metrics.judge_score import JudgeScore
-from assay.metrics.latency import Latency
-from assay.metrics.mrr import MeanReciprocalRank
-from assay.metrics.quality import Quality
-from assay.metrics.regex import Regex
-from assay.metrics.retrieval_accuracy import RetrievalAccuracy
-from assay.metrics.rouge import Rouge
-from assay.metrics.satisfaction import Satisfaction
-from assay.metrics.semantic_similarity import SemanticSimilarity
-from assay.metrics.tokens import Tokens
-from assay.metrics.tool_calls import ToolCalls
 from assay.names import unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
     from assay.metrics.score import Metric
     from assay.results import MetricSettings
 
 __all__ = ["METRICS", "build_metric", "complete_parameters"]
 
-METRICS: Mapping[str, type[Metric]] = {
-    kind.info.name: kind
-    for kind in (
-        SemanticSimilarity,
-        Rouge,
-        ExactMatch,
-        Contains,
-        Regex,
-        JsonSchema,
-        Assertions,
-        ToolCalls,
-        RetrievalAccuracy,
-        GenerationFidelity,
-        HitRate,
-        MeanReciprocalRank,
-        Quality,
-        JudgeScore,
-        CombinedScore,
-        Consistency,
-        Coverage,
-        Satisfaction,
-        Latency,
-        Tokens,
-        Cost,
-    )
+_CLASSES = {
+    "semantic_similarity": "SemanticSimilarity",
+    "rouge": "Rouge",
+    "exact_match": "ExactMatch",
+    "contains": "Contains",
+    "regex": "Regex",
+    "json_schema": "JsonSchema",
+    "assertions": "Assertions",
+    "tool_calls": "ToolCalls",
+    "retrieval_accuracy": "RetrievalAccuracy",
+    "generation_fidelity": "GenerationFidelity",
+    "hit_rate": "HitRate",
+    "mrr": "MeanReciprocalRank",
+    "quality": "Quality",
+    "judge_score": "JudgeScore",
+    "combined_score": "CombinedScore",
+    "consistency": "Consistency",
+    "coverage": "Coverage",
+    "satisfaction": "Satisfaction",
+    "latency": "Latency",
+    "tokens": "Tokens",
+    "cost": "Cost",
+    "formula": "Formula",
 }
+"""Every kind of metric and its class, in report order; it is in the module of the kind's name."""
+
+
+class _Kinds(Mapping[str, "type[Metric]"]):
+    """Imports a metric's module when it is asked for: most runs compute few."""
+
+    def __getitem__(self, kind: str) -> type[Metric]:
+        name = _CLASSES[kind]
+        found: type[Metric] = getattr(importlib.import_module(f"assay.metrics.{kind}"), name)
+        return found
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in _CLASSES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_CLASSES)
+
+    def __len__(self) -> int:
+        return len(_CLASSES)
+
+
+METRICS: Mapping[str, type[Metric]] = _Kinds()
 """Every kind of metric by name; `info` describes it to people, its module's docstring defines it."""
 
 
