@@ -22,6 +22,7 @@ __all__ = [
     "bad_case_option",
     "connect",
     "debug_option",
+    "format_option",
     "json_option",
     "run_async",
     "say_what_is_left_out",
@@ -40,6 +41,10 @@ bad_case_option = click.option(
     "--on-bad-case",
     type=click.Choice(ON_BAD_CASE),
     help="Refuse a dataset with records that are wrong (the default), or skip and list them.",
+)
+
+format_option = click.option(
+    "--format", "dataset_format", metavar="NAME", help="Read the dataset as this format, whatever it looks like."
 )
 
 

@@ -132,11 +132,15 @@ def _spec(spec: str | Path | Mapping[str, Any], agent: object, dataset: object) 
 
 def _dataset(spec: Spec, dataset: str | Path | Iterable[Mapping[str, Any]] | None) -> Dataset:
     if dataset is not None and not isinstance(dataset, str | Path):
-        return records_dataset(dataset, on_bad_case=spec.on_bad_case)
+        return records_dataset(dataset, on_bad_case=spec.on_bad_case, format=spec.dataset_format)
     if spec.dataset is None:
         raise SpecError("name a dataset in the spec, or pass one")
     return open_dataset(
-        spec.dataset, field_map=spec.dataset_map, encoding=spec.dataset_encoding, on_bad_case=spec.on_bad_case
+        spec.dataset,
+        field_map=spec.dataset_map,
+        encoding=spec.dataset_encoding,
+        on_bad_case=spec.on_bad_case,
+        format=spec.dataset_format,
     )
 
 

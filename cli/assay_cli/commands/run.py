@@ -19,6 +19,7 @@ from assay_cli.options import (
     bad_case_option,
     connect,
     debug_option,
+    format_option,
     json_option,
     run_async,
     say_what_is_left_out,
@@ -50,6 +51,7 @@ _QUICK_CASES = 10
 @click.option("--repeats", type=click.IntRange(1, 100), metavar="N", help="Run each case N times.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the spec.")
 @click.option("--resume", "resume_id", metavar="RUN", help="Continue this run instead of starting one.")
+@format_option
 @bad_case_option
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 @server_option
@@ -65,6 +67,7 @@ def run(
     repeats: int | None,
     overrides: tuple[str, ...],
     resume_id: str | None,
+    dataset_format: str | None,
     on_bad_case: str | None,
     no_progress: bool,
     server: str | None,
@@ -78,6 +81,8 @@ def run(
     """
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
+    if dataset_format is not None:
+        overrides = (*overrides, f"format={dataset_format}")
     if on_bad_case is not None:
         overrides = (*overrides, f"on_bad_case={on_bad_case}")
     chosen = [name.strip() for name in metrics.split(",") if name.strip()] if metrics is not None else None
@@ -91,6 +96,7 @@ def run(
         encoding=checked.dataset_encoding,
         limit=limit,
         on_bad_case=checked.on_bad_case,
+        format=checked.dataset_format,
     )
     from assay.evaluation import check_inputs
 

@@ -15,7 +15,7 @@ from assay.spec.loading import load_spec
 from assay.spec.overrides import apply_override
 from assay.yaml_nodes import parse_yaml
 from assay_cli.failures import EXIT_INFRASTRUCTURE
-from assay_cli.options import bad_case_option, debug_option, json_option, say_what_is_left_out
+from assay_cli.options import bad_case_option, debug_option, format_option, json_option, say_what_is_left_out
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ __all__ = ["validate"]
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option("--dataset", type=click.Path(path_type=Path), help="A dataset in place of the spec's.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the spec.")
+@format_option
 @bad_case_option
 @json_option
 @debug_option
@@ -35,6 +36,7 @@ def validate(
     spec: Path,
     dataset: Path | None,
     overrides: tuple[str, ...],
+    dataset_format: str | None,
     on_bad_case: str | None,
     as_json: bool,
     debug: bool,
@@ -42,6 +44,8 @@ def validate(
     """Check SPEC, its dataset and its agent's code; say what was recognised, or every problem at once."""
     problems: list[Problem] = []
     left_out = 0
+    if dataset_format is not None:
+        overrides = (*overrides, f"format={dataset_format}")
     if on_bad_case is not None:
         overrides = (*overrides, f"on_bad_case={on_bad_case}")
     lines: list[str] = []
@@ -58,6 +62,7 @@ def validate(
             field_map=checked.dataset_map,
             encoding=checked.dataset_encoding,
             on_bad_case=checked.on_bad_case,
+            format=checked.dataset_format,
         )
         info = check_inputs(checked, cases)
         fields = ", ".join(f"{name} <- {source}" for name, source in info.mapping.items())
@@ -103,15 +108,23 @@ def _further_problems(path: Path, overrides: tuple[str, ...], dataset: Path | No
 
 def _check_dataset(data: dict[str, Any], dataset: Path | None, base_dir: Path) -> None:
     """Check the dataset that a spec names, as far as the spec says clearly what it is."""
-    name, mapping, encoding = data.get("dataset"), data.get("map") or {}, data.get("encoding")
+    name, mapping = data.get("dataset"), data.get("map") or {}
+    encoding, dataset_format = data.get("encoding"), data.get("format")
     if dataset is None and isinstance(name, str) and name.strip():
         dataset = base_dir / Path(name).expanduser()
     is_clear = isinstance(mapping, dict) and all(isinstance(source, str) for source in mapping.values())
-    if dataset is None or not is_clear or not isinstance(encoding, str | None):
+    is_clear = is_clear and isinstance(encoding, str | None) and isinstance(dataset_format, str | None)
+    if dataset is None or not is_clear:
         return
     field_map = {str(key): source for key, source in mapping.items()}
     skips = data.get("on_bad_case") == "skip"
-    open_dataset(dataset, field_map=field_map, encoding=encoding, on_bad_case="skip" if skips else "refuse").check()
+    open_dataset(
+        dataset,
+        field_map=field_map,
+        encoding=encoding,
+        on_bad_case="skip" if skips else "refuse",
+        format=dataset_format,
+    ).check()
 
 
 def _check_code(target: str, base_dir: Path) -> None:

@@ -66,15 +66,23 @@ class Dataset:
         field_map: Canonical field to the dataset's own name for it.
         limit: Only so many cases; None means all.
         on_bad_case: "refuse" or "skip".
+        format: The format to read it as; None means what the records look like.
     """
 
     def __init__(
-        self, source: Source, *, field_map: Mapping[str, str], limit: int | None, on_bad_case: str = "refuse"
+        self,
+        source: Source,
+        *,
+        field_map: Mapping[str, str],
+        limit: int | None,
+        on_bad_case: str = "refuse",
+        format: str | None = None,  # noqa: A002
     ) -> None:
         self._source = source
         self._field_map = field_map
         self._limit = limit
         self._on_bad_case = on_bad_case
+        self._format = format
         self._info: DatasetInfo | None = None
         self._signature: Signature = ()
 
@@ -194,6 +202,7 @@ def open_dataset(
     encoding: str | None = None,
     limit: int | None = None,
     on_bad_case: str = "refuse",
+    format: str | None = None,  # noqa: A002
 ) -> Dataset:
     """Return the dataset of a file; nothing is read before `check` or `cases`.
 
@@ -203,9 +212,10 @@ def open_dataset(
         encoding: The file's encoding; None means UTF-8, or what its byte order mark says.
         limit: Only the first so many cases are checked and read, at least 1.
         on_bad_case: "refuse" the dataset for a record that is wrong, or "skip" the record, count and list it.
+        format: The format to read it as, e.g. "deepeval" or "plain"; None means what the records look like.
     """
     source = FileSource(Path(path), os.fspath(path), encoding)
-    return Dataset(source, field_map=field_map or {}, limit=limit, on_bad_case=on_bad_case)
+    return Dataset(source, field_map=field_map or {}, limit=limit, on_bad_case=on_bad_case, format=format)
 
 
 def records_dataset(
@@ -214,6 +224,7 @@ def records_dataset(
     *,
     limit: int | None = None,
     on_bad_case: str = "refuse",
+    format: str | None = None,  # noqa: A002
 ) -> Dataset:
     """Return the dataset of some objects in memory, with the field names that a file may have.
 
@@ -222,5 +233,7 @@ def records_dataset(
         name: For people.
         limit: Only the first so many, at least 1.
         on_bad_case: As for `open_dataset`.
+        format: As for `open_dataset`.
     """
-    return Dataset(ObjectSource(tuple(records), name), field_map={}, limit=limit, on_bad_case=on_bad_case)
+    source = ObjectSource(tuple(records), name)
+    return Dataset(source, field_map={}, limit=limit, on_bad_case=on_bad_case, format=format)

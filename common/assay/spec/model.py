@@ -31,6 +31,7 @@ class Spec:
         dataset: The dataset file; None where cases are given as objects.
         dataset_map: Canonical field to the dataset's own field name.
         dataset_encoding: The dataset's encoding; None means UTF-8 or what its byte order mark says.
+        dataset_format: The format to read the dataset as; None means what its records look like.
         on_bad_case: What is done about a record of the dataset that is wrong: "refuse" the dataset, or "skip" it.
         reports: Report formats.
         base_dir: Folder that relative names in the spec start from.
@@ -41,6 +42,7 @@ class Spec:
     dataset: Path | None = None
     dataset_map: Mapping[str, str] = field(default_factory=dict)
     dataset_encoding: str | None = None
+    dataset_format: str | None = None
     on_bad_case: str = "refuse"
     reports: tuple[str, ...] = REPORTS
     base_dir: Path = Path()

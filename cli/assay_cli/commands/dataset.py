@@ -1,0 +1,150 @@
+"""`assay dataset inspect`: what a file of cases is recognised as, before anything is spent on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assay.cases import case_to_json
+from assay.datasets import open_dataset
+from assay.datasets.counts import count_cases
+from assay.errors import InvalidInputError, Problem
+from assay_cli.failures import EXIT_USAGE
+from assay_cli.options import format_option, json_option
+from assay_cli.terminal import clean, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.cases import Case
+    from assay.datasets import DatasetInfo
+    from assay.datasets.counts import CaseCounts
+
+__all__ = ["dataset"]
+
+_MAX_NAMES = 20
+_NAME_WIDTH = 60
+_TEXT_CHARS = 400
+_COUNTED = (
+    ("references", "with a reference"),
+    ("recorded", "with a recorded answer"),
+    ("expected_sources", "with expected sources"),
+    ("expected_tools", "with expected tool calls"),
+    ("assertions", "with checks of their own"),
+    ("labels", "with labels"),
+    ("variables", "with variables"),
+    ("choices", "with choices"),
+    ("multi_turn", "with several turns"),
+)
+
+
+@click.group()
+def dataset() -> None:
+    """Look at a dataset."""
+
+
+@dataset.command()
+@click.argument("file")
+@format_option
+@click.option("--map", "mapping", multiple=True, metavar="FIELD=NAME", help="What holds a field in the file.")
+@click.option("--encoding", metavar="NAME", help="The file's encoding (UTF-8).")
+@json_option
+def inspect(
+    file: str, dataset_format: str | None, mapping: tuple[str, ...], encoding: str | None, as_json: bool
+) -> int:
+    """Show what FILE is recognised as: format, fields, counts, warnings, and its first case."""
+    try:
+        cases = open_dataset(file, field_map=_field_map(mapping), encoding=encoding, format=dataset_format)
+        info = cases.check()
+        counts, first = count_cases(cases.cases())
+    except InvalidInputError as error:
+        if not as_json:
+            raise
+        click.echo(json.dumps({"valid": False, "problems": _problems(error.problems)}, ensure_ascii=False, indent=1))
+        return EXIT_USAGE
+    assert first is not None, "a dataset without cases is refused"
+    if as_json:
+        click.echo(json.dumps(_document(file, info, counts, first), ensure_ascii=False, indent=1))
+    else:
+        click.echo("\n\n".join(part for part in _parts(file, info, counts, first) if part))
+    return 0
+
+
+def _field_map(mapping: Sequence[str]) -> dict[str, str]:
+    pairs = [item.partition("=") for item in mapping]
+    wrong = [item for item, (name, equals, _) in zip(mapping, pairs, strict=True) if not equals or not name.strip()]
+    if wrong:
+        raise InvalidInputError(
+            [Problem(f"must be FIELD=NAME, such as input=question, not {item!r}", "--map") for item in wrong]
+        )
+    return {name.strip(): source.strip() for name, _, source in pairs}
+
+
+def _problems(problems: Sequence[Problem]) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(problem) for problem in problems]
+
+
+def _document(file: str, info: DatasetInfo, counts: CaseCounts, first: Case) -> dict[str, Any]:
+    return {
+        "valid": True,
+        "problems": [],
+        "file": file,
+        "format": info.format,
+        "sha256": info.sha256,
+        "mapping": dict(info.mapping),
+        "counts": {**dataclasses.asdict(counts), "skipped": info.skipped_count},
+        "warnings": _problems(info.warnings),
+        "first_case": case_to_json(first),
+    }
+
+
+def _parts(file: str, info: DatasetInfo, counts: CaseCounts, first: Case) -> list[str]:
+    brief = json.dumps(_brief(case_to_json(first)), ensure_ascii=False, indent=2)
+    return [
+        f"{clean(file)}: {info.format}, {_cases(counts.cases)}",
+        _lines("Fields", [f"{name} <- {clean(source)}" for name, source in info.mapping.items()]),
+        _lines("Cases", _counts(counts)),
+        _lines("Categories", _names(counts.categories, counts.uncounted_categories)),
+        _lines("Tags", _names(counts.tags, counts.uncounted_tags)),
+        _lines("Warnings", [clean(str(warning)) for warning in info.warnings]),
+        f"First case\n\n{clean(brief, keep_lines=True)}",
+    ]
+
+
+def _lines(title: str, lines: Sequence[str]) -> str:
+    return "\n".join([title, *(f"    {line}" for line in lines)]) if lines else ""
+
+
+def _cases(count: int) -> str:
+    return "1 case" if count == 1 else f"{count:,} cases"
+
+
+def _counts(counts: CaseCounts) -> list[str]:
+    lines = [f"{getattr(counts, name):,} {said}" for name, said in _COUNTED if getattr(counts, name)]
+    if not counts.references:
+        lines.insert(0, "none with a reference: metrics that compare with one will be skipped")
+    return [*lines, f"{counts.turns:,} turns in all"] if counts.multi_turn else lines
+
+
+def _names(counted: Mapping[str, int], uncounted: int) -> list[str]:
+    if not any(counted):
+        return []
+    # The most frequent first, and equal ones by name, so that the list does not depend on the order of cases.
+    ordered = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
+    lines = [f"{count:,} {shorten(name, _NAME_WIDTH) if name else '(none)'}" for name, count in ordered[:_MAX_NAMES]]
+    more = len(ordered) - len(lines)
+    if more or uncounted:
+        lines.append(f"... and {more:,}{' or more' if uncounted else ''} others")
+    return lines
+
+
+def _brief(value: Any) -> Any:
+    """Return the case with long texts cut, for people; the JSON document has them whole."""
+    if isinstance(value, str) and len(value) > _TEXT_CHARS:
+        return f"{value[:_TEXT_CHARS]}... ({len(value):,} characters)"
+    if isinstance(value, dict):
+        return {name: _brief(item) for name, item in value.items()}
+    return [_brief(item) for item in value] if isinstance(value, list) else value
