@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Any
 from assay.answers import AgentStatus
 from assay.errors import SpecError
 from assay.metrics.combined_score import tokens_used
-from assay.metrics.expressions import FUNCTIONS, WORDS, EvaluationError, parse_expression
+from assay.metrics.expression_nodes import EvaluationError
+from assay.metrics.expressions import FUNCTIONS, WORDS, parse_expression
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
 from assay.metrics.score import not_computed, scored
@@ -120,7 +121,8 @@ class Formula:
         self._numbers: Mapping[str, float] = parameters["parameters"] or {}
         self._threshold: float | None = parameters["threshold"]
         self._target: float | None = parameters["target"]
-        self.inputs = tuple(read for read in self._expression.names if read not in self._numbers and read not in FIELDS)
+        self.names = self._expression.names
+        self.inputs = tuple(read for read in self.names if read not in self._numbers and read not in FIELDS)
 
     @staticmethod
     def check(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -149,7 +151,7 @@ class Formula:
         failed = row.response.status is AgentStatus.ERROR
         read = _Inputs(row, self._numbers)
         detail: dict[str, Any] = {"version": self.version, "inputs": read.found}
-        if failed and "status_error" not in self._expression.names:
+        if failed and "status_error" not in self.names:
             return self._agent_error(detail)
         try:
             value = self._expression.evaluate(read)
