@@ -102,13 +102,23 @@ class AgentRequest:
 
 @dataclass(frozen=True, slots=True)
 class AgentError:
-    """Why an agent did not answer; `retryable` says whether asking again may help."""
+    """Why an agent did not answer.
+
+    Args:
+        kind: The kind of failure.
+        message: A sentence or two for people.
+        type: The exception's type or the provider's error code, where there is one.
+        http_status: The HTTP status, where there is one.
+        retryable: Whether asking again may help.
+        retry_after_s: How long the agent's server asked to be left alone, in seconds; not on the wire.
+    """
 
     kind: AgentErrorKind
     message: str
     type: str = ""
     http_status: int | None = None
     retryable: bool = False
+    retry_after_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +309,12 @@ def _without_absent(data: dict[str, Any]) -> dict[str, Any]:
 
 def _error_to_json(error: AgentError) -> dict[str, Any]:
     return {"kind": error.kind.value, "message": error.message} | _without_absent(
-        {"type": error.type, "http_status": error.http_status, "retryable": error.retryable}
+        {
+            "type": error.type,
+            "http_status": error.http_status,
+            "retryable": error.retryable,
+            "retry_after_s": error.retry_after_s,
+        }
     )
 
 
@@ -327,6 +342,7 @@ def _error(value: object) -> AgentError | None:
         type=_text(data.get("type"), "error.type"),
         http_status=_count(data.get("http_status"), "error.http_status", below=2**32),
         retryable=data.get("retryable") is True,
+        retry_after_s=_number(data.get("retry_after_s"), "error.retry_after_s"),
     )
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import uuid
 from typing import TYPE_CHECKING
 
 from assay.errors import DatasetError, Problem, SetupError, UnavailableError
+from assay.prompt_template import case_problems
 from assay.results import CaseResult, Run, RunState, StateChange
+from assay.spec.prompt_options import PROVIDERS, PromptOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +25,7 @@ __all__ = ["STARTUP_TIMEOUT_S", "check_inputs", "drive_run", "follow", "start_ru
 
 STARTUP_TIMEOUT_S = 120.0
 _SERVER_TIMEOUT_S = 5.0
+_MOST_PROBLEMS = 50
 
 
 def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
@@ -42,7 +46,23 @@ def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
                 )
             ]
         )
+    _check_prompts(spec, dataset, info)
     return info
+
+
+def _check_prompts(spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
+    """Refuse cases that the spec's prompt cannot be filled from."""
+    agent = spec.settings.agent
+    if agent.adapter not in PROVIDERS:
+        return
+    templates = PromptOptions.from_options(agent.adapter, agent.options, []).templates
+    problems = (
+        Problem(f"does not fit the prompt: {message}", f"case {case.case_id}", file=info.name)
+        for case in dataset.cases()
+        for message in case_problems(templates, case)
+    )
+    if found := list(itertools.islice(problems, _MOST_PROBLEMS)):
+        raise DatasetError(found)
 
 
 async def wait_for_stack(client: Client, stack: LocalStack | None) -> None:

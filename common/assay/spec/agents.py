@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ADAPTERS", "LATER_ADAPTERS", "check_agent"]
 
-ADAPTERS = ("python", "http", "replay")
+ADAPTERS = ("python", "http", "openai", "anthropic", "replay")
 """Adapters of this version."""
 
-LATER_ADAPTERS = ("command", "grpc", "openai", "anthropic", "adk", "a2a")
+LATER_ADAPTERS = ("command", "grpc", "adk", "a2a")
 """Names that are reserved for adapters of later versions."""
 
 _PYTHON_TARGET = re.compile(r"(?:[^\W\d]\w*(?:\.[^\W\d]\w*)*|[^:\0]+\.py):[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -39,6 +39,8 @@ def check_agent(agent: AgentSettings) -> list[Problem]:
             problems += _check_python(agent)
         case "http":
             problems += _check_http(agent)
+        case "openai" | "anthropic":
+            problems += _check_prompt(agent)
         case "replay":
             problems += _refuse(agent, target="replay takes its answers from the dataset: leave the target out")
         case _:
@@ -70,6 +72,16 @@ def _check_http(agent: AgentSettings) -> list[Problem]:
     if not valid:
         problems.append(Problem(f"must be an http or https URL, not {agent.target!r}", "agent.target"))
     HttpOptions.from_options(agent.options, problems)
+    return problems
+
+
+def _check_prompt(agent: AgentSettings) -> list[Problem]:
+    from assay.spec.prompt_options import PromptOptions  # imported here: most runs fill no prompt
+
+    problems: list[Problem] = []
+    if not agent.target.strip() or not agent.target.isprintable():
+        problems.append(Problem(f"must be the id of a model, not {agent.target!r}", "agent.target"))
+    PromptOptions.from_options(agent.adapter, agent.options, problems)
     return problems
 
 

@@ -13,12 +13,15 @@ from assay.datasets import ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
 from assay.metrics import complete_parameters
+from assay.metrics.formula import with_own_numbers
+from assay.metrics.order import check_formulas
 from assay.names import unknown_name
 from assay.presets import PRESETS
 from assay.results import AgentSettings, MetricSettings, RunSettings
-from assay.spec.agents import check_agent
+from assay.spec.agents import ADAPTERS, check_agent
 from assay.spec.model import LATER_REPORTS, REPORTS, Spec
 from assay.spec.overrides import apply_override, select_metrics
+from assay.spec.prompt_options import PROMPT_KEYS, PROVIDERS, read_prompt_files
 from assay.yaml_nodes import Lines, parse_yaml
 
 if TYPE_CHECKING:
@@ -26,10 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["load_spec", "spec_from_mapping"]
 
-_KEYS = ("name", "preset", "dataset", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "gates", "repeats",
-         "reports")  # fmt: skip
+_KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "gates",
+         "repeats", "reports")  # fmt: skip
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "response")
+_OPTION_KEYS = {"http": _HTTP_KEYS} | dict.fromkeys(PROVIDERS, PROMPT_KEYS)
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 _METRIC_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
@@ -149,6 +153,7 @@ class _Reader:
             dataset=self._dataset(dataset, needs_dataset),
             dataset_map=self._map(),
             dataset_encoding=self._text("encoding"),
+            dataset_format=self._text("format"),
             on_bad_case=self._on_bad_case(),
             reports=self._reports(),
             base_dir=self._base_dir,
@@ -245,15 +250,16 @@ class _Reader:
             return AgentSettings("replay")
         adapter = value.get("adapter")
         if not isinstance(adapter, str):
-            self._report("agent.adapter", "is missing: python, http or replay" if adapter is None else "must be a text")
+            self._report("agent.adapter", f"is missing: {', '.join(ADAPTERS)}" if adapter is None else "must be a text")
             return AgentSettings("replay")
         return self._known_agent(adapter, value)
 
     def _known_agent(self, adapter: str, value: dict[str, Any]) -> AgentSettings:
-        known = (*_AGENT_KEYS, *(_HTTP_KEYS if adapter == "http" else ()))
+        option_keys = _OPTION_KEYS.get(adapter, ())
+        known = (*_AGENT_KEYS, *option_keys)
         options = {}
         for key, item in value.items():
-            if key in _HTTP_KEYS and adapter == "http":
+            if key in option_keys:
                 options[key] = item
             elif key not in known:
                 self._report(f"agent.{key}", unknown_name("field of agent", key, known))
@@ -261,6 +267,8 @@ class _Reader:
         if not isinstance(target, str):
             self._report("agent.target", f"must be a text, not {target!r}")
             target = ""
+        found = read_prompt_files(options, self._base_dir) if adapter in PROVIDERS else []
+        self._take(found)
         agent = AgentSettings(
             adapter=adapter,
             target=target,
@@ -269,7 +277,9 @@ class _Reader:
             retries=self._integer("agent.retries", value.get("retries", 2), 0, 10),
             options=options,
         )
-        self._take(check_agent(agent))
+        # A file that could not be read has been reported; that its text is missing is no news.
+        told = {problem.field for problem in found}
+        self._take([problem for problem in check_agent(agent) if problem.field not in told])
         return agent
 
     def _duration(self, field: str, value: object) -> float:
@@ -289,12 +299,15 @@ class _Reader:
             self._report("metrics", "must be a list with at least one metric")
             return ()
         chosen: dict[str, MetricSettings] = {}
+        paths: dict[str, MetricSettings] = {}
         for index, item in enumerate(value):
             metric = self._metric(item, f"metrics[{index}]")
             if metric is not None and metric.name in chosen:
                 self._report(f"metrics[{index}]", f"{metric.name} is listed twice")
             elif metric is not None:
-                chosen[metric.name] = metric
+                chosen[metric.name] = paths[f"metrics[{index}].{metric.name}"] = metric
+        listed = [next(iter(item), "") if isinstance(item, dict) else item for item in value]
+        self._take(check_formulas(paths, others=[str(name) for name in listed if name not in chosen]))
         return tuple(chosen.values())
 
     def _metric(self, item: object, where: str) -> MetricSettings | None:
@@ -315,6 +328,8 @@ class _Reader:
         # `my_score: {formula: …}` is short for `my_score: {metric: formula, formula: …}`.
         kind = given.get("metric", "formula" if "formula" in given else name)
         parameters = {key: value for key, value in given.items() if key != "metric"}
+        if kind == "formula":
+            parameters = with_own_numbers(parameters)
         if not isinstance(kind, str) or not isinstance(name, str) or not _METRIC_NAME.fullmatch(name):
             self._report(where, "a metric's name has letters, digits and _, and starts with a letter")
             return None

@@ -10,8 +10,10 @@ from assay.cases import MAX_WEIGHT
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
 from assay.metrics import METRICS, complete_parameters
+from assay.metrics.order import check_formulas
 from assay.spec.agents import check_agent
-from assay_orchestrator.agents.http_hosts import check_http_target
+from assay.spec.prompt_options import PROVIDERS
+from assay_orchestrator.agents.http_hosts import check_http_target, check_prompt_host
 
 if TYPE_CHECKING:
     from assay.cases import Case
@@ -40,6 +42,8 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
     problems += check_agent(settings.agent)
     if settings.agent.adapter == "http":
         problems += check_http_target(settings.agent.target, limits.http_hosts)
+    if settings.agent.adapter in PROVIDERS:
+        problems += check_prompt_host(settings.agent, limits.http_hosts)
     metrics = _complete_metrics(settings, problems)
     for index, gate in enumerate(settings.gates):
         try:
@@ -74,6 +78,7 @@ def _complete_metrics(settings: RunSettings, problems: list[Problem]) -> list[Me
         problems.append(Problem(f"name at least one metric of {', '.join(METRICS)}", "metrics"))
     names = [metric.name for metric in settings.metrics]
     completed = []
+    paths: dict[str, MetricSettings] = {}
     for index, metric in enumerate(settings.metrics):
         where = f"metrics[{index}]"
         if names.index(metric.name) != index:
@@ -84,4 +89,7 @@ def _complete_metrics(settings: RunSettings, problems: list[Problem]) -> list[Me
             problems += problem.problems
         else:
             completed.append(dataclasses.replace(metric, parameters=parameters))
+            paths[f"{where}.{metric.name}"] = completed[-1]
+    known = {metric.name for metric in completed}
+    problems += check_formulas(paths, others=[name for name in names if name not in known])
     return completed

@@ -74,7 +74,7 @@ def test_every_mistake_is_named_with_its_line(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"preset": "sql-agnt"}, "did you mean .sql-agent"),
-        ({"agent": {"adapter": "openai"}}, "not part of this version"),
+        ({"agent": {"adapter": "adk"}}, "not part of this version"),
         ({"agent": {"adapter": "http", "target": "ftp://x"}}, "http or https"),
         ({"agent": {"adapter": "http", "target": "http://x", "response": {"text": "a ||"}}}, "JMESPath"),
         ({"agent": {"adapter": "http", "target": "http://x", "body": "{{inptu}}"}}, "did you mean 'input'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.spec.prompt_options import PROVIDERS
 from assay_orchestrator.agents.protocol import Agent
 from assay_orchestrator.agents.replay import ReplayAgent
 from assay_orchestrator.agents.retrying import RetryingAgent
@@ -29,8 +30,8 @@ def build_agent(
     Args:
         settings: Checked settings.
         hosted: The broker of a client-hosted agent; None for the other adapters.
-        allowed_hosts: Patterns of hosts that an http agent may have.
-        allowed_env: Patterns of environment variables that an http agent may name.
+        allowed_hosts: Patterns of hosts that agents may have.
+        allowed_env: Patterns of environment variables that agents may name.
 
     Raises:
         InvalidInputError: The agent may not be reached, or an environment variable is missing.
@@ -43,5 +44,12 @@ def build_agent(
 
         return RetryingAgent(
             HttpAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env), settings.retries
+        )
+    if settings.adapter in PROVIDERS:
+        # Imported here: most runs fill no prompt. The provider's package follows with the first question.
+        from assay_orchestrator.agents.prompt import PromptAgent
+
+        return RetryingAgent(
+            PromptAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env), settings.retries
         )
     return ReplayAgent()

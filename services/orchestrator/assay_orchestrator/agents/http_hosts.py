@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from assay.errors import Problem
+from assay.spec.prompt_options import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["check_http_target"]
+    from assay.results import AgentSettings
+
+__all__ = ["check_http_target", "check_prompt_host"]
 
 
 def check_http_target(target: str, allowed_hosts: Sequence[str], field: str = "agent.target") -> list[Problem]:
@@ -28,3 +31,10 @@ def check_http_target(target: str, allowed_hosts: Sequence[str], field: str = "a
             field,
         )
     ]
+
+
+def check_prompt_host(settings: AgentSettings, allowed_hosts: Sequence[str]) -> list[Problem]:
+    """Return a problem if the service that a prompt goes to may not be called from here."""
+    base_url = settings.options.get("base_url")
+    url = base_url if isinstance(base_url, str) else PROVIDERS[settings.adapter].base_url
+    return check_http_target(url, allowed_hosts, "agent.base_url")

@@ -1,0 +1,44 @@
+"""How long a server that refuses a request asks to be left alone."""
+
+from __future__ import annotations
+
+import email.utils
+import math
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["retry_after_s"]
+
+
+def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
+    """Return the seconds that a reply's headers ask to wait; None where they say nothing that can be read.
+
+    Args:
+        headers: The reply's headers, by lower-case name or in a mapping that does not mind the case.
+            `retry-after` is a number of seconds or an HTTP date (RFC 9110, 10.2.3); `retry-after-ms`,
+            which some providers of models send beside it, is more exact and wins.
+        now: Seconds since 1970, for dates; the clock's if None.
+    """
+    milliseconds = _number(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = headers.get("retry-after", "").strip()
+    seconds = _number(text)
+    if seconds is not None or not text:
+        return seconds
+    try:
+        due = email.utils.parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, due - (time.time() if now is None else now))
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

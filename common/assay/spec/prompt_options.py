@@ -1,0 +1,286 @@
+"""The options of the adapters that fill a prompt and send it to a provider of models."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from assay.errors import Problem
+from assay.names import unknown_name
+from assay.prompt_template import template_problem, variables_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["PROMPT_KEYS", "PROVIDERS", "PromptOptions", "Provider", "read_prompt_files"]
+
+PROMPT_KEYS = ("base_url", "api_key", "prompt", "prompt_file", "system", "system_file", "max_tokens", "temperature",
+               "extra")  # fmt: skip
+"""What a spec may say about a prompt, besides what it may say about every agent."""
+
+_HASHES = ("prompt_sha256", "system_sha256")
+_KEY = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+_MAX_TEMPLATE_CHARS = 400_000
+_MAX_EXTRA_CHARS = 100_000
+_MAX_TOKENS = 10_000_000
+_DEFAULT_MAX_TOKENS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """What differs between providers before anything is sent.
+
+    Args:
+        name: The adapter's name.
+        base_url: Where its own service is.
+        key_variable: The environment variable that holds the key of its own service.
+        max_temperature: Highest temperature; the lowest is 0.
+        added_paths: Ends of a URL that the adapter adds by itself.
+        own_fields: Fields of a request that the adapter sets, so that `extra` may not.
+    """
+
+    name: str
+    base_url: str
+    key_variable: str
+    max_temperature: float
+    added_paths: tuple[str, ...]
+    own_fields: tuple[str, ...]
+
+
+PROVIDERS = {
+    provider.name: provider
+    for provider in (
+        Provider(
+            "openai",
+            "https://api.openai.com/v1",
+            "OPENAI_API_KEY",
+            2.0,
+            ("/chat/completions",),
+            ("model", "messages", "stream", "n", "temperature", "max_tokens", "max_completion_tokens"),
+        ),
+        Provider(
+            "anthropic",
+            "https://api.anthropic.com",
+            "ANTHROPIC_API_KEY",
+            1.0,
+            ("/v1/messages", "/v1"),
+            ("model", "messages", "system", "stream", "temperature", "max_tokens"),
+        ),
+    )
+}
+"""Providers by the name of their adapter."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptOptions:
+    """How a prompt is made and where it goes.
+
+    Args:
+        base_url: The service; None for the provider's own.
+        api_key: The key as ${NAME} of an environment variable; None for the provider's own service's.
+        prompt: Template of the user's message; None where the case's input is the message.
+        system: Template of the system text; None where there is none.
+        max_tokens: Most tokens of an answer.
+        temperature: Sampling temperature; None where it is not sent.
+        extra: Further fields of the request.
+    """
+
+    base_url: str | None = None
+    api_key: str | None = None
+    prompt: str | None = None
+    system: str | None = None
+    max_tokens: int = _DEFAULT_MAX_TOKENS
+    temperature: float | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """The templates that there are; without a prompt, the input itself is one."""
+        return tuple(text for text in (self.system, "{{input}}" if self.prompt is None else self.prompt) if text)
+
+    @classmethod
+    def from_options(cls, adapter: str, options: Mapping[str, Any], problems: list[Problem]) -> PromptOptions:
+        """Return the options of a spec; what is wrong is added to `problems`."""
+        provider = PROVIDERS[adapter]
+        problems += [
+            Problem(unknown_name(f"option of the {adapter} adapter", name, PROMPT_KEYS), f"agent.{name}")
+            for name in options
+            if name not in (*PROMPT_KEYS, *_HASHES)
+        ]
+        prompt = _template(options, "prompt", problems)
+        system = _template(options, "system", problems)
+        if prompt is not None and not any(variables_of(text) for text in (prompt, system or "")):
+            problems.append(
+                Problem("has no {{variable}}, so that every case would be asked the same: write {{input}} where the "
+                        "case's question belongs, or the name of one of its variables", _place(options, "prompt"))
+            )  # fmt: skip
+        return cls(
+            base_url=_base_url(provider, options.get("base_url"), problems),
+            api_key=_api_key(options.get("api_key"), provider, problems),
+            prompt=prompt,
+            system=system,
+            max_tokens=_max_tokens(options.get("max_tokens", _DEFAULT_MAX_TOKENS), problems),
+            temperature=_temperature(options.get("temperature"), provider, problems),
+            extra=_extra(options.get("extra"), provider, problems),
+        )
+
+
+def read_prompt_files(options: dict[str, Any], base_dir: Path) -> list[Problem]:
+    """Put the texts of `prompt_file` and `system_file` beside their names, with their SHA-256, and say what is wrong.
+
+    Args:
+        options: Changed in place.
+        base_dir: Folder that relative names start from.
+    """
+    problems = []
+    for name in ("prompt", "system"):
+        key = f"{name}_file"
+        file = options.get(key)
+        if file is None:
+            continue
+        if name in options:
+            problems.append(Problem(f"stands beside agent.{name}: keep one of them", f"agent.{key}"))
+        elif not isinstance(file, str) or not file.strip():
+            problems.append(Problem(f"must be a file name, not {file!r}", f"agent.{key}"))
+        else:
+            problems += _read(options, name, base_dir, file)
+    return problems
+
+
+def _read(options: dict[str, Any], name: str, base_dir: Path, file: str) -> list[Problem]:
+    from pathlib import Path
+
+    field_name = f"agent.{name}_file"
+    try:
+        content = (base_dir / Path(file).expanduser()).read_bytes()
+        text = content.decode("utf-8-sig")
+    except FileNotFoundError:
+        return [Problem(f"there is no file {file!r} beside the spec", field_name)]
+    except (OSError, RuntimeError) as error:
+        return [Problem(f"{file!r} cannot be read: {getattr(error, 'strerror', None) or error}", field_name)]
+    except UnicodeDecodeError as error:
+        return [Problem(f"{file!r} is not UTF-8 (byte {error.start}): save it as UTF-8", field_name)]
+    # The line end that editors put at the end of every file is not part of the prompt.
+    options[name] = text.replace("\r\n", "\n").removesuffix("\n")
+    options[f"{name}_sha256"] = hashlib.sha256(content).hexdigest()
+    return []
+
+
+def _place(options: Mapping[str, Any], name: str) -> str:
+    return f"agent.{name}_file" if f"{name}_file" in options else f"agent.{name}"
+
+
+def _template(options: Mapping[str, Any], name: str, problems: list[Problem]) -> str | None:
+    text, where = options.get(name), _place(options, name)
+    problems += [
+        Problem(f"must be a text, not {type(options[key]).__name__}", f"agent.{key}")
+        for key in (f"{name}_file", f"{name}_sha256")
+        if not isinstance(options.get(key, ""), str)
+    ]
+    if text is None:
+        if options.get(f"{name}_file") is not None:
+            problems.append(Problem(f"has not been read: it comes with its text in agent.{name}", where))
+        return None
+    if not isinstance(text, str) or not text.strip():
+        shown = "an empty text" if isinstance(text, str) else type(text).__name__
+        problems.append(Problem(f"must be a text with {{{{variables}}}}, not {shown}", where))
+        return None
+    if len(text) > _MAX_TEMPLATE_CHARS:
+        problems.append(Problem(f"is longer than {_MAX_TEMPLATE_CHARS:,} characters", where))
+    elif problem := template_problem(text):
+        problems.append(Problem(problem, where))
+    return text
+
+
+def _base_url(provider: Provider, value: object, problems: list[Problem]) -> str | None:
+    if value is None:
+        return None
+    problem = _url_problem(provider, value) if isinstance(value, str) else f"must be a URL, not {value!r}"
+    if problem:
+        problems.append(Problem(problem, "agent.base_url"))
+    return str(value).rstrip("/")
+
+
+def _url_problem(provider: Provider, url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid or any(character.isspace() for character in url):
+        return f"must be an http or https URL such as http://127.0.0.1:8000/v1, not {url!r}"
+    if "@" in parts.netloc:
+        return "holds a name or password: give the key with api_key, as ${NAME} of an environment variable"
+    host = parts.netloc.rpartition(":")[0] if parts.port is not None else parts.netloc
+    if not host.isascii() or host != host.lower() or "\\" in url:
+        # What is checked against the allowed hosts must be what is called.
+        return "must name its host in plain lower-case ASCII"
+    if parts.query or parts.fragment or "?" in url or "#" in url:
+        return "must end with its path: leave out what follows ? or #"
+    for end in provider.added_paths:
+        if parts.path.rstrip("/").endswith(end):
+            return f"must not end with {end}, which the adapter adds by itself"
+    return ""
+
+
+def _api_key(value: object, provider: Provider, problems: list[Problem]) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, str) and _KEY.fullmatch(value):
+        return value
+    # Without the value: it may be a key.
+    problems.append(
+        Problem(
+            f"must be the name of an environment variable, written as ${{{provider.key_variable}}}: a key itself has "
+            "no place in a spec, which is stored and shown",
+            "agent.api_key",
+        )
+    )
+    return None
+
+
+def _max_tokens(value: object, problems: list[Problem]) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_TOKENS:
+        problems.append(Problem(f"must be a whole number from 1 to {_MAX_TOKENS:,}, not {value!r}", "agent.max_tokens"))
+        return _DEFAULT_MAX_TOKENS
+    return value
+
+
+def _temperature(value: object, provider: Provider, problems: list[Problem]) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= provider.max_temperature:
+        problems.append(
+            Problem(f"must be a number from 0 to {provider.max_temperature:g}, not {value!r}", "agent.temperature")
+        )
+        return None
+    return float(value)
+
+
+def _extra(value: object, provider: Provider, problems: list[Problem]) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        problems.append(
+            Problem(f"must be a mapping of further fields of the request, not {type(value).__name__}", "agent.extra")
+        )
+        return {}
+    try:
+        if len(json.dumps(value, allow_nan=False)) > _MAX_EXTRA_CHARS:
+            problems.append(Problem(f"is longer than {_MAX_EXTRA_CHARS:,} characters of JSON", "agent.extra"))
+    except (TypeError, ValueError, RecursionError):
+        problems.append(Problem("must hold only what JSON can hold", "agent.extra"))
+        return {}
+    for name in value:
+        if name in provider.own_fields:
+            known = name if name in PROMPT_KEYS else {"model": "target", "messages": "prompt"}.get(name, "")
+            hint = f": use agent.{known}" if known else f": the {provider.name} adapter sets it"
+            problems.append(Problem(f"may not hold {name!r}{hint}", f"agent.extra.{name}"))
+    return value

@@ -1,0 +1,256 @@
+"""A provider of models on a port of this machine, which says what it was told to.
+
+It speaks OpenAI's Chat Completions (any path that ends with /chat/completions) and Anthropic's Messages (any path
+that ends with /messages), so that the real packages of both can be used against it:
+
+    with ScriptedProvider(Reply("Paris"), Reply(status=429, headers={"retry-after": "1"})) as provider:
+        spec["agent"] |= {"adapter": "openai", "base_url": provider.openai_url}
+        ...
+        assert provider.requests[0].body["model"] == "some-model"
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+__all__ = ["ProviderRequest", "Reply", "ScriptedProvider", "Tokens", "echo"]
+
+_STOPS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a reply counts, inclusive: cached tokens are part of the input, reasoning is part of the output."""
+
+    input: int
+    output: int
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the provider answers once.
+
+    Args:
+        text: What the model says, or the message of an HTTP error.
+        stop: Why the model stopped: "stop", "length", "tool_calls", "content_filter", or a protocol's own word.
+        status: The HTTP status; other than 200 the reply is an error of the protocol.
+        headers: Further headers.
+        usage: Tokens; None leaves usage out, as local servers do.
+        thinking: Thoughts, which are no part of the answer.
+        tool_calls: Names and arguments of tools that the model calls.
+        error: Further fields of an error, e.g. {"param": "temperature"}.
+        raw: The body as it is, in place of all that.
+        cut: Whether the connection is closed in the middle of the body.
+        delay_s: How long the answer takes, in seconds; a provider that is closed lets go at once.
+    """
+
+    text: str = ""
+    stop: str = "stop"
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    usage: Tokens | None = None
+    thinking: str = ""
+    tool_calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    error: Mapping[str, Any] = field(default_factory=dict)
+    raw: bytes | None = None
+    cut: bool = False
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRequest:
+    """One request as it came; header names are lower-case."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+
+    @property
+    def question(self) -> str:
+        """The last message."""
+        return str(self.body["messages"][-1]["content"])
+
+
+Script = Reply | Callable[[ProviderRequest], Reply]
+
+
+def echo(request: ProviderRequest) -> Reply:
+    """Answer with the last message."""
+    return Reply(request.question)
+
+
+class ScriptedProvider:
+    """Answers with one reply after the other, the last one again and again; runs in threads of its own.
+
+    Args:
+        replies: What is answered: replies, or functions of the request that return one.
+    """
+
+    def __init__(self, *replies: Script) -> None:
+        self.requests: list[ProviderRequest] = []
+        self._replies = list(replies) or [echo]
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.provider = self
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where it is: the base URL of Anthropic's protocol."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @property
+    def openai_url(self) -> str:
+        """The base URL of OpenAI's protocol."""
+        return f"{self.url}/v1"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._server.hang_up()
+        self._server.server_close()
+        self._thread.join()
+
+    def take(self, request: ProviderRequest) -> Reply:
+        """Return what is to be answered to a request."""
+        with self._lock:
+            self.requests.append(request)
+            script = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+        reply = script if isinstance(script, Reply) else script(request)
+        if reply.delay_s:
+            self._closing.wait(reply.delay_s)
+        return reply
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False  # so that closing waits for them
+    provider: ScriptedProvider
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._connections: set[socket.socket] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):  # the other side was faster
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a client that hangs up is part of many tests."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body leave together, or each reply would wait for an acknowledgement
+    server: _Server
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", "0")))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        reply = self.server.provider.take(ProviderRequest(self.path, headers, json.loads(body or b"null")))
+        content = reply.raw if reply.raw is not None else json.dumps(_body(self.path, reply)).encode()
+        self.send_response(reply.status)
+        for name, value in {"content-type": "application/json", **reply.headers}.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2] if reply.cut else content)
+        self.close_connection = self.close_connection or reply.cut
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the name that the base class gave it
+        """Say nothing."""
+
+
+def _body(path: str, reply: Reply) -> dict[str, Any]:
+    if path.endswith("/chat/completions"):
+        return _completion(reply)
+    if path.endswith("/messages"):
+        return _message(reply)
+    return {"error": {"type": "not_found_error", "message": f"no such path: {path}"}}
+
+
+def _completion(reply: Reply) -> dict[str, Any]:
+    if reply.status != 200:
+        return {"error": {"message": reply.text, "type": "scripted_error", "param": None, "code": None, **reply.error}}
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
+    if reply.thinking:
+        message["reasoning_content"] = reply.thinking
+    if reply.tool_calls:
+        message["tool_calls"] = [
+            {"id": f"call_{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            for i, (name, arguments) in enumerate(reply.tool_calls)
+        ]
+    data: dict[str, Any] = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "scripted",
+        "choices": [{"index": 0, "message": message, "finish_reason": reply.stop}],
+    }
+    if reply.usage is not None:
+        data["usage"] = {
+            "prompt_tokens": reply.usage.input,
+            "completion_tokens": reply.usage.output,
+            "total_tokens": reply.usage.input + reply.usage.output,
+            "prompt_tokens_details": {"cached_tokens": reply.usage.cache_read},
+            "completion_tokens_details": {"reasoning_tokens": reply.usage.reasoning},
+        }
+    return data
+
+
+def _message(reply: Reply) -> dict[str, Any]:
+    if reply.status != 200:
+        return {"type": "error", "error": {"type": "scripted_error", "message": reply.text, **reply.error}}
+    content: list[dict[str, Any]] = []
+    if reply.thinking:
+        content.append({"type": "thinking", "thinking": reply.thinking, "signature": "s"})
+    if reply.text:
+        content.append({"type": "text", "text": reply.text})
+    content += [
+        {"type": "tool_use", "id": f"toolu_{i}", "name": name, "input": dict(arguments)}
+        for i, (name, arguments) in enumerate(reply.tool_calls)
+    ]
+    data: dict[str, Any] = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "scripted",
+        "content": content,
+        "stop_reason": _STOPS.get(reply.stop, reply.stop),
+        "stop_sequence": None,
+    }
+    if reply.usage is not None:
+        used = reply.usage
+        data["usage"] = {
+            "input_tokens": used.input - used.cache_read - used.cache_write,
+            "output_tokens": used.output,
+            "cache_read_input_tokens": used.cache_read,
+            "cache_creation_input_tokens": used.cache_write,
+        }
+    return data

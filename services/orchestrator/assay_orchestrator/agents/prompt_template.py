@@ -1,0 +1,64 @@
+"""From a case and the spec's templates to the messages that a model gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.answers import Message
+from assay.prompt_template import case_values, fill, missing_variables
+
+if TYPE_CHECKING:
+    from assay.answers import AgentRequest
+    from assay.cases import Case
+    from assay.spec.prompt_options import PromptOptions
+
+__all__ = ["Conversation", "ConversationError", "build_conversation"]
+
+_ROLES = ("system", "user", "assistant")
+
+
+class ConversationError(ValueError):
+    """Case and templates do not make a conversation; `type` is what is at fault, "template" or "history"."""
+
+    def __init__(self, message: str, type: str) -> None:  # noqa: A002 - the name that it has in an AgentError
+        super().__init__(message)
+        self.type = type
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a model gets.
+
+    Args:
+        system: The system text; empty where there is none.
+        messages: With the roles system, user and assistant; the last is the user's.
+    """
+
+    system: str
+    messages: tuple[Message, ...]
+
+
+def build_conversation(options: PromptOptions, request: AgentRequest, case: Case) -> Conversation:
+    """Return the system text, what was said before, and the filled prompt.
+
+    Raises:
+        ConversationError: A variable has no value, or the history has messages that cannot be sent.
+    """
+    values = case_values(case, request.input)
+    missing = missing_variables(options.templates, values)
+    if missing:
+        raise ConversationError(f"the prompt does not fit the case: {'; '.join(missing)}", "template")
+    for message in request.history:
+        if message.role not in _ROLES:
+            raise ConversationError(
+                f"the history holds a message with the role {message.role!r}; a prompt is sent with messages of "
+                f"{', '.join(_ROLES)} only",
+                "history",
+            )
+    question = request.input if options.prompt is None else fill(options.prompt, values)
+    said = tuple(Message(message.role, message.content) for message in request.history if message.content.strip())
+    return Conversation(
+        system=fill(options.system, values) if options.system else "",
+        messages=(*said, Message("user", question)),
+    )
