@@ -1,4 +1,8 @@
-"""A PostgreSQL server for the tests that need one: given, installed, or from a development dependency."""
+"""A PostgreSQL server for the tests that need one: given, installed, or from a development dependency.
+
+ASSAY_TEST_DATABASE_URL, where it is set, is postgresql://user:password@host:port/name of a superuser; tests make
+schemas and databases there and drop them again. Tests that kill a server start one of their own regardless.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,17 @@
 """Gates: conditions on a run's summary that decide the exit code.
 
-gate = name [ "." stat ] op number
-name = "pass_rate" | a metric of the run
-op   = ">=" | ">" | "<=" | "<" | "=="
+    gate    = subject op number [ "," "target" op number ]
+    subject = "pass_rate" | "agent_errors"
+            | metric [ "." statistic ]
+            | ( "category" | "tag" ) "." label "." ( "pass_rate" | metric )
+            | ( "pass_at_k" | "pass_hat_k" ) "." k
+    metric  = the name of a metric of the run
+    label   = letters, digits, _ and -, or any text in double quotes (\\" and \\\\ inside)
+    op      = ">=" | ">" | "<=" | "<" | "=="
+
+`metric` alone is its aggregate; statistics are `pass_rate` (rows that passed by this metric, by those it decided)
+and those that the metric lists, e.g. `p95` of latency. `agent_errors` is the share of rows whose agent failed.
+k is a number of runs of each case. The target never decides the exit code: it is reported.
 """
 
 from __future__ import annotations
@@ -13,69 +22,154 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.errors import SpecError
+from assay.metrics import METRICS
+from assay.metrics.thresholds import TOLERANCE
 from assay.names import unknown_name
 from assay.results import GateOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["Gate", "decide", "parse_gate"]
+__all__ = ["Gate", "decide", "meets_target", "parse_gate"]
 
-_TOLERANCE = 1e-9
-_PATTERN = re.compile(r"\s*([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?\s*(>=|<=|==|>|<)\s*(\S+)\s*", re.ASCII)
-_STATS = {"latency": ("value", "pass_rate", "mean", "p50", "p95", "max")}
-_PLAIN_STATS = ("value", "pass_rate")
+_MAX_CHARS = 400
+_QUOTED = r'"(?:[^"\\]|\\.)*"'
+_SUBJECT = rf"[A-Za-z_]\w*(?:\.(?:{_QUOTED}|[\w-]+))*"
+_OP = r">=|<=|==|>|<"
+_NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_PATTERN = re.compile(rf"\s*({_SUBJECT})\s*({_OP})\s*({_NUMBER})\s*(?:,\s*target\s*({_OP})\s*({_NUMBER})\s*)?")
+_PART = re.compile(rf"\.(?:({_QUOTED})|([\w-]+))")
+_GROUPS = ("category", "tag")
+_REPEATS = ("pass_at_k", "pass_hat_k")
+_WHOLE_RUN = ("pass_rate", "agent_errors")
+_DIRECTIONS = {">=": 1, ">": 1, "<=": -1, "<": -1}
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One condition: `name.stat op bound`; `stat` is "value" for a metric's own aggregate."""
+    """One condition.
+
+    Args:
+        expression: What the spec says.
+        name: "pass_rate", "agent_errors", "pass_at_k", "pass_hat_k" or a metric.
+        stat: Which number of it: "value" for a metric's own aggregate, k for repeats.
+        op: How the number and the bound compare.
+        bound: What decides.
+        group: "category" or "tag"; empty for the whole run.
+        label: Which category or tag.
+        target_op: How the number and the target compare; empty without a target.
+        target: What should be reached beyond the bound.
+    """
 
     expression: str
     name: str
     stat: str
     op: str
     bound: float
+    group: str = ""
+    label: str = ""
+    target_op: str = ""
+    target: float | None = None
 
 
-def parse_gate(text: str, *, metrics: Sequence[str]) -> Gate:
+def parse_gate(text: str, *, metrics: Mapping[str, str], repeats: int | None = None) -> Gate:
     """Return the gate that a text describes.
 
     Args:
-        text: E.g. "pass_rate >= 0.85" or "latency.p95 < 4".
-        metrics: The run's metrics, the only ones that can be gated.
+        text: E.g. "pass_rate >= 0.85", "latency.p95 < 4" or "hit_rate > 0.8, target > 0.9".
+        metrics: The kind of each of the run's metrics by name; no others can be gated.
+        repeats: How often the run runs each case; None where that is not known.
 
     Raises:
         SpecError: The text is no gate, or names something that the run does not compute.
     """
-    found = _PATTERN.fullmatch(text) if len(text) <= 200 else None
+    found = _PATTERN.fullmatch(text) if len(text) <= _MAX_CHARS else None
     if found is None:
         raise SpecError(f"{text[:80]!r} is not a gate: write NAME >= NUMBER, e.g. 'pass_rate >= 0.85'")
-    name, stat, op, number = found.groups()
+    subject, op, number, target_op, target = found.groups()
+    head = subject.partition(".")[0]
+    parts = [_label(quoted) if quoted else plain for quoted, plain in _PART.findall(subject, len(head))]
+    group = label = ""
+    if head in _GROUPS and (len(parts) == 2 or head not in metrics):
+        group, (label, name), stat = head, _in_group(head, parts, metrics), "value"
+    elif head in _REPEATS and head not in metrics:
+        name, stat = head, _runs(head, parts, repeats)
+    else:
+        name, stat = head, _statistic(head, ".".join(parts), metrics)
+    gate = Gate(text.strip(), name, stat, op, _bound(number), group, label)
+    return gate if target is None else _with_target(gate, target_op, _bound(target))
+
+
+def _label(quoted: str) -> str:
+    return re.sub(r"\\(.)", r"\1", quoted[1:-1], flags=re.DOTALL)
+
+
+def _in_group(group: str, parts: Sequence[str], metrics: Mapping[str, str]) -> tuple[str, str]:
+    if len(parts) != 2 or not parts[0]:
+        raise SpecError(f"say which {group} and what of it: {group}.NAME.pass_rate or {group}.NAME.METRIC")
+    label, name = parts
     if name != "pass_rate" and name not in metrics:
-        raise SpecError(unknown_name("name in a gate", name, ["pass_rate", *metrics]))
-    stats = ("value",) if name == "pass_rate" else _STATS.get(name, _PLAIN_STATS)
-    if (stat or "value") not in stats:
-        raise SpecError(unknown_name(f"statistic of {name}", stat, stats))
-    try:
-        bound = float(number)
-    except ValueError:
-        bound = math.nan
-    if not math.isfinite(bound):
-        raise SpecError(f"{number!r} is not a number that a gate can compare with")
-    return Gate(text.strip(), name, stat or "value", op, bound)
+        raise SpecError(unknown_name(f"name of a {group}'s number", name, ["pass_rate", *metrics]))
+    return label, name
+
+
+def _runs(name: str, parts: Sequence[str], repeats: int | None) -> str:
+    if len(parts) != 1 or not re.fullmatch(r"[1-9][0-9]{0,2}", parts[0]):
+        raise SpecError(f"say of how many runs: {name}.3, for example")
+    least = max(2, int(parts[0]))
+    if repeats is not None and repeats < least:
+        raise SpecError(f"{name}.{parts[0]} needs {least} runs of each case and this run has {repeats}: raise repeats")
+    return parts[0]
+
+
+def _statistic(name: str, stat: str, metrics: Mapping[str, str]) -> str:
+    if name in _WHOLE_RUN:
+        if stat:
+            raise SpecError(f"{name} is a number itself: leave .{stat[:40]} out")
+        return "value"
+    if name not in metrics:
+        raise SpecError(unknown_name("name in a gate", name, [*_WHOLE_RUN, *metrics, *_GROUPS, *_REPEATS]))
+    kind = METRICS.get(metrics[name])
+    known = ("value", "pass_rate", *(kind.info.stats if kind is not None else ()))
+    if stat and stat not in known:
+        raise SpecError(unknown_name(f"statistic of {name}", stat, known))
+    return stat or "value"
+
+
+def _bound(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise SpecError(f"{number[:40]} is too large a number for a gate")
+    return value
+
+
+def _with_target(gate: Gate, op: str, target: float) -> Gate:
+    direction = _DIRECTIONS.get(gate.op)
+    if direction is None or _DIRECTIONS.get(op) != direction:
+        raise SpecError(f"a target goes the same way as its gate, with > or < in both: {gate.expression[:80]!r}")
+    if (target - gate.bound) * direction < 0:
+        raise SpecError(f"the target {target:g} asks for less than the gate's {gate.bound:g}: exchange them")
+    return Gate(gate.expression, gate.name, gate.stat, gate.op, gate.bound, gate.group, gate.label, op, target)
 
 
 def decide(gate: Gate, actual: float | None) -> GateOutcome:
     """Return whether a gate holds; without a value it is incomplete, never passed."""
     if actual is None:
         return GateOutcome.INCOMPLETE
-    close = abs(actual - gate.bound) <= _TOLERANCE
-    holds = {
-        ">=": actual >= gate.bound or close,
-        "<=": actual <= gate.bound or close,
+    return GateOutcome.PASS if _holds(actual, gate.op, gate.bound) else GateOutcome.FAIL
+
+
+def meets_target(gate: Gate, actual: float | None) -> bool | None:
+    """Return whether a gate's target is reached; None without a target or a value."""
+    return None if actual is None or gate.target is None else _holds(actual, gate.target_op, gate.target)
+
+
+def _holds(actual: float, op: str, bound: float) -> bool:
+    close = abs(actual - bound) <= TOLERANCE
+    return {
+        ">=": actual >= bound or close,
+        "<=": actual <= bound or close,
         "==": close,
-        ">": actual > gate.bound and not close,
-        "<": actual < gate.bound and not close,
-    }[gate.op]
-    return GateOutcome.PASS if holds else GateOutcome.FAIL
+        ">": actual > bound and not close,
+        "<": actual < bound and not close,
+    }[op]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.datasets.dataset import Dataset
 from assay.datasets.fields import ALIASES
-from assay.datasets.formats import foreign_format
+from assay.datasets.foreign import is_foreign
 from assay.datasets.json_reader import folded
 from assay.datasets.sources import FileSource, ObjectSource
 from assay.datasets.values import json_in_cell
@@ -118,7 +118,7 @@ class _Answered:
 
 
 def _ready(record: Record, given: Mapping[str, str], *, from_cells: bool) -> Record:
-    if not isinstance(record.data, Mapping) or foreign_format(record.data, given.values()):
+    if not isinstance(record.data, Mapping) or is_foreign(record.data, given.values()):
         return record
     data = dict(record.data)
     taken = set(given.values())

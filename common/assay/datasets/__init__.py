@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from assay.datasets.dataset import ON_BAD_CASE, Dataset, DatasetInfo, open_dataset, records_dataset
+from assay.datasets.foreign import FORMAT_NAMES
 
-__all__ = ["ON_BAD_CASE", "Dataset", "DatasetInfo", "open_dataset", "records_dataset"]
+__all__ = ["FORMAT_NAMES", "ON_BAD_CASE", "Dataset", "DatasetInfo", "open_dataset", "records_dataset"]

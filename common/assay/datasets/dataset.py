@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from assay.datasets.fields import FieldMap
 from assay.datasets.findings import Findings
+from assay.datasets.foreign import FORMAT_NAMES
 from assay.datasets.reading import Reading
 from assay.datasets.records import BadFileError
 from assay.datasets.sources import FileSource, ObjectSource
 from assay.errors import DatasetError, Problem
+from assay.names import unknown_name
 
 if TYPE_CHECKING:
     from assay.cases import Case
@@ -115,7 +117,7 @@ class Dataset:
         info = self.check()
         if self._source.signature() != self._signature:
             raise self._changed()
-        reading = Reading(self._source, FieldMap(self._field_map), self._findings(), self._limit)
+        reading = Reading(self._source, FieldMap(self._field_map), self._findings(), self._limit, self._format)
         try:
             for case in reading.cases():
                 if reading.findings.problem_count:
@@ -141,9 +143,11 @@ class Dataset:
             findings.report(f"the limit must be at least 1, not {self._limit}")
         if self._on_bad_case not in ON_BAD_CASE:
             findings.report(f"on_bad_case must be {' or '.join(ON_BAD_CASE)}, not {self._on_bad_case!r}")
+        if self._format is not None and self._format not in FORMAT_NAMES:
+            findings.report(unknown_name("format", self._format, FORMAT_NAMES), name="format")
         if findings.problem_count:
             raise findings.error()
-        reading = Reading(self._source, field_map, findings, self._limit)
+        reading = Reading(self._source, field_map, findings, self._limit, self._format)
         sha256 = ""
         try:
             self._signature = self._source.signature()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
-import importlib.util
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +12,6 @@ from assay.datasets.values import json_in_cell
 from assay.names import unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from assay.datasets.fields import Layout
     from assay.datasets.values import Fields, Trouble
 
@@ -119,20 +114,12 @@ def _assertion(fields: Fields, where: str, item: object) -> Assertion | None:
         weight=1.0 if share is None else share,
         negate=negate is not is_negated,
     )
-    if problem := _finder()(check):
+    from assay.metrics.assertions import assertion_problem  # imported here: few datasets have checks
+
+    if problem := assertion_problem(check):
         fields.trouble.append((where, problem))
         return None
     return check
-
-
-@functools.cache
-def _finder() -> Callable[[Assertion], str]:
-    """Return what says why a check cannot be made; only datasets with checks pay for importing it."""
-    name = "assay.metrics.assertions"
-    if importlib.util.find_spec(name) is None:
-        return lambda _: ""  # an installation without checks
-    find: Callable[[Assertion], str] = importlib.import_module(name).assertion_problem
-    return find
 
 
 def thresholds(fields: Fields) -> dict[str, float]:

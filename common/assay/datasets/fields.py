@@ -12,7 +12,7 @@ from assay.names import nearest, unknown_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["ALIASES", "FieldMap", "Layout", "PlainFields", "is_blank", "is_plural"]
+__all__ = ["ALIASES", "FieldMap", "Layout", "PlainFields", "gives_away", "is_blank", "is_plural"]
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "eval_id", "case_id", "example_id", "name"),
@@ -114,6 +114,7 @@ class FieldMap:
     seen: dict[str, dict[str, None]] = field(default_factory=dict)
     answer_is_recorded: bool = False
     _named: dict[str, str] = field(default_factory=dict)
+    _shown: dict[str, str] = field(default_factory=dict)
     _found: dict[str, None] = field(default_factory=dict)
     _layouts: dict[tuple[str, ...], Layout] = field(default_factory=dict)
 
@@ -124,8 +125,13 @@ class FieldMap:
         """Return what is wrong with the user's mapping."""
         return [unknown_name("field in map", name, ALIASES) for name in self.given if name not in ALIASES]
 
-    def take_canonical(self) -> None:
-        """Note that the records were turned into canonical ones, with the user's mapping applied."""
+    def take_canonical(self, fields: Mapping[str, str]) -> None:
+        """Note that the records were turned into canonical ones, with the user's mapping applied.
+
+        Args:
+            fields: Canonical field to the name that the records had for it before.
+        """
+        self._shown = {**fields, **{name: source for name, source in self.given.items() if source}}
         self._named = dict(self.given)
         self.given = {name: name if source else "" for name, source in self.given.items()}
 
@@ -173,7 +179,7 @@ class FieldMap:
                 sources[name] = free
         used = {key for found in sources.values() for key in found}
         rest = tuple(key for key in keys if key not in used)
-        hidden = tuple(key for key in rest if _gives_away(folded(key)))
+        hidden = tuple(key for key in rest if gives_away(folded(key)))
         choices = tuple(
             name
             for name, found in sources.items()
@@ -194,7 +200,7 @@ class FieldMap:
 
     def mapping(self) -> dict[str, str]:
         """Return, for people, canonical name to the dataset's fields as recognised so far."""
-        return {name: " | ".join(self.seen[name]) for name in ALIASES if name in self.seen}
+        return {name: self._shown.get(name, " | ".join(self.seen[name])) for name in ALIASES if name in self.seen}
 
     def unused(self) -> list[str]:
         """Return what is wrong with the user's mapping after all records were seen."""
@@ -229,5 +235,6 @@ class FieldMap:
         return f"no field holds the question (fields found: {listed}; read as the question: {known}); {hint}"
 
 
-def _gives_away(name: str) -> bool:
+def gives_away(name: str) -> bool:
+    """Return whether a field would give the answer away, by its folded name."""
     return name.startswith(("expected", "ground_truth", "reference")) or name in ALIASES["references"] + _TWO_FACED

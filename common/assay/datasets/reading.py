@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from assay.datasets.demands import is_skipped
 from assay.datasets.fields import FieldMap, is_blank
 from assay.datasets.findings import looks_damaged
-from assay.datasets.foreign.promptfoo import Tests, unread_parts
-from assay.datasets.formats import PROMPTFOO, foreign_format, shape_of
+from assay.datasets.foreign import FORMATS, Setting, find_format, shape_of
 from assay.datasets.identity import CaseIds, derive_id, derive_plain_id
 from assay.datasets.json_reader import folded, no_list
 from assay.datasets.mapping import build_case, plain_texts
-from assay.datasets.records import BadFileError, BadRecordError, Record, shown
+from assay.datasets.records import MAX_RAW_CHARS, BadFileError, BadRecordError, Record, shown
 from assay.datasets.values import Trouble
 
 if TYPE_CHECKING:
     from assay.cases import Case
     from assay.datasets.fields import Layout
     from assay.datasets.findings import Findings
+    from assay.datasets.foreign import Convert, Format
     from assay.datasets.readers import Container
     from assay.datasets.sources import Source
 
 __all__ = ["Reading"]
-
-Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 _HEAD_RECORDS = 50
 _HEAD_CHARS = 4 * 1024 * 1024
@@ -41,15 +39,20 @@ class Reading:
         field_map: Which field holds what.
         findings: Takes problems and warnings.
         limit: Only so many records, those that are to be skipped not counted; None means all.
+        format_name: The format to read, one of `assay.datasets.foreign.FORMAT_NAMES`; None to recognise it.
     """
 
-    def __init__(self, source: Source, field_map: FieldMap, findings: Findings, limit: int | None) -> None:
+    def __init__(
+        self, source: Source, field_map: FieldMap, findings: Findings, limit: int | None, format_name: str | None = None
+    ) -> None:
         self._source = source
         self._field_map = field_map
         self._limit = limit
         self._ids = CaseIds()
         self._from_cells = False
         self._place_is_line = False
+        self._format_name = format_name
+        self._format: Format | None = None
         self._convert: Convert | None = None
         self.findings = findings
         self.container = "objects"
@@ -90,9 +93,16 @@ class Reading:
             self._from_cells = container.kind in ("csv", "tsv")
             self._place_is_line = container.kind not in ("json", "parquet")
         head = _head(records, self._limit)
-        self._recognise(head, container)
+        self._choose_format(head)
+        if self._format is not None:
+            self._prepare(self._format, container)
+            if any(isinstance(record.data, Mapping) and self._format.is_part(record.data) for record in head):
+                head, records = [self._joined(self._format, itertools.chain(head, records))], iter(())
+            else:
+                head, records = list(map(self._converted, head)), map(self._converted, records)
+        self._learn(head, container)
         for seen, record in enumerate(itertools.chain(head, records), start=1):
-            yield record if self._convert is None else _converted(record, self._convert)
+            yield record
             if seen - self.skipped_count == self._limit:
                 break
 
@@ -124,27 +134,38 @@ class Reading:
             self.reference_count += 1
         return True
 
-    def _recognise(self, head: list[Record], container: Container | None) -> None:
+    def _choose_format(self, head: list[Record]) -> None:
+        """Settle which format the file is in: the one that the user names, or what the first records look like."""
+        if self._format_name is not None:
+            self._format = next((each for each in FORMATS if each.name == self._format_name), None)
+            self.shape = self._format_name
+            return
+        self._format = find_format(head, set(self._field_map.given.values()))
+        if self._format is not None:
+            self.shape = self._format.name
+        else:
+            self.shape = next((shape_of(record.data) for record in head if isinstance(record.data, dict)), "plain")
+
+    def _prepare(self, chosen: Format, container: Container | None) -> None:
+        """Make ready to turn records of a format into plain ones."""
+        top: dict[str, Any] = {}
+        if chosen.reads_top and container is not None and container.kind in ("json", "yaml"):
+            # What all records share may stand after them.
+            whole, records = self._source.open()
+            for _ in records:
+                pass
+            top = whole.top if whole is not None else top
+        setting = Setting(top, self._field_map.given, self._from_cells, lambda text: self.findings.warn("unread", text))
+        self._convert = chosen.prepare(setting)
+        self._from_cells = False
+        self._field_map.take_canonical(chosen.fields)
+
+    def _learn(self, head: list[Record], container: Container | None) -> None:
         """Settle what the fields are, by the first records."""
         mappings = [(record, record.data) for record in head if isinstance(record.data, dict)]
-        for record, data in mappings:
-            foreign = foreign_format(data, self._field_map.given.values())
-            if foreign == PROMPTFOO:
-                self._use_promptfoo(container)
-                break
-            if foreign:
-                raise BadFileError(
-                    f"looks like {foreign}, which this version does not read: it reads lists of cases with fields "
-                    "such as question and reference_answer; if these are such cases, say with `map:` what holds what",
-                    record.line,
-                )
-        if self._convert is not None:
-            read = [_converted(record, self._convert) for record, _ in mappings]
-            mappings = [(record, record.data) for record in read if record.data is not None]
         if not mappings:
             return
-        first, data = mappings[0]
-        self.shape = self.shape if self._convert is not None else shape_of(data)
+        first, _ = mappings[0]
         self._field_map.learn([data for _, data in mappings])
         layouts = [self._field_map.layout(data) for _, data in mappings]
         if not any(layout.sources.keys() & {"input", "turns", "variables"} for layout in layouts):
@@ -153,19 +174,35 @@ class Reading:
             fields = dict.fromkeys(name for _, data in mappings for name in data)
             raise BadFileError(self._field_map.without_input(fields), first.line)
 
-    def _use_promptfoo(self, container: Container | None) -> None:
-        top: dict[str, Any] = {}
-        if container is not None and container.kind in ("json", "yaml"):
-            # The default test may stand after the tests that it adds to.
-            whole, records = self._source.open()
-            for _ in records:
-                pass
-            top = whole.top if whole is not None else top
-        if unread := unread_parts(top):
-            self.findings.warn("unread", unread)
-        self._convert = Tests(top, given=self._field_map.given, are_rows=self._from_cells or None).convert
-        self.shape, self._from_cells = "promptfoo", False
-        self._field_map.take_canonical()
+    def _converted(self, record: Record) -> Record:
+        """Return the plain record of one in another tool's format."""
+        assert self._convert is not None, "only files in another tool's format are converted"
+        if not isinstance(record.data, Mapping):
+            return record
+        if self._format is not None and self._format.oddity is not None and (odd := self._format.oddity(record.data)):
+            self.findings.warn(odd, odd, record=record)
+        try:
+            return record._replace(data=self._convert(record.data))
+        except BadRecordError as problem:
+            return record._replace(data=None, problem=problem.message, field=problem.field)
+
+    def _joined(self, chosen: Format, records: Iterator[Record]) -> Record:
+        """Return the plain record of a file whose records are parts of one case."""
+        assert chosen.joined is not None, "only formats that have parts join them"
+        parts: list[Record] = []
+        size = 0
+        for record in records:
+            parts.append(record)
+            size += record.size
+            if record.problem or not isinstance(record.data, Mapping):
+                return record  # it says itself what is wrong
+            if size > MAX_RAW_CHARS:
+                raise BadFileError(f"is one conversation larger than {MAX_RAW_CHARS // 1024**2} MiB", record.line)
+        whole = parts[0]._replace(size=size, suspect=any(part.suspect for part in parts))
+        try:
+            return whole._replace(data=chosen.joined([part.data for part in parts], _stem(self._source.name)))
+        except BadRecordError as problem:
+            return whole._replace(data=None, problem=problem.message, field=problem.field)
 
     def _case(self, record: Record) -> Case | None:
         findings = self.findings
@@ -232,14 +269,9 @@ class Reading:
         )
 
 
-def _converted(record: Record, convert: Convert) -> Record:
-    """Return the plain record of one in another tool's format."""
-    if not isinstance(record.data, Mapping):
-        return record
-    try:
-        return record._replace(data=convert(record.data))
-    except BadRecordError as problem:
-        return record._replace(data=None, problem=problem.message, field=problem.field)
+def _stem(name: str) -> str:
+    """Return a file's name without its endings, e.g. "lamps" of "lamps.test.json"."""
+    return name.split(".")[0] or name
 
 
 def _head(records: Iterator[Record], limit: int | None) -> list[Record]:

@@ -48,6 +48,15 @@ INFO = MetricInfo(
     ),
     reads=("sources", "expected_sources", "tokens", "scores"),
     rule="more_than",
+    stats=(
+        "avg_combined_score",
+        "best_combined_score",
+        "combined_of_averages",
+        "avg_num_tokens",
+        "total_tokens",
+        "avg_hit_rate",
+        "avg_judge_score",
+    ),
 )
 
 

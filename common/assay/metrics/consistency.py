@@ -9,11 +9,13 @@ of runs whose normalised texts are equal, which says more for answers of a word 
 
 A blank answer is an answer: its cosine with another blank one is 1, with any other 0. Agent errors are left
 out and counted. Rows have no value of their own and no verdict. Fewer than two answers: no value, never 0; a
-missing vector is an error of the row. Clamped to [-1, 1]; the threshold applies to the value, inclusive.
+missing vector is an error of the row. n_scored counts the answers that were compared. Clamped to [-1, 1]; the
+threshold applies to the value, inclusive.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import unicodedata
 from collections import Counter
@@ -56,14 +58,25 @@ def consistency(vectors: Sequence[ArrayLike], blank_count: int = 0) -> float | N
     """Return the mean pairwise cosine of vectors and of blank answers; None for fewer than two answers.
 
     Args:
-        vectors: Each of shape (dimension,), none of them zero.
+        vectors: Each of shape (dimension,); those without a direction, or of another length than the first, are
+            left out.
         blank_count: Answers without text: copies of one direction that no vector has.
     """
     pool = _Pool()
     for vector in vectors:
-        pool.add(vector)
+        if (unit := _unit(vector)) is not None:
+            pool.add(unit)
     pool.blanks = blank_count
     return pool.value
+
+
+def _unit(vector: ArrayLike) -> NDArray[np.float64] | None:
+    """Return a vector's direction in float64, or None where it has none."""
+    import numpy as np  # imported here: runs without embeddings start without it
+
+    found = np.asarray(vector, dtype=np.float64)
+    norm = float(np.linalg.norm(found))
+    return found / norm if norm > 0.0 and np.isfinite(norm) else None
 
 
 class _Pool:
@@ -81,15 +94,11 @@ class _Pool:
     def pairs(self) -> int:
         return self.count * (self.count - 1) // 2
 
-    def add(self, vector: ArrayLike) -> bool:
-        """Take one more vector; return False for one that has no direction or another length."""
-        import numpy as np  # imported here: runs without embeddings start without it
-
-        found = np.asarray(vector, dtype=np.float64)
-        norm = float(np.linalg.norm(found))
-        if norm == 0.0 or not np.isfinite(norm) or (self.sum is not None and self.sum.shape != found.shape):
+    def add(self, unit: NDArray[np.float64]) -> bool:
+        """Take one more unit vector; return False for one of another length than those before."""
+        if self.sum is not None and self.sum.shape != unit.shape:
             return False
-        self.sum = found / norm if self.sum is None else self.sum + found / norm
+        self.sum = unit if self.sum is None else self.sum + unit
         self.texts += 1
         return True
 
@@ -118,7 +127,7 @@ class Consistency:
     def score(self, row: Row) -> Score:
         """Return what the aggregate needs to know of the row; it has no value of its own."""
         if row.response.status is AgentStatus.ERROR:
-            return Score(self.name, ScoreStatus.ERROR, reason="agent_error")
+            return Score(self.name, ScoreStatus.ERROR, reason="agent_error", detail={"version": self.version})
         text = row.response.text
         detail: dict[str, Any] = {"version": self.version, "answer_key": _key(text)}
         if not text.strip():
@@ -140,65 +149,86 @@ def _key(text: str) -> str:
     return hashlib.sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+class _Case:
+    """The rows of the case that is being read."""
+
+    def __init__(self, index: int | None = None) -> None:
+        self.index = index
+        self.rows = 0
+        self.pool = _Pool()
+        self.keys: Counter[str] = Counter()
+
+    @property
+    def agreement(self) -> float:
+        """The share of pairs of answers whose normalised texts are equal; there are at least two answers."""
+        return sum(count * (count - 1) // 2 for count in self.keys.values()) / self.pool.pairs
+
+
 class _Fold(MeanFold):
     """Keeps one sum over the run and one over the case that is being read."""
 
     def __init__(self, metric: str, threshold: float | None) -> None:
         super().__init__(metric, threshold)
-        self._all, self._case = _Pool(), _Pool()
-        self._keys: Counter[str] = Counter()
-        self._index: int | None = None
+        self._all, self._case = _Pool(), _Case()
+        self._repeats = False
         self._of_cases, self._agreement = ExactSum(), ExactSum()
-        self._case_pairs = 0
+        self._pairs = self._used = 0
 
     def add(self, row: CaseResult, score: Score) -> None:
         """Take one more row; the rows of a case follow on one another."""
-        if row.case_index != self._index:
-            self._close_case()
-            self._index = row.case_index
-        if score.status is not ScoreStatus.SKIPPED:
-            self._fail(score.reason)
-        elif score.detail.get("blank"):
+        if row.case_index != self._case.index:
+            self._close(self._case)
+            self._case = _Case(row.case_index)
+        self._case.rows += 1
+        self._repeats = self._repeats or self._case.rows > 1
+        reason = score.reason if score.status is not ScoreStatus.SKIPPED else self._take(row, score)
+        if reason:
+            self.n_error += 1
+            self.n_own_error += reason != "agent_error"
+
+    def _take(self, row: CaseResult, score: Score) -> str:
+        """Add an answer; return why it cannot be, or the empty string."""
+        if score.detail.get("blank"):
             self._all.blanks += 1
-            self._case.blanks += 1
-            self._keys[score.detail["answer_key"]] += 1
-        elif self._take(row.answer_vector):
-            self._keys[score.detail["answer_key"]] += 1
+            self._case.pool.blanks += 1
         else:
-            self._fail("invalid_vector")
+            import numpy as np
 
-    def _take(self, data: bytes) -> bool:
-        import numpy as np
+            unit = _unit(np.frombuffer(row.answer_vector, dtype="<f4"))
+            if unit is None or not self._all.add(unit):
+                return "invalid_vector"
+            self._case.pool.add(unit)
+        self._case.keys[score.detail["answer_key"]] += 1
+        return ""
 
-        vector = np.frombuffer(data, dtype="<f4")
-        return self._all.add(vector) and self._case.add(vector)
-
-    def _fail(self, reason: str) -> None:
-        self.n_error += 1
-        self.n_own_error += reason != "agent_error"
-
-    def _close_case(self) -> None:
-        value = self._case.value
-        if value is not None:
-            self._of_cases.add(value)
-            self._case_pairs += self._case.pairs
-            equal = sum(count * (count - 1) // 2 for count in self._keys.values())
-            self._agreement.add(equal / self._case.pairs)
-        self._case, self._keys = _Pool(), Counter()
+    def _close(self, case: _Case) -> None:
+        if case.pool.value is not None:
+            self._of_cases.add(case.pool.value)
+            self._agreement.add(case.agreement)
+            self._pairs += case.pool.pairs
+            self._used += case.pool.count
 
     def result(self) -> MetricSummary:
         """Return the summary of the rows so far."""
-        self._close_case()
-        self._index = None
-        repeats = self._of_cases.count > 0
-        scope = "repeats" if repeats else "pooled"
-        value = self._of_cases.mean if repeats else self._all.value
+        so_far = copy.deepcopy(self)  # the case that is being read may go on
+        so_far.close_case()
+        return so_far.summary()
+
+    def close_case(self) -> None:
+        """Count the case that was being read; its rows are over."""
+        self._close(self._case)
+
+    def summary(self) -> MetricSummary:
+        """Return the summary of the cases whose rows are over."""
+        value = self._of_cases.mean if self._repeats else self._all.value
+        used = self._used if self._repeats else self._all.count if value is not None else 0
+        scope = "repeats" if self._repeats else "pooled"
         reached = self.reaches(value, self.threshold)
         return MetricSummary(
             metric=self.metric,
             value=value,
-            n_scored=self._all.count,
-            n_skipped=0,
+            n_scored=used,
+            n_skipped=self._all.count - used,
             n_error=self.n_error,
             n_own_error=self.n_own_error,
             threshold=self.threshold,
@@ -206,11 +236,11 @@ class _Fold(MeanFold):
             rule=self.rule,
             detail={
                 "consistency_score": value,
-                "total_comparisons": self._case_pairs if repeats else self._all.pairs,
+                "total_comparisons": self._pairs if self._repeats else self._all.pairs,
                 "meets_threshold": reached,
                 "scope": scope,
                 "note": _NOTES[scope] if value is not None else _TOO_FEW,
-                "cases": self._of_cases.count if repeats else None,
-                "agreement_rate": self._agreement.mean,
+                "n_cases": self._of_cases.count if self._repeats else used,
+                "agreement_rate": self._agreement.mean if self._repeats else None,
             },
         )

@@ -42,6 +42,7 @@ INFO = MetricInfo(
     reads=("answer",),
     unit="%",
     example={"values": ["42"]},
+    stats=("total",),
 )
 
 

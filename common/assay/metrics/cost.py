@@ -42,6 +42,7 @@ INFO = MetricInfo(
     rule="at_most",
     unit="USD",
     example={"input_price": 1.0, "output_price": 5.0},
+    stats=("total_usd",),
 )
 
 

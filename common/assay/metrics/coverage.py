@@ -37,6 +37,10 @@ INFO = MetricInfo(
     ),
     reads=("answer", "retrieved"),
     unit="%",
+    stats=(
+        "covered",
+        "total",
+    ),
 )
 
 

@@ -41,6 +41,11 @@ INFO = MetricInfo(
     ),
     reads=("answer", "references"),
     unit="%",
+    stats=(
+        "accuracy",
+        "correct",
+        "total",
+    ),
 )
 
 

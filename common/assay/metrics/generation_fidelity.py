@@ -60,6 +60,10 @@ INFO = MetricInfo(
     ),
     reads=("answer", "data_rows", "status", "category"),
     unit="%",
+    stats=(
+        "right",
+        "total",
+    ),
 )
 
 _REFUSAL_PARTICLES = "وف"

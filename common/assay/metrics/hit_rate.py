@@ -40,6 +40,10 @@ INFO = MetricInfo(
     reads=("sources", "expected_sources"),
     rule="more_than",
     unit="%",
+    stats=(
+        "hits",
+        "total",
+    ),
 )
 
 

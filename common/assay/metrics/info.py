@@ -83,6 +83,8 @@ class MetricInfo:
         rule: How value and threshold compare: "at_least", "more_than" or "at_most".
         unit: Unit of the value: "s", "tokens", "USD", "%" for a share in [0, 1], or empty for a plain number.
         example: Parameters of an example, among them all that are required.
+        stats: Numbers of its aggregate's detail that a gate may compare; "precision.rouge1" is one inside another,
+            and names of seconds stand without their "_s".
     """
 
     name: str
@@ -93,6 +95,7 @@ class MetricInfo:
     rule: str = "at_least"
     unit: str = ""
     example: Mapping[str, Any] = field(default_factory=dict)
+    stats: tuple[str, ...] = ()
 
     @property
     def needs_embedder(self) -> bool:

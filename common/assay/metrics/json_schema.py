@@ -3,23 +3,23 @@
     json_schema = 1 when the answer is valid against `schema` (Draft 2020-12), else 0
 
 What is checked is the answer's structured output where it has one, else its text, which must be one JSON
-value; a Markdown code fence around it does not matter. NaN and Infinity are not JSON. A `$ref` to another
-document is refused before the run: nothing is fetched. An agent error is 0; every row has an answer, so none
-is missing the input. A row passes with 1. The aggregate is the share of rows; a threshold applies to it.
+value; a Markdown code fence around it does not matter. NaN and Infinity are not JSON. Nothing is fetched: a
+`$ref` that leads out of the schema is refused before the run, and so is a `pattern` that RE2 does not take. Up
+to ten departures are in the detail, each with its JSON path. An agent error is 0; every row has an answer, so
+none is missing the input. A row passes with 1. The aggregate is the share of rows; a threshold applies to it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from assay.answers import AgentStatus
-from assay.errors import SetupError
 from assay.metrics.contains import ShareFold
 from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import scored
+from assay.metrics.schema_validation import schema_complaints, schema_problem, schema_validator
+from assay.metrics.score import not_computed, scored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from assay.metrics.score import Row
     from assay.results import Score
 
-__all__ = ["JsonSchema", "json_in", "schema_complaints", "schema_problem"]
+__all__ = ["JsonSchema", "json_in", "json_values"]
 
 INFO = MetricInfo(
     "json_schema",
@@ -41,9 +41,9 @@ INFO = MetricInfo(
     unit="%",
     example={"schema": {"type": "object", "required": ["answer"]}},
 )
-_FENCE = re.compile(r"\s*```[A-Za-z0-9_-]*[ \t]*\n(.*?)\n?\s*```\s*", re.DOTALL)
-_MAX_COMPLAINTS = 10
-_MAX_TEXT_CHARS = 5_000_000
+_FENCE = "```"
+_START = re.compile(r"[{\[]")
+_MOST_VALUES = 200
 
 
 def json_in(text: str) -> Any:
@@ -52,40 +52,34 @@ def json_in(text: str) -> Any:
     Raises:
         ValueError: It is none; the message says why.
     """
-    fenced = _FENCE.fullmatch(text)
     try:
-        return _DECODER.decode((fenced[1] if fenced else text)[:_MAX_TEXT_CHARS].strip())
+        return _DECODER.decode(_without_fence(text.strip()))
     except RecursionError:
         raise ValueError("the JSON is nested too deep") from None
 
 
-def schema_problem(schema: object) -> str:
-    """Return why a schema cannot be used, or the empty string."""
-    jsonschema = _library()
-    try:
-        outside = next((ref for ref in _references(schema) if not ref.startswith("#")), None)
-        if outside is not None:
-            return f"refers to another document, {outside[:80]!r}, and nothing is fetched: write it under $defs"
-        jsonschema.Draft202012Validator.check_schema(schema)
-    except jsonschema.SchemaError as problem:
-        where = ".".join(map(str, problem.absolute_path))
-        return f"is no JSON schema{f' at {where}' if where else ''}: {problem.message[:200]}"
-    except RecursionError:
-        return "is nested too deep"
-    return ""
+def _without_fence(text: str) -> str:
+    # Not a regular expression: with long runs of blanks one would take quadratic time.
+    if not (text.startswith(_FENCE) and text.endswith(_FENCE) and len(text) > 2 * len(_FENCE)):
+        return text
+    language, line_break, rest = text[len(_FENCE) : -len(_FENCE)].partition("\n")
+    return rest.strip() if line_break and "`" not in language else text
 
 
-def schema_complaints(value: object, schema_text: str) -> list[str]:
-    """Return up to ten sentences on where a value departs from a schema, given as JSON text."""
-    complaints = []
-    try:
-        for error in _validator(schema_text).iter_errors(value):
-            complaints.append(f"{error.json_path}: {error.message[:200]}")
-            if len(complaints) >= _MAX_COMPLAINTS:
-                break
-    except RecursionError:
-        return ["$: is nested too deep"]
-    return complaints
+def json_values(text: str) -> Iterator[Any]:
+    """Yield the outermost JSON objects and arrays in a text of words."""
+    position = 0
+    for _ in range(_MOST_VALUES):
+        start = _START.search(text, position)
+        if start is None:
+            return
+        try:
+            value, position = _DECODER.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            # A try reads on to the first mistake, which may be far: bounded, or braces alone would cost minutes.
+            position = start.end()
+        else:
+            yield value
 
 
 class JsonSchema:
@@ -97,7 +91,7 @@ class JsonSchema:
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
-        self._schema = json.dumps(parameters["schema"])
+        self._validator = schema_validator(json.dumps(parameters["schema"]))
         self._threshold: float | None = parameters["threshold"]
 
     @staticmethod
@@ -118,7 +112,10 @@ class JsonSchema:
             except ValueError as problem:
                 detail["complaints"] = [str(problem)[:200]]
                 return scored(self.name, 0.0, passed=False, reason="not_json", detail=detail)
-        complaints = schema_complaints(value, self._schema)
+        try:
+            complaints = schema_complaints(value, self._validator)
+        except ValueError as problem:
+            return not_computed(self.name, "invalid_schema", decides=True, **detail, complaints=[str(problem)])
         if complaints:
             detail["complaints"] = complaints
         valid = not complaints
@@ -127,37 +124,6 @@ class JsonSchema:
     def aggregate(self) -> ShareFold:
         """Return an empty fold."""
         return ShareFold(self.name, self._threshold)
-
-
-def _library() -> Any:
-    try:
-        import jsonschema  # imported here: the library starts without it
-    except ImportError:
-        raise SetupError(
-            "JSON schemas need jsonschema, which is not installed: pip install 'assay[orchestrator]'",
-            reason="NOT_INSTALLED",
-        ) from None
-    return jsonschema
-
-
-@lru_cache(maxsize=256)
-def _validator(schema_text: str) -> Any:
-    from referencing import Registry
-
-    # An empty registry: whatever is not in the schema itself cannot be looked up.
-    return _library().Draft202012Validator(json.loads(schema_text), registry=Registry())
-
-
-def _references(schema: object) -> Iterator[str]:
-    if isinstance(schema, dict):
-        for key, value in schema.items():
-            if key in ("$ref", "$dynamicRef") and isinstance(value, str):
-                yield value
-            else:
-                yield from _references(value)
-    elif isinstance(schema, list):
-        for item in schema:
-            yield from _references(item)
 
 
 def _refuse_constant(name: str) -> NoReturn:

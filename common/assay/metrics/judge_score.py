@@ -42,6 +42,14 @@ INFO = MetricInfo(
     ),
     reads=("answer", "references", "verdict"),
     rule="more_than",
+    stats=(
+        "avg_judge_score",
+        "avg_accuracy",
+        "avg_completeness",
+        "avg_relevance",
+        "derived",
+        "incoherent",
+    ),
 )
 
 
@@ -63,11 +71,13 @@ class JudgeScore:
         decides = self._threshold is not None
         if row.response.status is AgentStatus.ERROR:
             passed = False if decides and has_reference(row.case) else None
-            return Score(self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error")
+            return Score(
+                self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail={"version": self.version}
+            )
         evidence = row.verdicts.get(RUBRIC)
         if evidence is None:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_verdict")
-        detail: dict[str, Any] = {"version": self.version, **evidence.detail}
+        detail: dict[str, Any] = {**evidence.detail, "version": self.version}
         verdict = read_structured(evidence)
         if isinstance(verdict, str):
             return not_computed(self.name, verdict, decides=decides, **detail)

@@ -37,6 +37,13 @@ INFO = MetricInfo(
     reads=("latency",),
     rule="at_most",
     unit="s",
+    stats=(
+        "mean",
+        "p50",
+        "p95",
+        "max",
+        "mean_score",
+    ),
 )
 
 RATINGS = {"Excellent": 1.0, "Good": 0.8, "Acceptable": 0.5, "Poor": 0.2}

@@ -3,14 +3,15 @@
     quality = the rating; average_quality = mean of the valid ratings
 
 The judge sees the question and the reference, where there is one. Its verdict is {"reasoning", "score"}; a
-reply in words counts only when it holds exactly one distinct whole number from 1 to 5, apart from a
-denominator such as "/5". Anything else is an error of the row, never a rating. A row whose answer nobody
+reply in words counts when it holds one such object, or exactly one distinct whole number from 1 to 5, apart from
+a denominator such as "/5". Anything else is an error of the row, never a rating. A row whose answer nobody
 judged is skipped (no_verdict); an agent error is not rated, and fails where the case has a reference. A row
 passes with a rating of at least the threshold, which also applies to the average, inclusive.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from assay.answers import AgentStatus
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
 from assay.metrics.score import has_reference, not_computed, scored
+from assay.metrics.structured_verdict import objects_in
 from assay.metrics.thresholds import meets
 from assay.results import Score, ScoreStatus
 
@@ -36,6 +38,11 @@ INFO = MetricInfo(
     "A judge's rating of the answer from 1 to 5.",
     (Parameter("threshold", "number", 4.0, "Least rating of a row, and least average of the run.", 1.0, 5.0),),
     reads=("answer", "references", "verdict"),
+    stats=(
+        "average_quality",
+        "normalised",
+        "total_evaluated",
+    ),
 )
 _DENOMINATOR = re.compile(r"(?<=\d)\s*(?:/\s*5|\bout\s+of\s+5|\bof\s+5)(?!\w|\.\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?!\w)")
@@ -59,19 +66,30 @@ def weighted_quality(probabilities: Sequence[float]) -> float | None:
     Args:
         probabilities: Of the five ratings, from 1 to 5, each in [0, 1].
     """
-    mass = sum(probabilities)
-    if len(probabilities) != 5 or mass < _LEAST_MASS:
+    mass = math.fsum(probabilities)
+    if len(probabilities) != 5 or not meets(mass, _LEAST_MASS):
         return None
-    return sum(rating * share for rating, share in enumerate(probabilities, start=1)) / mass
+    return math.fsum(rating * share for rating, share in enumerate(probabilities, start=1)) / mass
 
 
 def read_rating(evidence: JudgeEvidence) -> int | None:
     """Return the rating that a judge gave, or None where it gave no valid one."""
-    if evidence.verdict is None:
+    if evidence.verdict is not None:
+        return _rating(evidence.verdict)
+    objects = objects_in(evidence.text)
+    if objects is None:
+        return None
+    ratings = [rating for rating in map(_rating, objects) if rating is not None]
+    if not ratings:
         return parse_quality(evidence.text)
-    rating, reasoning = evidence.verdict.get("score"), evidence.verdict.get("reasoning", "")
-    valid = isinstance(rating, int) and not isinstance(rating, bool) and 1 <= rating <= 5
-    return rating if valid and isinstance(reasoning, str) else None
+    return ratings[0] if len(ratings) == 1 else None
+
+
+def _rating(verdict: Mapping[str, Any]) -> int | None:
+    rating, reasoning = verdict.get("score"), verdict.get("reasoning", "")
+    if isinstance(rating, bool) or not isinstance(rating, int | float) or not isinstance(reasoning, str):
+        return None
+    return int(rating) if 1 <= rating <= 5 and rating == int(rating) else None
 
 
 class Quality:
@@ -91,11 +109,13 @@ class Quality:
         decides = self._threshold is not None
         if row.response.status is AgentStatus.ERROR:
             passed = False if decides and has_reference(row.case) else None
-            return Score(self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error")
+            return Score(
+                self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail={"version": self.version}
+            )
         evidence = row.verdicts.get(RUBRIC)
         if evidence is None:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_verdict")
-        detail = {"version": self.version, **evidence.detail}
+        detail: dict[str, Any] = {**evidence.detail, "version": self.version}
         rating = None if evidence.error else read_rating(evidence)
         if rating is None:
             return not_computed(self.name, evidence.error or "invalid_verdict", decides=decides, **detail)

@@ -2,10 +2,11 @@
 
     regex = 1 when the pattern is found in the answer (mode "search") or matches all of it ("fullmatch"), else 0
 
-Patterns are RE2's: linear in time, without look-around and back-references; `.` matches a line break too. A
-pattern that RE2 does not take is refused before the run. Answers are searched up to a million characters. An
-agent error is 0; every row has an answer, so none is missing the input. A row passes with 1. The aggregate is
-the share of rows; a threshold applies to it.
+Patterns are RE2's: linear in time, without look-around and back-references. As usual `.` stops at a line break
+((?s) lifts that), `^` and `$` are the ends of the answer ((?m): of a line), and \\d, \\w and \\b know ASCII alone
+(\\pN and \\pL know every script). A pattern that RE2 does not take is refused before the run. Answers are searched
+up to a million characters. An agent error is 0; every row has an answer, so none is missing the input. A row
+passes with 1. The aggregate is the share of rows; a threshold applies to it.
 """
 
 from __future__ import annotations
@@ -53,9 +54,8 @@ class Regex:
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
-        self._pattern: str = parameters["pattern"]
+        self._pattern = compile_pattern(parameters["pattern"], case_sensitive=parameters["case_sensitive"])
         self._whole = parameters["mode"] == "fullmatch"
-        self._case_sensitive: bool = parameters["case_sensitive"]
         self._threshold: float | None = parameters["threshold"]
 
     @staticmethod
@@ -69,9 +69,8 @@ class Regex:
         detail = {"version": self.version}
         if row.response.status is AgentStatus.ERROR:
             return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
-        pattern = compile_pattern(self._pattern, case_sensitive=self._case_sensitive)
         text = row.response.text[:MAX_TEXT_CHARS]
-        found = (pattern.fullmatch(text) if self._whole else pattern.search(text)) is not None
+        found = (self._pattern.fullmatch(text) if self._whole else self._pattern.search(text)) is not None
         return scored(self.name, float(found), passed=found, reason="" if found else "no_match", detail=detail)
 
     def aggregate(self) -> ShareFold:

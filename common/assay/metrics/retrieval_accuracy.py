@@ -38,6 +38,10 @@ INFO = MetricInfo(
     (Parameter("threshold", "number", None, "Least share of right rows of the run.", 0.0, 1.0),),
     reads=("sql", "data_rows", "status", "category", "expected_table"),
     unit="%",
+    stats=(
+        "right",
+        "total",
+    ),
 )
 
 _SELECT = re.compile(r"\bselect\b")

@@ -50,6 +50,17 @@ INFO = MetricInfo(
         Parameter("threshold", "number", None, "Least value with which a row passes.", 0.0, 1.0),
     ),
     reads=("answer", "references"),
+    stats=(
+        "rouge1",
+        "rouge2",
+        "rougeL",
+        "precision.rouge1",
+        "precision.rouge2",
+        "precision.rougeL",
+        "recall.rouge1",
+        "recall.rouge2",
+        "recall.rougeL",
+    ),
 )
 
 _MOST_WORK = 4_000_000_000  # word pairs; half a second

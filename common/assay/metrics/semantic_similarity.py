@@ -40,6 +40,7 @@ INFO = MetricInfo(
         ),
     ),
     reads=("answer", "references", "embeddings"),
+    stats=("truncated",),
 )
 
 

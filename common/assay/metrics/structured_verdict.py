@@ -5,27 +5,31 @@
 Providers do not enforce ranges, so everything is checked here: a number is a JSON number, finite, in range;
 true, "0.9" and 85 are none. A missing overall score is the mean of the three and marked as derived. One that
 lies more than 0.05 outside of the three is kept and marked as incoherent. Further keys are ignored, a pass
-flag among them. A reply in words counts when it holds exactly one object that is valid.
+flag among them. A reply in words counts when it holds exactly one object that is valid, and none that is broken.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.thresholds import meets
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from assay.metrics.score import JudgeEvidence
 
-__all__ = ["PARTS", "StructuredVerdict", "read_structured", "verdict_in_text", "verdict_of"]
+__all__ = ["PARTS", "StructuredVerdict", "objects_in", "read_structured", "verdict_in_text", "verdict_of"]
 
 PARTS = ("accuracy", "completeness", "relevance")
 _SLACK = 0.05
 _MAX_REPLY_CHARS = 200_000
 _DECODER = json.JSONDecoder()
+_START = re.compile(r'\{\s*["}]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ def verdict_of(data: Mapping[str, Any]) -> StructuredVerdict | str:
     if given is not None and not _is_share(given):
         return "invalid_overall_score"
     overall = math.fsum(parts) / len(parts) if given is None else float(given)
-    coherent = min(parts) - _SLACK <= overall <= max(parts) + _SLACK
+    coherent = meets(overall, min(parts) - _SLACK) and meets(max(parts) + _SLACK, overall)
     accuracy, completeness, relevance = parts
     return StructuredVerdict(
         accuracy,
@@ -85,24 +89,30 @@ def verdict_of(data: Mapping[str, Any]) -> StructuredVerdict | str:
 
 def verdict_in_text(reply: str) -> StructuredVerdict | str:
     """Return the one valid verdict in a reply of words, or why there is none."""
-    valid = [found for data in _objects(reply[:_MAX_REPLY_CHARS]) if not isinstance(found := verdict_of(data), str)]
+    objects = objects_in(reply)
+    valid = [found for data in objects or () if not isinstance(found := verdict_of(data), str)]
     if not valid:
         return "invalid_verdict"
     return valid[0] if len(valid) == 1 else "several_verdicts"
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the outermost JSON objects in a text."""
-    position = text.find("{")
-    while position >= 0:
+def objects_in(reply: str) -> list[dict[str, Any]] | None:
+    """Return the outermost JSON objects in a judge's reply; None where one is broken or the reply is too long.
+
+    What lies within a broken object is not looked at: it may be quoted from the answer that is judged.
+    """
+    if len(reply) > _MAX_REPLY_CHARS:
+        return None
+    objects = []
+    start = _START.search(reply)
+    while start is not None:
         try:
-            found, end = _DECODER.raw_decode(text, position)
+            found, end = _DECODER.raw_decode(reply, start.start())
         except (ValueError, RecursionError):
-            end = position + 1
-        else:
-            if isinstance(found, dict):
-                yield found
-        position = text.find("{", end)
+            return None
+        objects.append(found)
+        start = _START.search(reply, end)
+    return objects
 
 
 def _is_share(value: object) -> bool:

@@ -35,6 +35,15 @@ INFO = MetricInfo(
     reads=("tokens",),
     rule="at_most",
     unit="tokens",
+    stats=(
+        "avg_num_tokens",
+        "total_tokens",
+        "input_tokens",
+        "output_tokens",
+        "cache_read_tokens",
+        "cache_write_tokens",
+        "reasoning_tokens",
+    ),
 )
 _BUCKETS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 

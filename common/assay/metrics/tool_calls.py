@@ -6,9 +6,9 @@ A call matches an expected one by name ("name"), by name and by the arguments ex
 ("subset"), or by name and exactly these arguments ("exact"). Each call counts once. With order "any" the
 order does not matter; with "in_order" the matching calls must follow on one another as expected, others
 between them; with "exact" the calls must be the expected ones and nothing else. Arguments that are not a JSON
-object match no expectation of arguments. A case without expected tools is skipped; an agent error scores what
-was called before it. A row passes when all expected calls were made (and, with "exact", no other). The
-aggregate is the mean; a threshold applies to it.
+object match no expectation of arguments, and are named in the detail. A case without expected tools is skipped;
+an agent error scores what was called before it, and fails. A row passes when all expected calls were made (and,
+with "exact", no other). The aggregate is the mean; a threshold applies to it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from assay.answers import AgentStatus
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
 from assay.metrics.score import scored
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from assay.cases import ExpectedTool
     from assay.metrics.score import Row
 
-__all__ = ["ToolCalls", "matches"]
+__all__ = ["ToolCalls", "json_equal", "matches"]
 
 INFO = MetricInfo(
     "tool_calls",
@@ -44,18 +45,30 @@ INFO = MetricInfo(
 _MAX_CALLS = 500
 
 
+class _Call:
+    """One call with its arguments, read once."""
+
+    def __init__(self, call: ToolCall) -> None:
+        self.name = call.name
+        self.arguments = _arguments(call.arguments_json)
+
+
 def matches(call: ToolCall, expected: ExpectedTool) -> bool:
     """Return whether a call is the expected one."""
+    return _matches(_Call(call), expected)
+
+
+def _matches(call: _Call, expected: ExpectedTool) -> bool:
     if call.name != expected.name:
         return False
     if expected.match == "name" or expected.arguments is None:
         return True
-    arguments = _arguments(call)
-    if arguments is None:
+    found = call.arguments
+    if found is None:
         return False
     if expected.match == "exact":
-        return _equal(arguments, expected.arguments)
-    return all(name in arguments and _equal(arguments[name], value) for name, value in expected.arguments.items())
+        return json_equal(found, expected.arguments)
+    return all(name in found and json_equal(found[name], value) for name, value in expected.arguments.items())
 
 
 class ToolCalls:
@@ -75,19 +88,23 @@ class ToolCalls:
         expected = row.case.turns[-1].expected_tools
         if not expected:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_expected_tools")
-        calls = row.response.tool_calls[:_MAX_CALLS]
+        calls = [_Call(call) for call in row.response.tool_calls[:_MAX_CALLS]]
+        failed = row.response.status is AgentStatus.ERROR
         made = _matched(calls, expected) if self._order == "any" else _matched_in_order(calls, expected)
         missing = [tool.name for index, tool in enumerate(expected) if index not in made]
-        detail: dict[str, Any] = {"version": self.version, "expected": len(expected), "called": len(calls)}
-        invalid = [call.name for call in calls if call.arguments_json and _arguments(call) is None]
+        called = len(row.response.tool_calls)
+        detail: dict[str, Any] = {"version": self.version, "expected": len(expected), "called": called}
+        invalid = [call.name for call in calls if call.arguments is None]
         if invalid:
             detail["invalid_arguments"] = invalid[:20]
         if missing:
             detail["missing"] = missing[:20]
         value = len(made) / len(expected)
         reason = "call_missing" if missing else ""
-        if self._order == "exact" and len(calls) != len(expected):
+        if self._order == "exact" and called != len(expected):
             reason = reason or "further_calls"
+        if failed:
+            reason = "agent_error"
         return scored(self.name, value, passed=not reason, reason=reason, detail=detail)
 
     def aggregate(self) -> MeanFold:
@@ -95,13 +112,13 @@ class ToolCalls:
         return MeanFold(self.name, self._threshold)
 
 
-def _matched(calls: Sequence[ToolCall], expected: Sequence[ExpectedTool]) -> set[int]:
+def _matched(calls: Sequence[_Call], expected: Sequence[ExpectedTool]) -> set[int]:
     """Return the expected calls of a largest matching: no call stands for two, whatever their order."""
     holder: dict[int, int] = {}
 
     def place(index: int, tried: set[int]) -> bool:
         for position, call in enumerate(calls):
-            if position in tried or not matches(call, expected[index]):
+            if position in tried or not _matches(call, expected[index]):
                 continue
             tried.add(position)
             if position not in holder or place(holder[position], tried):
@@ -112,16 +129,16 @@ def _matched(calls: Sequence[ToolCall], expected: Sequence[ExpectedTool]) -> set
     return {index for index in range(len(expected)) if place(index, set())}
 
 
-def _matched_in_order(calls: Sequence[ToolCall], expected: Sequence[ExpectedTool]) -> set[int]:
+def _matched_in_order(calls: Sequence[_Call], expected: Sequence[ExpectedTool]) -> set[int]:
     """Return the expected calls of a longest common subsequence with the calls that were made."""
     rows = [[0] * (len(calls) + 1) for _ in range(len(expected) + 1)]
     for i in range(len(expected) - 1, -1, -1):
         for j in range(len(calls) - 1, -1, -1):
             skipped = max(rows[i + 1][j], rows[i][j + 1])
-            rows[i][j] = max(skipped, 1 + rows[i + 1][j + 1]) if matches(calls[j], expected[i]) else skipped
+            rows[i][j] = max(skipped, 1 + rows[i + 1][j + 1]) if _matches(calls[j], expected[i]) else skipped
     made, i, j = set(), 0, 0
     while i < len(expected) and j < len(calls):
-        if matches(calls[j], expected[i]) and rows[i][j] == 1 + rows[i + 1][j + 1]:
+        if _matches(calls[j], expected[i]) and rows[i][j] == 1 + rows[i + 1][j + 1]:
             made.add(i)
             i, j = i + 1, j + 1
         elif rows[i + 1][j] >= rows[i][j + 1]:
@@ -131,22 +148,22 @@ def _matched_in_order(calls: Sequence[ToolCall], expected: Sequence[ExpectedTool
     return made
 
 
-def _arguments(call: ToolCall) -> dict[str, Any] | None:
-    if not call.arguments_json:
+def _arguments(text: str) -> dict[str, Any] | None:
+    if not text.strip():
         return {}
     try:
-        found = json.loads(call.arguments_json)
+        found = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
 
-def _equal(first: Any, second: Any) -> bool:
+def json_equal(first: Any, second: Any) -> bool:
     """Return whether two JSON values are equal; true is not 1."""
     if isinstance(first, bool) is not isinstance(second, bool):
         return False
     if isinstance(first, dict) and isinstance(second, dict):
-        return first.keys() == second.keys() and all(_equal(first[key], second[key]) for key in first)
+        return first.keys() == second.keys() and all(json_equal(first[key], second[key]) for key in first)
     if isinstance(first, list) and isinstance(second, list):
-        return len(first) == len(second) and all(map(_equal, first, second))
+        return len(first) == len(second) and all(map(json_equal, first, second))
     return bool(first == second)

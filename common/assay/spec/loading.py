@@ -141,13 +141,14 @@ class _Reader:
             if key not in _KEYS:
                 self._report(str(key), unknown_name("field", key, _KEYS))
         chosen = self._metrics()
+        repeats = self._integer("repeats", data.get("repeats", 1), 1, _MAX_REPEATS)
         spec = Spec(
             settings=RunSettings(
                 name=self._name(),
                 agent=self._agent(needs_agent),
                 metrics=chosen,
-                gates=self._gates([metric.name for metric in chosen]),
-                repeats=self._integer("repeats", data.get("repeats", 1), 1, _MAX_REPEATS),
+                gates=self._gates({metric.name: metric.kind for metric in chosen}, repeats),
+                repeats=repeats,
                 preset=preset,
             ),
             dataset=self._dataset(dataset, needs_dataset),
@@ -340,7 +341,7 @@ class _Reader:
             self._take(error.problems)
             return None
 
-    def _gates(self, metrics: Sequence[str]) -> tuple[str, ...]:
+    def _gates(self, metrics: Mapping[str, str], repeats: int) -> tuple[str, ...]:
         value = self._data.get("gates", [])
         if not isinstance(value, list):
             self._report("gates", "must be a list of conditions, e.g. ['pass_rate >= 0.85']")
@@ -352,7 +353,7 @@ class _Reader:
                 self._report(where, f"must be a text such as 'pass_rate >= 0.85', not {item!r}")
                 continue
             try:
-                gates.append(parse_gate(item, metrics=metrics).expression)
+                gates.append(parse_gate(item, metrics=metrics, repeats=repeats).expression)
             except InvalidInputError as error:
                 self._report(where, error.problems[0].message)
         return tuple(gates)

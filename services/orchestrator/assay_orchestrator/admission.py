@@ -45,9 +45,10 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
     if settings.agent.adapter in PROVIDERS:
         problems += check_prompt_host(settings.agent, limits.http_hosts)
     metrics = _complete_metrics(settings, problems)
+    kinds = {metric.name: metric.kind for metric in settings.metrics}
     for index, gate in enumerate(settings.gates):
         try:
-            parse_gate(gate, metrics=[metric.name for metric in settings.metrics])
+            parse_gate(gate, metrics=kinds, repeats=settings.repeats)
         except InvalidInputError as problem:
             problems += [dataclasses.replace(one, field=f"gates[{index}]") for one in problem.problems]
     if problems:

@@ -123,3 +123,12 @@ async def test_a_defect_of_an_adapter_fails_its_own_case(caplog: pytest.LogCaptu
     assert "sk-123" not in response.error.message
     assert "sk-123" in caplog.text
     assert waits == []
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "waits"), [(None, [0.25]), (3.0, [3.25]), (0.0, [0.25]), (900.0, [60.25]), (-1.0, [0.25])]
+)
+async def test_a_server_that_names_a_time_is_left_alone_for_it(asked_s: float | None, waits: list[float]) -> None:
+    """What a server asked for comes before the back-off, up to a minute."""
+    error = error_response(AgentErrorKind.HTTP_STATUS, "busy", retryable=True, retry_after_s=asked_s)
+    assert (await ask(Script([error, AgentResponse(text="yes")]), 1))[1] == waits

@@ -85,9 +85,9 @@ def summary_of(metric: Callable[..., Metric], row: Callable[..., Row]) -> Callab
 def test_runs_of_a_case_are_compared_with_each_other(summary_of: Callable[..., Any]) -> None:
     """With repeats the value is the mean over cases with two runs or more; a case with one is left out."""
     found = summary_of((0, "a", (1, 0)), (0, "A ", (1, 0)), (1, "b", (1, 0)), (1, "c", (0, 1)), (2, "d", (1, 1)))
-    assert (found.value, found.detail["scope"], found.detail["cases"]) == (0.5, "repeats", 2)
+    assert (found.value, found.detail["scope"], found.detail["n_cases"]) == (0.5, "repeats", 2)
     assert (found.detail["total_comparisons"], found.detail["agreement_rate"]) == (2, 0.5)
-    assert (found.n_scored, found.meets_threshold) == (5, False)
+    assert (found.n_scored, found.n_skipped, found.meets_threshold) == (4, 1, False)
 
 
 def test_one_run_a_case_is_pooled(summary_of: Callable[..., Any]) -> None:
@@ -101,7 +101,7 @@ def test_failures_are_left_out_and_counted(summary_of: Callable[..., Any]) -> No
     """Agent errors and missing vectors are errors; fewer than two answers give no value, never 0."""
     found = summary_of((0, "a", (1, 0)), (0, "b", None), (0, "c", (1, 0)), failed=[2])
     assert (found.value, found.detail["note"]) == (None, "Insufficient responses")
-    assert (found.n_scored, found.n_error, found.n_own_error) == (1, 2, 1)
+    assert (found.n_scored, found.n_skipped, found.n_error, found.n_own_error) == (0, 1, 2, 1)
     assert (found.meets_threshold, found.detail["total_comparisons"]) == (None, 0)
 
 

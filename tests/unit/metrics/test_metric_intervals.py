@@ -26,6 +26,7 @@ def test_known_intervals(successes: int, n: int, low: float, high: float) -> Non
     """Rates have the intervals that are published for them; both ends are exact where nothing or all succeeded."""
     found = wilson(successes, n)
     assert found == pytest.approx((low, high), abs=1e-6)
+    assert found is not None
     if successes == n:
         assert found[1] == 1.0
     if successes == 0:

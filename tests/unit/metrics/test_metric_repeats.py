@@ -60,7 +60,7 @@ def test_variance_is_split() -> None:
     assert isinstance(variance, dict)
     assert variance["within"] == pytest.approx(0.15)
     assert variance["between"] == pytest.approx(0.13125)
-    assert variance["standard_error"] == pytest.approx(0.183712, abs=1e-6)
+    assert variance["se"] == pytest.approx(0.183712, abs=1e-6)
     assert variance["noise_share"] == pytest.approx(0.222222, abs=1e-6)
     assert "more cases help more" in variance["advice"]
 

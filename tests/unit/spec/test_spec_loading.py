@@ -143,14 +143,17 @@ def test_yaml_that_means_something_else_is_refused(text: str) -> None:
 )
 def test_gates_decide_with_a_tolerance(gate: str, actual: float | None, outcome: GateOutcome) -> None:
     """Float noise decides nothing, and a missing value never passes."""
-    assert decide(parse_gate(gate, metrics=["latency"]), actual) is outcome
+    assert decide(parse_gate(gate, metrics={"latency": "latency"}), actual) is outcome
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=200))
 def test_no_text_breaks_a_parser(text: str) -> None:
     """Whatever stands in a gate or a spec, only SpecError comes out."""
-    for parse in (lambda: parse_gate(text, metrics=["latency"]), lambda: spec_from_mapping({**GOOD, "agent": text})):
+    for parse in (
+        lambda: parse_gate(text, metrics={"latency": "latency"}),
+        lambda: spec_from_mapping({**GOOD, "agent": text}),
+    ):
         with contextlib.suppress(SpecError):
             parse()
     parse_yaml(text, file="f", problems=[])

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from assay.datasets.fields import ALIASES, is_blank
+from assay.datasets.foreign.parts import snake
 from assay.datasets.foreign.promptfoo_checks import check_of_cell, number, refuse_code, render
 from assay.datasets.json_reader import folded
 from assay.datasets.records import BadFileError, BadRecordError, shown
@@ -32,8 +33,8 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
     """Return whether a record is one of promptfoo's tests.
 
     Args:
-        record: The record; its keys may be folded.
-        keys: Its keys, folded.
+        record: The record by snake-case names.
+        keys: These names.
     """
     if any(key.startswith(("__expected", "__metadata:", "__config:")) for key in keys) or keys & _SPECIAL:
         return True
@@ -44,7 +45,7 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 
 
 _OWN = frozenset(alias for name, aliases in ALIASES.items() if name != "input" for alias in aliases)
-_SPECIAL = frozenset(folded(name) for name in _COLUMNS)
+_SPECIAL = frozenset(snake(name) for name in _COLUMNS)
 
 
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,126 @@
+"""DeepEval's test cases and goldens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay.datasets.fields import is_blank
+from assay.datasets.foreign.cells import value_in_cell
+from assay.datasets.foreign.parts import (
+    Parts,
+    answer_of,
+    called_tool,
+    listed,
+    retrieved_items,
+    snake,
+    text_of,
+)
+from assay.datasets.records import BadRecordError, shown
+
+__all__ = ["FIELDS", "NAME", "convert", "convert_row", "matches"]
+
+NAME = "deepeval"
+
+FIELDS = {
+    "input": "input",
+    "references": "expected_output",
+    "recorded": "actual_output",
+    "contexts": "context",
+    "expected_tools": "expected_tools",
+    "metadata": "additional_metadata",
+}
+"""Canonical field to the format's own."""
+
+_COUNTS = {
+    "input_tokens": ("input_tokens", "input_token_count", "prompt_tokens"),
+    "output_tokens": ("output_tokens", "output_token_count", "completion_tokens"),
+    "total_tokens": ("total_tokens", "token_count"),
+    "cost_usd": ("token_cost", "cost"),
+}
+_LISTS = {"context": "|", "retrieval_context": "|", "tools_called": ";", "expected_tools": ";"}
+_OWN = {"expected_output", "actual_output", "retrieval_context", "tools_called", "additional_metadata"}
+
+
+def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
+    """Return whether a record is a test case.
+
+    Args:
+        record: The record by snake-case names.
+        keys: These names.
+    """
+    return isinstance(record.get("input"), str) and bool(keys & _OWN)
+
+
+def convert(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain record of a test case.
+
+    `context` is what is true and no agent sees it; what was retrieved, called and counted belongs to the recorded
+    answer.
+
+    Raises:
+        BadRecordError: It cannot be read.
+    """
+    parts = Parts(record)
+    parts.refuse("turns", why="makes it a conversation, which is not read: give its turns as `turns` of a plain case")
+    plain: dict[str, Any] = {
+        "input": text_of(parts.take("input"), "input") if parts.has("input") else None,
+        "references": parts.texts("expected_output"),
+        "contexts": parts.texts("context"),
+        "expected_tools": parts.tools("expected_tools"),
+        "recorded": _recorded(parts),
+    }
+    return parts.finish(plain, parts.take("additional_metadata"))
+
+
+def convert_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain record of a row of a table, in whose cells `|` separates texts and `;` tools.
+
+    Raises:
+        BadRecordError: It cannot be read.
+    """
+    record: dict[str, Any] = {}
+    for name, cell in row.items():
+        value = cell
+        mark = _LISTS.get(snake(name))
+        if isinstance(cell, str) and (mark or snake(name).endswith("metadata")):
+            value = value_in_cell(cell)
+        if mark and isinstance(value, str):
+            value = [item.strip() for item in value.split(mark) if item.strip()]
+        record[name] = value
+    return convert(record)
+
+
+def _recorded(parts: Parts) -> dict[str, Any] | None:
+    texts = parts.texts("retrieval_context")
+    answer = parts.take("actual_output")
+    calls = [
+        called_tool(item, f"{parts.name('tools_called')}[{index}]")
+        for index, item in enumerate(listed(parts.take("tools_called")))
+    ]
+    if answer is None and not texts and not calls:
+        return None
+    usage = {name: _number(parts, *names) for name, names in _COUNTS.items()}
+    usage = {name: int(count) if name != "cost_usd" else count for name, count in usage.items() if count is not None}
+    seconds = _number(parts, "completion_time")
+    return answer_of(
+        answer,
+        parts.name("actual_output"),
+        retrieved=retrieved_items(texts) or None,
+        tool_calls=calls,
+        latency_ms=None if seconds is None else seconds * 1000,
+        usage=usage or None,
+    )
+
+
+def _number(parts: Parts, *names: str) -> float | None:
+    value = parts.take(*names)
+    if is_blank(value):
+        return None
+    try:
+        number = float(value) if not isinstance(value, bool) else -1.0
+    except (TypeError, ValueError, OverflowError):
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise BadRecordError(f"must be a number of at least 0, not {shown(value)}", parts.name(*names))
+    return number

@@ -1,0 +1,53 @@
+"""Inspect's samples: input, target, choices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay.datasets.foreign.parts import Parts, conversation
+
+__all__ = ["FIELDS", "NAME", "convert", "matches"]
+
+NAME = "inspect"
+
+FIELDS = {"id": "id", "input": "input", "references": "target", "choices": "choices", "metadata": "metadata"}
+"""Canonical field to the format's own."""
+
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
+    """Return whether a record is a sample.
+
+    Args:
+        record: The record by snake-case names.
+        keys: These names.
+    """
+    return "target" in keys and isinstance(record.get("input"), str | list)
+
+
+def convert(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain record of a sample.
+
+    The model that Inspect asks sees the choices, so the agent gets them as the parameter `choices`. A target that is
+    the letter of a choice is right as that choice's text too.
+
+    Raises:
+        BadRecordError: It needs files or a sandbox, or cannot be read.
+    """
+    parts = Parts(record)
+    parts.refuse("files", "setup", why="needs files in a sandbox, which agents are not given: use samples without them")
+    parts.refuse("sandbox", why="needs a sandbox, which agents are not given: use samples without one")
+    choices = parts.texts("choices")
+    targets = parts.texts("target")
+    if len(targets) == 1 and len(targets[0]) == 1 and targets[0] in _LETTERS[: len(choices)]:
+        targets.append(choices[_LETTERS.index(targets[0])])
+    plain: dict[str, Any] = {
+        "id": parts.take("id"),
+        **conversation(parts.take("input"), parts.name("input")),
+        "references": targets,
+        "choices": choices,
+        "parameters": {"choices": choices} if choices else {},
+    }
+    return parts.finish(plain, parts.take("metadata"))

@@ -1,0 +1,42 @@
+"""LlamaIndex' labelled examples: query, reference answer, reference contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay.datasets.foreign.parts import Parts, text_of
+
+__all__ = ["FIELDS", "NAME", "convert", "matches"]
+
+NAME = "llama-index"
+
+FIELDS = {"input": "query", "references": "reference_answer"}
+"""Canonical field to the format's own."""
+
+
+def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
+    """Return whether a record is an example.
+
+    Args:
+        record: The record by snake-case names.
+        keys: These names.
+    """
+    return "query" in keys and ({"reference_answer", "reference_contexts"} <= keys or "query_by" in keys)
+
+
+def convert(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain record of an example; reference contexts are passages, so they go to `expected`.
+
+    Raises:
+        BadRecordError: It cannot be read.
+    """
+    parts = Parts(record)
+    contexts = parts.texts("reference_contexts")
+    query = parts.take("query")
+    plain: dict[str, Any] = {
+        "input": None if query is None else text_of(query, parts.name("query")),
+        "references": parts.texts("reference_answer"),
+        "expected": {"reference_contexts": contexts} if contexts else {},
+    }
+    return parts.finish(plain)

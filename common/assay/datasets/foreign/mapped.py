@@ -1,0 +1,62 @@
+"""The user's own mapping, applied to records of another tool's format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from assay.datasets.fields import ALIASES
+from assay.datasets.foreign.parts import recorded_in
+from assay.datasets.json_reader import folded
+
+__all__ = ["with_mapping"]
+
+Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+_HOLDERS = ("inputs", "item")
+
+
+def with_mapping(convert: Convert, given: Mapping[str, str]) -> Convert:
+    """Return a conversion that puts mapped fields where the user says.
+
+    A field is looked for in the record and in its `inputs`.
+
+    Args:
+        convert: The format's own.
+        given: Canonical name to the record's.
+    """
+    named = {canonical: source for canonical, source in given.items() if source}
+    if not named:
+        return convert
+
+    def convert_mapped(record: Mapping[str, Any]) -> dict[str, Any]:
+        data, put = dict(record), {}
+        for canonical, source in named.items():
+            if key := _same(source, data):
+                put[canonical] = data.pop(key)
+                continue
+            for holder in _HOLDERS:
+                inner = data.get(holder)
+                if isinstance(inner, Mapping) and (key := _same(source, inner)):
+                    put[canonical] = inner[key]
+                    data[holder] = {name: value for name, value in inner.items() if name != key}
+        plain = convert(data)
+        if "input" in put:
+            # What was the input without the mapping, or filled a prompt, is handed over with the question.
+            spare = {name: plain.pop(name) for name in ("input",) if name in plain}
+            spare |= plain.pop("variables", {})
+            if spare:
+                plain["parameters"] = plain.get("parameters", {}) | spare
+        for canonical, value in put.items():
+            for alias in ALIASES[canonical]:
+                plain.pop(alias, None)
+            plain[canonical] = recorded_in(value, canonical) if canonical == "recorded" else value
+        return plain
+
+    return convert_mapped
+
+
+def _same(name: str, names: Mapping[str, Any]) -> str:
+    if name in names:
+        return name
+    return next((known for known in names if folded(str(known)) == folded(name)), "")

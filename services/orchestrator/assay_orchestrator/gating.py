@@ -1,0 +1,140 @@
+"""The outcomes of a run's gates: which number of the summary each compares, and when there is none to compare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.gates import decide, meets_target, parse_gate
+from assay.results import GateResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from assay.gates import Gate
+    from assay.results import GroupSummary, RunSummary
+
+__all__ = ["Tally", "judge_gates"]
+
+_MAX_NAMES_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts of rows that gates need beside the summary.
+
+    Args:
+        rows: All of them.
+        agent_errors: Those whose agent failed.
+        undecided: Those without a verdict because a metric could not be computed.
+    """
+
+    rows: int
+    agent_errors: int
+    undecided: int
+
+
+def judge_gates(
+    gates: Iterable[str], summary: RunSummary, *, kinds: Mapping[str, str], tally: Tally
+) -> list[GateResult]:
+    """Return the outcome of each gate.
+
+    Args:
+        gates: Expressions that were checked before.
+        summary: The summary of the run; its own gates are not read.
+        kinds: The kind of each of the run's metrics by name.
+        tally: What else is compared.
+    """
+    return [_result(parse_gate(gate, metrics=kinds), summary, tally) for gate in gates]
+
+
+def _result(gate: Gate, summary: RunSummary, tally: Tally) -> GateResult:
+    actual, reason = _actual(gate, summary, tally)
+    return GateResult(
+        expression=gate.expression,
+        outcome=decide(gate, actual),
+        actual=actual,
+        reason=reason,
+        meets_target=meets_target(gate, actual),
+    )
+
+
+def _actual(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None, str]:
+    """Return what a gate is compared with, or None and why there is nothing honest to compare."""
+    if gate.group:
+        return _of_group(gate, summary, tally)
+    if gate.name == "agent_errors":
+        return (tally.agent_errors / tally.rows, "") if tally.rows else (None, "the run has no rows")
+    if gate.name == "pass_rate":
+        if tally.undecided:
+            return None, _undecided(tally.undecided)
+        return summary.pass_rate, "" if summary.pass_rate is not None else "no metric decided any row"
+    if gate.name in ("pass_at_k", "pass_hat_k") and gate.stat.isdigit():
+        return _of_repeats(gate, summary, tally)
+    return _of_metric(gate, summary)
+
+
+def _of_metric(gate: Gate, summary: RunSummary) -> tuple[float | None, str]:
+    metric = next(metric for metric in summary.metrics if metric.metric == gate.name)
+    if metric.n_own_error:
+        return None, _not_computed(gate.name, metric.n_own_error)
+    if gate.stat == "pass_rate":
+        decided = metric.passed + metric.failed
+        return (metric.passed / decided, "") if decided else (None, f"{gate.name} gave no row a verdict")
+    value = metric.value if gate.stat == "value" else _entry(metric.detail, gate.stat)
+    if value is not None:
+        return value, ""
+    nothing = metric.value is None or gate.stat == "value"
+    return None, f"{gate.name} was computed on no row" if nothing else f"{gate.name} has no {gate.stat}"
+
+
+def _entry(detail: Mapping[str, Any], stat: str) -> float | None:
+    """Return a number of a metric's further aggregates; names of seconds may be given without the unit."""
+    *way, last = stat.split(".")
+    found: Any = detail
+    for part in way:
+        found = found.get(part, {})
+    value = found.get(last, found.get(f"{last}_s"))
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _of_group(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None, str]:
+    groups = summary.categories if gate.group == "category" else summary.tags
+    group = next((group for group in groups if group.name == gate.label), None)
+    if group is None:
+        return None, f"no row has the {gate.group} {gate.label!r}; {_names(gate.group, groups)}"
+    where = f"{gate.group} {gate.label!r}"
+    if gate.name == "pass_rate":
+        undecided = group.total - group.passed - group.failed
+        if undecided and tally.undecided:
+            return None, f"{where}: {_undecided(undecided)}"
+        return group.pass_rate, "" if group.pass_rate is not None else f"{where}: no metric decided any row"
+    # Groups do not count failures of our own: one anywhere may have been in this group.
+    failures = next((metric.n_own_error for metric in summary.metrics if metric.metric == gate.name), 0)
+    if failures:
+        return None, _not_computed(gate.name, failures)
+    value = group.metrics.get(gate.name)
+    return value, "" if value is not None else f"{where}: {gate.name} was computed on no row"
+
+
+def _names(what: str, groups: Sequence[GroupSummary]) -> str:
+    if not groups:
+        return f"no row has a {what}"
+    shown = ", ".join(group.name for group in groups[:_MAX_NAMES_SHOWN])
+    more = f" and {len(groups) - _MAX_NAMES_SHOWN} more" if len(groups) > _MAX_NAMES_SHOWN else ""
+    return f"there are {shown}{more}"
+
+
+def _of_repeats(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None, str]:
+    if tally.undecided:
+        return None, _undecided(tally.undecided)
+    value = summary.repeats.get(gate.name, {}).get(gate.stat)
+    return value, "" if value is not None else f"no case has {gate.stat} decided runs"
+
+
+def _undecided(rows: int) -> str:
+    return f"{rows} rows could not be decided because a metric could not be computed"
+
+
+def _not_computed(metric: str, rows: int) -> str:
+    return f"{metric} could not be computed on {rows} rows"

@@ -1,0 +1,292 @@
+"""What the store promises, whichever database keeps it: one suite, run on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+import sqlalchemy as sa
+
+from assay.answers import AgentResponse, AgentStatus
+from assay.cases import Case, Turn
+from assay.errors import DatasetError, StorageError
+from assay.results import CaseResult, DatasetRef, RunState, Score, ScoreStatus
+from assay_orchestrator import history
+from assay_orchestrator.store import datasets, results, runs, schema
+from assay_orchestrator.store.results import AnswerRecord
+from assay_orchestrator.store.runs import RunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from assay_orchestrator.store.database import Database
+
+DATASET = DatasetRef("d", "names", "plain/json", 3)
+
+
+def record(run_id: str = "r", request_id: str = "q", **changes: Any) -> RunRecord:
+    """Return a run over DATASET."""
+    made = RunRecord(run_id, request_id, "h", {"name": "n"}, "d", 3, "0.1.0", "2026-05-01T00:00:00.000Z")
+    return dataclasses.replace(made, **changes)
+
+
+def row(case_index: int, repeat_index: int = 0, **changes: Any) -> CaseResult:
+    """Return a result without scores."""
+    made = CaseResult(f"c{case_index}", case_index, repeat_index, "", AgentStatus.SUCCESS, True, (), 1.5, "")
+    return dataclasses.replace(made, **changes)
+
+
+def answer(case_index: int, text: str = "yes") -> AnswerRecord:
+    """Return a stored answer to the first turn."""
+    return AnswerRecord(case_index, 0, 0, AgentResponse(text=text))
+
+
+@pytest_asyncio.fixture
+async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
+    """Return a store that holds DATASET and one run over it."""
+    database = open_store()
+
+    def fill(connection: sa.Connection) -> None:
+        cases = [Case(f"c{index}", (Turn(f"q{index}", references=("a",)),)) for index in range(3)]
+        datasets.add_cases(connection, "u", 0, [(case.case_id, datasets.case_text(case)) for case in cases])
+        datasets.finish(connection, "u", DATASET)
+        runs.create(connection, record())
+
+    try:
+        await database.write(fill)
+        yield database
+    finally:
+        database.close()
+
+
+async def test_a_change_is_stored_whole_or_not_at_all(store: Database) -> None:
+    """A change that raises in the middle leaves nothing behind, and the next one works."""
+
+    def half(connection: sa.Connection) -> None:
+        results.put(connection, "r", [answer(0)], [row(0)])
+        raise KeyError("in the middle")
+
+    with pytest.raises(KeyError):
+        await store.write(half)
+    assert await store.read(lambda c: results.count_finished(c, "r")) == 0
+    assert await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)])) == 1
+
+
+async def test_a_row_has_one_result(store: Database) -> None:
+    """A second answer or result of a row is refused, and nothing that came with it is stored."""
+    await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)]))
+    with pytest.raises(StorageError):
+        await store.write(lambda c: results.put(c, "r", [], [row(1), row(0)]))
+    with pytest.raises(StorageError):
+        await store.write(lambda c: results.put(c, "r", [answer(1), answer(0)], []))
+    run = await store.read(lambda c: runs.get(c, "r"))
+    assert run is not None
+    assert (run.finished_count, run.last_sequence) == (1, 1)
+    assert await store.read(lambda c: list(results.read_answers(c, "r", [0, 1, 2]))) == [(0, 0)]
+
+
+async def test_sequences_have_no_gaps_under_many_writers(store: Database) -> None:
+    """Writers that come together number their rows 1, 2, 3, ... and every watcher sees them in that order."""
+    seen: list[int] = []
+    writing = asyncio.Event()
+
+    async def watch() -> None:
+        while len(seen) < 8 * 30 + 8:
+            after = seen[-1] if seen else 0
+            page = await store.read(
+                lambda c, after=after: history.read_events(c, "r", after, 50, with_answers=False)  # type: ignore[misc]
+            )
+            seen.extend(event.sequence for event in page)
+            writing.set()
+
+    async def write(writer: int) -> None:
+        await writing.wait()
+        for batch in range(10):
+            new = [row(writer, 3 * batch + offset) for offset in range(3)]
+            await store.write(lambda c, new=new: results.put(c, "r", [], new))  # type: ignore[misc]  # a default
+        await store.write(lambda c: runs.change_state(c, "r", RunState.RUNNING))
+
+    await asyncio.gather(watch(), *(write(writer) for writer in range(8)))
+    assert seen == list(range(1, 8 * 30 + 8 + 1))
+    run = await store.read(lambda c: runs.get(c, "r"))
+    assert run is not None
+    assert (run.finished_count, run.passed_count, run.last_sequence) == (240, 240, 248)
+
+
+async def test_a_read_sees_one_moment(store: Database) -> None:
+    """What is committed between two queries of a read is seen by neither: a watcher would miss the rows between."""
+    loop, stored = asyncio.get_running_loop(), threading.Event()
+
+    def count_twice(connection: sa.Connection) -> tuple[int, int]:
+        first = results.count_finished(connection, "r")
+        loop.call_soon_threadsafe(started.set)
+        assert stored.wait(30)
+        return first, results.count_finished(connection, "r")
+
+    started = asyncio.Event()
+    reading = asyncio.ensure_future(store.read(count_twice))
+    await started.wait()
+    await store.write(lambda c: results.put(c, "r", [], [row(0)]))
+    stored.set()
+    assert await reading == (0, 0)
+
+
+async def test_a_request_makes_one_run_however_often_it_comes(store: Database) -> None:
+    """The same request at the same time makes one run, which all of them get."""
+    made = await asyncio.gather(
+        *(store.write(lambda c, n=n: runs.create(c, record(f"run-{n}", "same"))) for n in range(8))  # type: ignore[misc]
+    )
+    assert sum(is_new for _, is_new in made) == 1
+    assert len({run.run_id for run, _ in made}) == 1
+
+
+async def test_equal_datasets_are_stored_once(store: Database) -> None:
+    """Uploads of equal cases that end at the same time become one dataset; the others' cases go."""
+    for upload in range(4):
+        await store.write(lambda c, u=upload: datasets.add_cases(c, f"u{u}", 0, [("c", "{}")]))  # type: ignore[misc]
+    new = DatasetRef("same", "n", "f", 1)
+    ended = await asyncio.gather(
+        *(store.write(lambda c, u=upload: datasets.finish(c, f"u{u}", new)) for upload in range(4))  # type: ignore[misc]
+    )
+    assert set(ended) == {new}
+    count = sa.select(sa.func.count()).select_from(schema.dataset_cases).where(schema.dataset_cases.c.case_id == "c")
+    assert await store.read(lambda c: c.execute(count).scalar()) == 1
+
+
+async def test_case_ids_are_unique_in_a_dataset(store: Database) -> None:
+    """An id used twice is named, in one batch or in two; the transaction goes on."""
+
+    def add(connection: sa.Connection) -> int | None:
+        datasets.add_cases(connection, "v", 0, [("a", "{}"), ("b", "{}")])
+        with pytest.raises(DatasetError, match=r"given twice: x$"):
+            datasets.add_cases(connection, "v", 2, [("x", "{}"), ("x", "{}")])
+        with pytest.raises(DatasetError, match=r"given twice: b$"):
+            datasets.add_cases(connection, "v", 2, [("c", "{}"), ("b", "{}")])
+        datasets.add_cases(connection, "w", 0, [("a", "{}")])  # another dataset may have it
+        cases = schema.dataset_cases
+        return connection.execute(sa.select(sa.func.count()).where(cases.c.upload_id.in_(["v", "w"]))).scalar()
+
+    assert await store.write(add) == 3
+
+
+async def test_broken_uploads_go_and_datasets_stay(store: Database, database_url: str) -> None:
+    """Cases that belong to no dataset go: at once when their upload broke off, at the start when a process died.
+
+    Where somebody else may be uploading into the same database, only those of yesterday go at the start.
+    """
+    fresh, old = datasets.new_upload_id(), "upload-20260101T000000Z-0"
+
+    def stored(connection: sa.Connection) -> set[str]:
+        return set(connection.execute(sa.select(schema.dataset_cases.c.upload_id)).scalars())
+
+    for upload in (fresh, old, "broken"):
+        await store.write(lambda c, u=upload: datasets.add_cases(c, u, 0, [("a", "{}")]))  # type: ignore[misc]
+    await store.write(lambda c: datasets.discard(c, "broken"))
+    await store.write(lambda c: datasets.discard(c, "u"))  # the upload of DATASET, which is complete
+    assert await store.read(stored) == {"u", fresh, old}
+    await store.write(datasets.discard_unfinished)
+    assert await store.read(stored) == ({"u", fresh} if database_url else {"u"})
+
+
+async def test_rows_come_back_as_they_were(store: Database) -> None:
+    """Verdicts, absent values, exact numbers, vectors, tags and every language survive."""
+    scores = (
+        Score("exact_match", ScoreStatus.SCORED, 0.1 + 0.2, True, detail={"version": "1", "نص": "مرحبا 👋"}),
+        Score("judge", ScoreStatus.ERROR, reason="judge_unavailable"),
+    )
+    rows = [
+        row(0, passed=None, latency_ms=None, status=AgentStatus.ERROR, reason="timeout"),
+        row(1, passed=False, latency_ms=0.1, scores=scores, tags=("أ", "b"), weight=1e-3, category="فئة"),
+        row(2, passed=True, answer_vector=bytes(range(256))),
+    ]
+    await store.write(lambda c: results.put(c, "r", [answer(1, "\u200fمرحبا\n👋")], rows))
+    found = await store.read(lambda c: results.read_sequence(c, "r", 0, 9))
+    assert [dataclasses.replace(one, sequence=0) for one in found] == rows
+    stored = await store.read(lambda c: results.read_answers(c, "r", [1]))
+    assert stored[1, 0][0].text == "\u200fمرحبا\n👋"
+
+
+async def test_text_that_no_database_takes_is_stored_cleaned(store: Database) -> None:
+    """NUL and lone surrogates become U+FFFD wherever they come in, and what was stored so is found again."""
+    scores = (Score("m", ScoreStatus.SCORED, 1.0, reason="a\0b", detail={"\0": ["\ud800", "\\u0000"]}),)
+    bad = row(0, case_id="c\0", category="\0", reason="\ud800", tags=("t\0",), scores=scores)
+    response = AgentResponse(text="x", metadata={"k\0": "v\0"})
+
+    def put(connection: sa.Connection) -> None:
+        runs.create(connection, record("run\0", "request\0", spec={"name": "n\0"}))
+        datasets.add_cases(connection, "v\0", 0, [("c\0", datasets.case_text(Case("c\0", (Turn("q\0"),))))])
+        datasets.finish(connection, "v\0", DatasetRef("d\0", "n\0", "f\0", 1))
+        results.put(connection, "run\0", [AnswerRecord(0, 0, 0, response)], [bad])
+        runs.change_state(connection, "run\0", RunState.PAUSED, reason="because\0", summary={"s": "\0"})
+
+    await store.write(put)
+    run = await store.read(lambda c: runs.get_by_request(c, "request\0"))
+    assert run is not None
+    assert (run.run_id, run.spec, run.state_reason) == ("run�", {"name": "n�"}, "because�")
+    cases = await store.read(lambda c: datasets.read_cases(c, "d\0", 0, 9))
+    assert [(case.case_id, case.turns[0].input) for case in cases] == [("c�", "q�")]
+    (found,) = await store.read(lambda c: results.read_sequence(c, "run\0", 0, 9))
+    assert (found.case_id, found.category, found.reason, found.tags) == ("c�", "�", "�", ("t�",))
+    assert found.scores[0].detail == {"�": ["�", "\\u0000"]}
+    stored = await store.read(lambda c: results.read_answers(c, "run\0", [0]))
+    assert stored[0, 0][0].metadata == {"k�": "v�"}
+    shown = "SELECT reason FROM score_rows"
+    assert await store.read(lambda c: c.exec_driver_sql(shown).scalars().all()) == ["a�b"]
+
+
+async def test_pages_follow_the_dataset(store: Database) -> None:
+    """Rows are paged by case and repeat, however they came in, beyond 32 bits too; failures alone where asked."""
+    keys = [(case, repeat) for case in (0, 1, 2, 2**40) for repeat in (0, 1)]
+    new = [row(case, repeat, passed=repeat == 0) for case, repeat in reversed(keys)]
+    await store.write(lambda c: results.put(c, "r", [], new))
+    paged, after = [], (-1, -1)
+    while page := await store.read(lambda c, after=after: results.read_in_order(c, "r", after, 3)):  # type: ignore[misc]
+        after = (page[-1].case_index, page[-1].repeat_index)
+        paged += [(one.case_index, one.repeat_index) for one in page]
+    assert paged == keys
+    failed = await store.read(lambda c: results.read_in_order(c, "r", (0, 1), 9, failed_only=True))
+    assert [(one.case_index, one.repeat_index) for one in failed] == [(1, 1), (2, 1), (2**40, 1)]
+    assert await store.read(lambda c: results.finished_keys(c, "r", 1, 2)) == {(1, 0), (1, 1), (2, 0), (2, 1)}
+
+
+async def test_runs_are_listed_newest_first(store: Database) -> None:
+    """Pages of runs neither repeat nor leave out one, those of the same moment included."""
+    for number in range(5):
+        new = record(f"r{number}", f"q{number}", created_at=f"2026-06-0{1 + number // 2}T00:00:00.000Z")
+        await store.write(lambda c, new=new: runs.create(c, new))  # type: ignore[misc]
+    listed: list[str] = []
+    before = None
+    while page := await store.read(lambda c, before=before: runs.list_newest(c, 2, before)):  # type: ignore[misc]
+        before = (page[-1].created_at, page[-1].run_id)
+        listed += [run.run_id for run in page]
+    assert listed == ["r4", "r3", "r2", "r1", "r0", "r"]
+    assert (await store.read(runs.list_unfinished))[0].run_id == "r"
+
+
+async def test_what_a_cancelled_caller_writes_next_comes_after(store: Database) -> None:
+    """A cancelled write is finished all the same, before anything that its caller writes to clean up."""
+    loop, entered, go_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def slow(connection: sa.Connection) -> None:
+        loop.call_soon_threadsafe(entered.set)
+        assert go_on.wait(30)
+        runs.change_state(connection, "r", RunState.RUNNING)
+
+    async def work() -> None:
+        try:
+            await store.write(slow)
+        finally:
+            await store.write(lambda c: runs.change_state(c, "r", RunState.CANCELLED))
+
+    working = asyncio.ensure_future(work())
+    await entered.wait()
+    working.cancel()
+    loop.call_soon(go_on.set)
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    changes = await store.read(lambda c: runs.read_state_changes(c, "r", 0, 9))
+    assert [change.state for change in changes] == [RunState.RUNNING, RunState.CANCELLED]

@@ -1,0 +1,243 @@
+"""What holds for PostgreSQL alone: one orchestrator at a time, sessions, refusals in sentences."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from assay.errors import SetupError, StorageError
+from assay_orchestrator.settings import Settings
+from assay_orchestrator.store import datasets, revisions, runs
+from assay_orchestrator.store.database import open_database
+from assay_orchestrator.store.ownership import LOCK_CLASS
+from assay_orchestrator.store.postgres import PostgresDatabase
+from assay_orchestrator.store.postgres_errors import sentence
+from assay_orchestrator.store.runs import RunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name LIKE %s"
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[PostgresDatabase]:
+    """Return an open store."""
+    with closing(PostgresDatabase(postgres_url, lock_patience_s=0.05)) as database:
+        yield database
+
+
+@pytest.fixture
+def admin(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
+    """Return a plain connection to the same schema, in autocommit mode."""
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        yield connection
+
+
+def wait_until_blocked(admin: psycopg.Connection[Any], name: str = "assay-orchestrator%") -> None:
+    """Return when a connection of that name waits for a lock."""
+    while admin.execute(_WAITING, (name,)).fetchone() == (0,):
+        pass
+
+
+def end_owner(admin: psycopg.Connection[Any]) -> None:
+    """End the connection that holds the orchestrator's lock, as a firewall or an administrator may."""
+    admin.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s "
+        "AND objid = hashtext(current_schema())::bigint & 4294967295",
+        (LOCK_CLASS,),
+    )
+
+
+def test_a_second_orchestrator_is_refused(store: PostgresDatabase, postgres_url: str) -> None:
+    """A database in use is refused with who uses it, and free again once that one has closed it."""
+    with pytest.raises(StorageError, match=r"in use by another orchestrator \(assay-orchestrator .* since .*--server"):
+        PostgresDatabase(postgres_url, lock_patience_s=0.05)
+    store.close()
+    PostgresDatabase(postgres_url).close()
+
+
+def test_an_orchestrator_that_is_just_ending_is_waited_for(postgres_url: str, admin: psycopg.Connection[Any]) -> None:
+    """A restart need not wait for the old process: the new one takes over when the lock is free."""
+    first = PostgresDatabase(postgres_url)
+    opened: list[PostgresDatabase] = []
+    opening = threading.Thread(target=lambda: opened.append(PostgresDatabase(postgres_url, lock_patience_s=30)))
+    opening.start()
+    wait_until_blocked(admin)
+    first.close()
+    opening.join()
+    opened[0].close()
+
+
+async def test_a_lost_lock_is_taken_again(
+    store: PostgresDatabase, postgres_url: str, admin: psycopg.Connection[Any]
+) -> None:
+    """When the lock's connection was cut, the next change takes the lock again before it writes."""
+    end_owner(admin)
+    await store.write(datasets.discard_unfinished)
+    with pytest.raises(StorageError, match="another orchestrator"):
+        PostgresDatabase(postgres_url, lock_patience_s=0.05)
+
+
+async def test_nothing_is_written_once_another_has_taken_over(
+    store: PostgresDatabase, postgres_url: str, admin: psycopg.Connection[Any]
+) -> None:
+    """An orchestrator that lost its lock to another writes nothing more, and says why."""
+    end_owner(admin)
+    with closing(PostgresDatabase(postgres_url)):
+        with pytest.raises(StorageError, match="in use by another orchestrator"):
+            await store.write(datasets.discard_unfinished)
+        assert await store.read(runs.list_unfinished) == []
+    await store.write(datasets.discard_unfinished)
+
+
+async def test_every_connection_is_durable_bounded_and_named(store: PostgresDatabase) -> None:
+    """Commits wait for the disk, statements end, and an administrator sees whose a connection is."""
+
+    def read(connection: sa.Connection) -> list[object]:
+        names = ("synchronous_commit", "statement_timeout", "default_transaction_isolation", "transaction_isolation")
+        return [connection.exec_driver_sql(f"SHOW {name}").scalar() for name in (*names, "application_name")]
+
+    *written, name = await store.write(read)
+    assert written == ["on", "2min", "read committed", "read committed"]
+    assert str(name).startswith("assay-orchestrator ")
+    assert (await store.read(read))[3] == "repeatable read"
+    with pytest.raises(StorageError, match="read-only"):
+        await store.read(datasets.discard_unfinished)
+
+
+async def test_a_request_that_is_being_stored_by_somebody_else_is_waited_for(
+    store: PostgresDatabase, admin: psycopg.Connection[Any], postgres_url: str
+) -> None:
+    """Two transactions that make the same request's run at once end with one run, which both return."""
+    admin.execute("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't')")
+    mine = RunRecord("mine", "q", "h", {}, "d", 1, "0.1.0", "t")
+    with psycopg.connect(postgres_url) as other:
+        other.execute(
+            "INSERT INTO runs (run_id, request_id, request_hash, spec_json, dataset_id, state, total_count, "
+            "assay_version, created_at) VALUES ('theirs', 'q', 'h', '{}', 'd', 'pending', 1, '0.1.0', 't')"
+        )
+        writing = asyncio.ensure_future(store.write(lambda c: runs.create(c, mine)))
+        await asyncio.to_thread(wait_until_blocked, admin)
+        other.commit()
+        run, is_new = await writing
+    assert (run.run_id, is_new) == ("theirs", False)
+
+
+def test_two_that_upgrade_at_once_do_it_once(postgres_url: str, admin: psycopg.Connection[Any]) -> None:
+    """Whoever finds another one upgrading waits, and then finds the tables there."""
+    engine = sa.create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(postgres_url), poolclass=sa.NullPool
+    )
+    opened: list[PostgresDatabase] = []
+    opening = threading.Thread(target=lambda: opened.append(PostgresDatabase(postgres_url)))
+    with engine.connect() as first:
+        first.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK_CLASS + 1}, hashtext(current_schema()))")
+        opening.start()
+        wait_until_blocked(admin)
+        revisions.upgrade(first)
+    opening.join()
+    with closing(opened[0]):
+        assert admin.execute("SELECT version_num FROM alembic_version").fetchall() == [(revisions.HEAD_REVISION,)]
+
+
+async def test_a_statement_that_takes_too_long_is_stopped(postgres_url: str) -> None:
+    """A statement ends after its time, which the URL may set, with a sentence; the store works on."""
+    url = postgres_url.replace("options=", "options=-c%20statement_timeout%3D50%20")
+    with closing(PostgresDatabase(url)) as database:
+        with pytest.raises(StorageError, match="took too long"):
+            await database.read(lambda c: c.exec_driver_sql("SELECT pg_sleep(30)"))
+        assert await database.read(runs.list_unfinished) == []
+
+
+async def test_a_lost_connection_is_replaced(store: PostgresDatabase, admin: psycopg.Connection[Any]) -> None:
+    """A connection that ends within a transaction fails that one alone; those that ended idle are not noticed."""
+    end_others = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s"
+    name = await store.read(lambda c: c.exec_driver_sql("SHOW application_name").scalar())
+    with pytest.raises(StorageError, match="resume the run"):
+        await store.write(lambda c: c.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())"))
+    admin.execute(end_others, (name,))
+    await store.write(datasets.discard_unfinished)
+    assert await store.read(runs.list_unfinished) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "words"),
+    [
+        ("//[^@]*@", "//nobody:s3cret@", "refuses this user or password"),
+        (r"/\w+\?", "/missing?", "no such database: create it"),
+        ("//[^@]*@", "//tests:s3%zzcret@", "not a URL"),
+        ("search_path%3Dtest_", "search_path%3Dnone_", "none of the schemas"),
+    ],
+)
+def test_what_cannot_be_used_is_a_sentence_without_the_password(
+    pattern: str, replacement: str, words: str, postgres_url: str
+) -> None:
+    """A wrong URL, user, database or schema is named with its remedy."""
+    url = re.sub(pattern, replacement, postgres_url, count=1)
+    assert url != postgres_url
+    with pytest.raises(StorageError, match=words) as caught:
+        PostgresDatabase(url)
+    assert "s3" not in str(caught.value)
+
+
+def test_several_hosts_are_tried_in_turn(postgres_url: str) -> None:
+    """A URL may name every server of a cluster; the first that answers is used."""
+    PostgresDatabase(postgres_url.replace("@", "@127.0.0.1:1,", 1)).close()
+
+
+def test_a_server_that_is_not_there_is_a_sentence() -> None:
+    """Nothing listens: the sentence names host, port and what to check, and shows no password."""
+    with pytest.raises(StorageError, match=r"assay at 127\.0\.0\.1:1 cannot be reached: check") as caught:
+        PostgresDatabase("postgresql://u:s3cret@127.0.0.1:1/assay")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_database_that_cannot_hold_every_language_is_refused(
+    postgres_url: str, admin: psycopg.Connection[Any]
+) -> None:
+    """A database whose encoding is not UTF-8 is refused before anything is stored in it."""
+    admin.execute("CREATE DATABASE assay_latin1 ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    try:
+        with pytest.raises(StorageError, match=r"as LATIN1.*ENCODING 'UTF8'"):
+            PostgresDatabase(re.sub(r"/\w+\?", "/assay_latin1?", postgres_url))
+    finally:
+        admin.execute("DROP DATABASE assay_latin1")
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("53100", "disk is full: free some space"),
+        ("53300", "no connection left: raise its max_connections"),
+        ("25006", "may only be read"),
+        ("42501", "lacks the right"),
+        ("57P01", "resume the run when it is back"),
+        ("08006", "connection broke"),
+        ("XX000", "failed"),
+    ],
+)
+def test_every_kind_of_failure_has_a_remedy(state: str, words: str) -> None:
+    """What PostgreSQL calls by a code becomes a sentence with what to do, and quotes no password."""
+    problem = psycopg.errors.lookup(state)("the server said\n  s3cret")
+    text = sentence("the database", problem, "s3cret")
+    assert words in text
+    assert "the server said ***" in text
+
+
+def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without psycopg, the sentence says what to install."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    for name in ("postgres", "ownership", "postgres_errors"):
+        monkeypatch.delitem(sys.modules, f"assay_orchestrator.store.{name}")
+    with pytest.raises(SetupError, match=r"pip install 'assay\[postgres\]'"):
+        open_database(Settings("unix:none", Path("none"), database_url="postgresql://h/n"))

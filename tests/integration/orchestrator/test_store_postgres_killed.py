@@ -1,0 +1,105 @@
+"""A run whose PostgreSQL is killed in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from assay.answers import AgentResponse
+from assay.cases import Case, Turn
+from assay.errors import AssayError
+from assay.hosting.calling import AgentCaller
+from assay.results import CaseResult, Run, RunState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.answers import AgentRequest
+    from assay.client import Client
+
+_CASES = 400
+
+
+@pytest.fixture
+def database_url(killable_postgres: Any) -> str:
+    """Return the URL of a server that may be killed; `serve` stores there."""
+    return str(killable_postgres.url)
+
+
+class _Agent:
+    """Counts how often it is asked for each case, and reports when it has been asked often enough."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.enough = asyncio.Event()
+
+    async def __call__(self, request: AgentRequest) -> str:
+        self.asked.append(request.case_id)
+        if len(self.asked) >= _CASES // 4:
+            self.enough.set()
+        return "a" + request.input[1:]
+
+
+async def _watch(client: Client, run_id: str, seen: dict[int, str]) -> None:
+    """Note every result that is acknowledged, until the watch breaks or the run ends."""
+    try:
+        async for event in client.watch_run(run_id, after_sequence=max(seen, default=0)):
+            if not isinstance(event, Run):
+                assert event.sequence not in seen
+                seen[event.sequence] = event.case_id if isinstance(event, CaseResult) else ""
+    except AssayError:
+        pass  # the database is away
+
+
+def _stored(url: str) -> tuple[set[str], set[str]]:
+    """Return the cases that have an answer, and those that have a result."""
+    with psycopg.connect(url) as connection:
+        answered = connection.execute(
+            "SELECT case_json FROM answers JOIN runs USING (run_id) JOIN datasets USING (dataset_id) "
+            "JOIN dataset_cases USING (upload_id, case_index)"
+        ).fetchall()
+        finished = connection.execute("SELECT case_id FROM result_rows").fetchall()
+    return {json.loads(text)["case_id"] for (text,) in answered}, {case_id for (case_id,) in finished}
+
+
+async def test_nothing_acknowledged_is_lost(
+    serve: Callable[..., Any], settings_of: Callable[..., Any], killable_postgres: Any
+) -> None:
+    """Killed and restarted, PostgreSQL has every result that a watcher saw; the run goes on and asks nothing twice.
+
+    An answer that was not stored yet when the server died is asked for once more, and no more than once.
+    """
+    cases = [
+        Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recorded=AgentResponse(text="")) for i in range(_CASES)
+    ]
+    agent, seen = _Agent(), dict[int, str]()
+    async with serve() as client:
+        dataset = await client.upload_dataset(cases, name="d")
+        run = await client.create_run(settings_of("python", "m:f", concurrency=4), dataset.dataset_id)
+        hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=4))
+        watching = asyncio.ensure_future(_watch(client, run.run_id, seen))
+        await agent.enough.wait()
+        killable_postgres.kill()
+        await watching
+        assert 0 < len(seen) < _CASES
+        killable_postgres.start()
+        answered, results = _stored(killable_postgres.url)
+        assert {case_id for case_id in seen.values() if case_id} <= results <= answered
+        before = list(agent.asked)
+        agent.asked.clear()
+
+        resumed = await client.resume_run(run.run_id)
+        await _watch(client, resumed.run_id, seen)
+        await hosting
+        run = await client.get_run(run.run_id)
+    assert run.state is RunState.SUCCEEDED
+    assert (run.counts.finished, run.counts.passed) == (_CASES, _CASES)
+    assert not answered & set(agent.asked)
+    assert sorted(seen) == list(range(1, len(seen) + 1))
+    assert sorted(case_id for case_id in seen.values() if case_id) == sorted(case.case_id for case in cases)
+    assert len(before) == len(set(before))
+    assert len(agent.asked) == len(set(agent.asked))

@@ -1,0 +1,116 @@
+"""Specs of the openai and anthropic adapters: their options, and prompts from files."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.errors import SpecError
+from assay.results import AgentSettings
+from assay.spec.agents import check_agent
+from assay.spec.loading import load_spec, spec_from_mapping
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def read(tmp_path: Path, adapter: str = "openai", **options: Any) -> AgentSettings:
+    """Return the agent of a spec with these options."""
+    agent = {"adapter": adapter, "target": "some-model", **options}
+    data = {"dataset": "d.jsonl", "agent": agent, "metrics": ["exact_match"]}
+    return spec_from_mapping(data, base_dir=tmp_path).settings.agent
+
+
+def test_a_prompt_file_travels_as_text_with_its_name_and_hash(tmp_path: Path) -> None:
+    """The orchestrator never reads files of its users; the run says which file it was."""
+    content = "\ufeffLabel this:\r\n{{ticket}}\r\n".encode()
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "a.md").write_bytes(content)
+    (tmp_path / "s.txt").write_text("Be brief.")
+    options = read(tmp_path, prompt_file="prompts/a.md", system_file="s.txt", temperature=0).options
+    assert options == {
+        "prompt": "Label this:\n{{ticket}}",
+        "prompt_file": "prompts/a.md",
+        "prompt_sha256": hashlib.sha256(content).hexdigest(),
+        "system": "Be brief.",
+        "system_file": "s.txt",
+        "system_sha256": hashlib.sha256(b"Be brief.").hexdigest(),
+        "temperature": 0,
+    }
+
+
+def test_the_least_that_a_prompt_needs(tmp_path: Path) -> None:
+    """A model is enough: the question is then the message."""
+    assert read(tmp_path).options == {}
+
+
+@pytest.mark.parametrize(
+    ("adapter", "options", "field", "message"),
+    [
+        ("openai", {"target": ""}, "agent.target", "id of a model"),
+        ("openai", {"api_key": "sk-secret"}, "agent.api_key", r"written as \$\{OPENAI_API_KEY\}"),
+        ("anthropic", {"api_key": "x ${KEY}"}, "agent.api_key", "ANTHROPIC_API_KEY"),
+        ("openai", {"base_url": "ftp://x"}, "agent.base_url", "http or https"),
+        ("openai", {"base_url": "http://a b"}, "agent.base_url", "http or https"),
+        ("openai", {"base_url": 8000}, "agent.base_url", "must be a URL"),
+        ("openai", {"base_url": "http://me:pw@x/v1"}, "agent.base_url", "api_key"),
+        ("openai", {"base_url": "http://X.example/v1"}, "agent.base_url", "lower-case"),
+        ("openai", {"base_url": "http://x/v1?a=b"}, "agent.base_url", "must end with its path"),
+        ("openai", {"base_url": "http://x/v1/chat/completions"}, "agent.base_url", "must not end with"),
+        ("anthropic", {"base_url": "http://x/v1/"}, "agent.base_url", "must not end with /v1"),
+        ("openai", {"prompt": "Hello"}, "agent.prompt", "no {{variable}}"),
+        ("openai", {"prompt": "Hello {input}"}, "agent.prompt", "write {{input}}"),
+        ("openai", {"prompt": "{{input}} {{x}"}, "agent.prompt", "without }}"),
+        ("openai", {"prompt": ["x"]}, "agent.prompt", "must be a text"),
+        ("openai", {"prompt": "  "}, "agent.prompt", "empty"),
+        ("openai", {"prompt": "{{x}}", "prompt_file": "a.md"}, "agent.prompt_file", "keep one"),
+        ("openai", {"prompt_file": "nowhere.md"}, "agent.prompt_file", "no file 'nowhere.md'"),
+        ("openai", {"system_file": "latin.md"}, "agent.system_file", "not UTF-8"),
+        ("openai", {"prompt_file": "."}, "agent.prompt_file", "cannot be read"),
+        ("openai", {"prompt_file": 3}, "agent.prompt_file", "file name"),
+        ("openai", {"max_tokens": 0}, "agent.max_tokens", "whole number"),
+        ("openai", {"temperature": 2.5}, "agent.temperature", "from 0 to 2"),
+        ("anthropic", {"temperature": 1.5}, "agent.temperature", "from 0 to 1"),
+        ("openai", {"temperature": True}, "agent.temperature", "number"),
+        ("openai", {"extra": [1]}, "agent.extra", "mapping"),
+        ("openai", {"extra": {"max_tokens": 5}}, "agent.extra.max_tokens", "use agent.max_tokens"),
+        ("openai", {"extra": {"stream": True}}, "agent.extra.stream", "adapter sets it"),
+        ("anthropic", {"extra": {"model": "x"}}, "agent.extra.model", "use agent.target"),
+        ("openai", {"promptt": "x"}, "agent.promptt", "did you mean 'prompt'"),
+        ("openai", {"prompt_sha256": "x"}, "agent.prompt_sha256", "unknown field"),
+    ],
+)
+def test_wrong_options_are_named(
+    tmp_path: Path, adapter: str, options: dict[str, Any], field: str, message: str
+) -> None:
+    """Each mistake is one sentence about one field, and a key is never repeated."""
+    (tmp_path / "latin.md").write_bytes("schön".encode("latin-1"))
+    with pytest.raises(SpecError, match=message) as caught:
+        read(tmp_path, adapter, **options)
+    assert [problem.field for problem in caught.value.problems] == [field]
+    assert "sk-secret" not in str(caught.value)
+
+
+def test_all_mistakes_come_with_their_lines(tmp_path: Path) -> None:
+    """A spec is refused once, with everything that is wrong with its prompt."""
+    file = tmp_path / "assay.yaml"
+    file.write_text(
+        "dataset: d.jsonl\nmetrics: [exact_match]\nagent:\n  adapter: openai\n  prompt_file: p.md\n"
+        "  temperature: hot\n  max_tokens: -1\n"
+    )
+    with pytest.raises(SpecError) as caught:
+        load_spec(file)
+    assert [(problem.line, problem.field) for problem in caught.value.problems] == [
+        (5, "agent.prompt_file"),
+        (3, "agent.target"),
+        (7, "agent.max_tokens"),
+        (6, "agent.temperature"),
+    ]
+
+
+def test_a_server_refuses_a_prompt_file_without_its_text() -> None:
+    """A name alone says nothing to a server that has other files."""
+    agent = AgentSettings("openai", "m", options={"prompt_file": "/etc/passwd"})
+    assert [problem.field for problem in check_agent(agent)] == ["agent.prompt_file"]
