@@ -63,7 +63,10 @@ def test_contains(metric: Callable[..., Metric], parameters: dict[str, Any], tex
         ({"pattern": r"\d+", "mode": "fullmatch"}, "42 ", False),
         ({"pattern": "paris"}, "Paris", False),
         ({"pattern": "paris", "case_sensitive": False}, "Paris", True),
-        ({"pattern": "a.b"}, "a\nb", True),
+        ({"pattern": "a.b"}, "a\nb", False),
+        ({"pattern": "(?s)a.b"}, "a\nb", True),
+        ({"pattern": "^b$"}, "a\nb", False),
+        ({"pattern": "(?m)^b$"}, "a\nb", True),
         ({"pattern": r"\pN"}, "٤٢", True),
         ({"pattern": "(a+)+$"}, "a" * 50_000 + "b", False),
     ],
@@ -114,7 +117,8 @@ def test_structured_output_is_checked_before_the_text(metric: Callable[..., Metr
     [
         ({"type": "objekt"}, "no JSON schema at type"),
         ({"$ref": "https://example.org/x.json"}, "nothing is fetched"),
-        ({"items": [{"$ref": "other.json#/a"}]}, "nothing is fetched"),
+        ({"items": {"$ref": "other.json#/a"}}, "nothing is fetched"),
+        ({"items": [{"type": "integer"}]}, "no JSON schema at items"),
     ],
 )
 def test_schemas_that_are_refused(schema: dict[str, Any], message: str) -> None:

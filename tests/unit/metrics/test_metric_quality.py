@@ -74,11 +74,21 @@ def rated(row: Callable[..., Row]) -> Callable[..., Row]:
     return build
 
 
-@pytest.mark.parametrize("score", [True, "4", 4.0, 4.5, 0, 6, None, [4]])
+@pytest.mark.parametrize("score", [True, "4", 4.5, 0, 6, -3, None, [4], 10**400, float("nan"), float("inf")])
 def test_invalid_verdicts_are_errors(metric: Callable[..., Metric], rated: Callable[..., Row], score: object) -> None:
     """A rating that is not a whole number from 1 to 5 is an error of the row, never a rating."""
     found = metric("quality").score(rated(score))
     assert (found.status, found.value, found.reason) == (ScoreStatus.ERROR, None, "invalid_verdict")
+
+
+@pytest.mark.parametrize(("score", "rating"), [(1, 1), (5, 5), (4.0, 4)])
+def test_whole_numbers_are_ratings(
+    metric: Callable[..., Metric], rated: Callable[..., Row], score: float, rating: int
+) -> None:
+    """JSON has one kind of number: 4.0 is the rating 4, in an object as in words."""
+    assert metric("quality").score(rated(score)).value == rating
+    for text in (f'So: {{"reasoning": "r", "score": {score}}}', f"Score: {score}"):
+        assert metric("quality").score(rated(None, text=text)).value == rating
 
 
 def test_ratings_are_averaged(
