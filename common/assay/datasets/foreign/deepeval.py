@@ -6,16 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.datasets.fields import is_blank
+from assay.datasets.foreign.answers import answer_of, retrieved_items
+from assay.datasets.foreign.calls import called_tool
 from assay.datasets.foreign.cells import value_in_cell
-from assay.datasets.foreign.parts import (
-    Parts,
-    answer_of,
-    called_tool,
-    listed,
-    retrieved_items,
-    snake,
-    text_of,
-)
+from assay.datasets.foreign.parts import Parts, listed, snake, text_of
 from assay.datasets.records import BadRecordError, shown
 
 __all__ = ["FIELDS", "NAME", "convert", "convert_row", "matches"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay.datasets.foreign.parts import Parts, conversation
+from assay.datasets.foreign.messages import conversation
+from assay.datasets.foreign.parts import Parts
 
 __all__ = ["FIELDS", "NAME", "convert", "matches"]
 

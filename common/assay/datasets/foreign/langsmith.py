@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.datasets.fields import ALIASES, is_blank
-from assay.datasets.foreign.parts import Parts, place_inputs, snake, text_of, texts_of
+from assay.datasets.foreign.messages import place_inputs
+from assay.datasets.foreign.parts import Parts, snake, text_of, texts_of
 
 __all__ = ["FIELDS", "NAME", "convert", "matches", "oddity"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from assay.datasets.fields import ALIASES
-from assay.datasets.foreign.parts import recorded_in
+from assay.datasets.foreign.answers import recorded_in
 from assay.datasets.json_reader import folded
 
 __all__ = ["with_mapping"]

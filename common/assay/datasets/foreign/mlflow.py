@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay.datasets.foreign.parts import Parts, listed, place_inputs, recorded_in, text_of
+from assay.datasets.foreign.answers import recorded_in
+from assay.datasets.foreign.messages import place_inputs
+from assay.datasets.foreign.parts import Parts, listed, text_of
 
 __all__ = ["FIELDS", "NAME", "convert", "matches"]
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.datasets.fields import is_blank
-from assay.datasets.foreign.parts import Parts, conversation, text_of
+from assay.datasets.foreign.messages import conversation
+from assay.datasets.foreign.parts import Parts, text_of
 from assay.datasets.records import BadRecordError, shown
 
 __all__ = ["FIELDS", "NAME", "convert", "matches"]

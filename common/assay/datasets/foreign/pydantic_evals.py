@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from assay.datasets.fields import is_blank
-from assay.datasets.foreign.parts import Parts, listed, place_inputs
+from assay.datasets.foreign.messages import place_inputs
+from assay.datasets.foreign.parts import Parts, listed
 from assay.datasets.records import BadRecordError, shown
 
 __all__ = ["FIELDS", "NAME", "convert", "matches", "oddity", "with_common"]

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.datasets.foreign.parts import (
-    Parts,
-    answer_of,
-    called_tool,
-    conversation,
-    messages_of,
-    retrieved_items,
-)
+from assay.datasets.foreign.answers import answer_of, retrieved_items
+from assay.datasets.foreign.calls import called_tool
+from assay.datasets.foreign.messages import conversation, messages_of
+from assay.datasets.foreign.parts import Parts
 from assay.datasets.records import BadRecordError
 
 __all__ = ["FIELDS", "NAME", "convert", "matches"]

@@ -1,0 +1,93 @@
+"""Messages and inputs of other tools' records, and what a plain record asks with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay.datasets.fields import ALIASES, is_blank
+from assay.datasets.foreign.parts import listed, snake, text_of
+from assay.datasets.records import BadRecordError, shown
+
+__all__ = ["conversation", "messages_of", "place_inputs"]
+
+_ROLES = {
+    "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant",
+    "ai": "assistant", "model": "assistant", "agent": "assistant", "tool": "tool", "function": "tool",
+}  # fmt: skip
+
+
+def messages_of(value: object, field: str) -> list[dict[str, Any]]:
+    """Return messages with Assay's names of roles; their calls of tools stay under `tool_calls`.
+
+    Raises:
+        BadRecordError: It is no list of messages.
+    """
+    if not isinstance(value, list):
+        raise BadRecordError(f"must be a list of messages, not {shown(value)}", field)
+    return [_message(item, f"{field}[{index}]") for index, item in enumerate(value)]
+
+
+def _message(item: object, field: str) -> dict[str, Any]:
+    if not isinstance(item, Mapping):
+        raise BadRecordError(f"must be a message with role and content, not {shown(item)}", field)
+    role = item.get("role") or item.get("type") or item.get("from")
+    if not isinstance(role, str) or role.lower() not in _ROLES:
+        raise BadRecordError(f"must be a message with a role such as user or assistant, not {shown(role)}", field)
+    content = item.get("content", item.get("value"))
+    message: dict[str, Any] = {
+        "role": _ROLES[role.lower()],
+        "content": "" if is_blank(content) or content == [] else text_of(content, f"{field}.content"),
+    }
+    for name in ("name", "tool_call_id"):
+        if isinstance(item.get(name), str) and item[name]:
+            message[name] = item[name]
+    if item.get("tool_calls"):
+        message["tool_calls"] = listed(item["tool_calls"])
+    return message
+
+
+def conversation(value: object, field: str) -> dict[str, Any]:
+    """Return `input` and `history` of a list of messages of which the last one asks; or `input` of a text.
+
+    Raises:
+        BadRecordError: It is neither, or the last message is an answer.
+    """
+    if not isinstance(value, list):
+        return {} if is_blank(value) else {"input": text_of(value, field)}
+    messages = messages_of(value, field)
+    if not messages or messages[-1]["role"] not in ("user", "system"):
+        raise BadRecordError("must end with the message that is to be answered, of the role user", field)
+    return {"input": messages[-1]["content"], "history": [without_calls(message) for message in messages[:-1]]}
+
+
+def without_calls(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the message as history holds it: without the calls that it makes."""
+    return {name: value for name, value in message.items() if name != "tool_calls"}
+
+
+def place_inputs(value: object, field: str) -> dict[str, Any]:
+    """Return what the inputs of a record are: `input` with `parameters`, or `variables`.
+
+    One text is the input; of several values, the one with a name by which an input is recognised; where there is
+    none, all of them are variables. A list of messages is a conversation.
+
+    Raises:
+        BadRecordError: They are neither an object nor a text.
+    """
+    if not isinstance(value, Mapping):
+        return conversation(value, field)
+    values = {str(name): item for name, item in value.items() if item is not None}
+    if len(values) == 1 and isinstance(next(iter(values.values())), str):
+        return {"input": next(iter(values.values()))}
+    names = {snake(name): name for name in reversed(values)}
+    found = next((names[alias] for alias in ALIASES["input"] if alias in names), None)
+    if found is not None and isinstance(values[found], str | int | float):
+        return {
+            "input": text_of(values[found], f"{field}.{found}"),
+            "parameters": {name: item for name, item in values.items() if name != found},
+        }
+    if "messages" in values and isinstance(values["messages"], list):
+        rest = {name: item for name, item in values.items() if name != "messages"}
+        return conversation(values["messages"], f"{field}.messages") | {"parameters": rest}
+    return {"variables": values}
