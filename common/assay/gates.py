@@ -124,6 +124,8 @@ def _runs(name: str, parts: Sequence[str], repeats: int | None) -> str:
 
 def _statistic(name: str, stat: str, metrics: Mapping[str, str]) -> str:
     if name in _WHOLE_RUN:
+        if name in metrics:
+            raise SpecError(f"{name} is a number of the run and a metric of this one: give the metric another name")
         if stat:
             raise SpecError(f"{name} is a number itself: leave .{stat[:40]} out")
         return "value"

@@ -3,31 +3,47 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.exact_sum import ExactSum
 from assay.results import GroupSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from assay.metrics.score import Aggregate, Metric
     from assay.results import CaseResult
 
-__all__ = ["Groups", "Weights"]
+__all__ = ["MAX_GROUPS", "GroupTally", "Groups", "Weights"]
 
-_MAX_GROUPS = 1000
+MAX_GROUPS = 1000
+"""How many categories, and how many tags, are summed up."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTally:
+    """Counts of the rows of one category or tag that gates need beside its summary.
+
+    Args:
+        undecided: Rows without a verdict because a metric could not be computed.
+        not_computed: Rows on which a metric failed on Assay's side, by metric.
+    """
+
+    undecided: int
+    not_computed: Mapping[str, int]
 
 
 class _Group:
     def __init__(self, metrics: Sequence[Metric]) -> None:
-        self.total = self.passed = self.failed = 0
+        self.total = self.passed = self.failed = self.undecided = 0
         self.folds: list[Aggregate] = [metric.aggregate() for metric in metrics]
 
     def add(self, row: CaseResult) -> None:
         self.total += 1
         self.passed += row.passed is True
         self.failed += row.passed is False
+        self.undecided += row.passed is None and bool(row.reason)
         for fold, score in zip(self.folds, row.scores, strict=True):
             fold.add(row, score)
 
@@ -42,6 +58,10 @@ class _Group:
             pass_rate=self.passed / decided if decided else None,
             metrics={summary.metric: summary.value for summary in summaries},
         )
+
+    def tally(self) -> GroupTally:
+        summaries = [fold.result() for fold in self.folds]
+        return GroupTally(self.undecided, {summary.metric: summary.n_own_error for summary in summaries})
 
 
 class Groups:
@@ -66,7 +86,7 @@ class Groups:
     def _add(self, groups: dict[str, _Group], name: str, row: CaseResult) -> None:
         group = groups.get(name)
         if group is None:
-            if len(groups) >= _MAX_GROUPS:
+            if len(groups) >= MAX_GROUPS:
                 return
             group = groups[name] = _Group(self._metrics)
         group.add(row)
@@ -80,6 +100,12 @@ class Groups:
     def tags(self) -> list[GroupSummary]:
         """One summary per tag, by name."""
         return [group.result(name) for name, group in sorted(self._tags.items())]
+
+    @property
+    def tallies(self) -> dict[tuple[str, str], GroupTally]:
+        """What gates need to know of each group beside its summary."""
+        kinds = (("category", self._categories), ("tag", self._tags))
+        return {(kind, name): group.tally() for kind, groups in kinds for name, group in groups.items()}
 
 
 class Weights:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.gates import decide, meets_target, parse_gate
 from assay.results import GateResult
+from assay_orchestrator.breakdown import MAX_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from assay.gates import Gate
     from assay.results import GroupSummary, RunSummary
+    from assay_orchestrator.breakdown import GroupTally
 
 __all__ = ["Tally", "judge_gates"]
 
@@ -27,11 +29,13 @@ class Tally:
         rows: All of them.
         agent_errors: Those whose agent failed.
         undecided: Those without a verdict because a metric could not be computed.
+        groups: The same of each group, by "category" or "tag" and its name.
     """
 
     rows: int
     agent_errors: int
     undecided: int
+    groups: Mapping[tuple[str, str], GroupTally] = field(default_factory=dict)
 
 
 def judge_gates(
@@ -62,7 +66,7 @@ def _result(gate: Gate, summary: RunSummary, tally: Tally) -> GateResult:
 def _actual(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None, str]:
     """Return what a gate is compared with, or None and why there is nothing honest to compare."""
     if gate.group:
-        return _of_group(gate, summary, tally)
+        return _of_group(gate, summary, tally.groups)
     if gate.name == "agent_errors":
         return (tally.agent_errors / tally.rows, "") if tally.rows else (None, "the run has no rows")
     if gate.name == "pass_rate":
@@ -98,31 +102,33 @@ def _entry(detail: Mapping[str, Any], stat: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _of_group(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None, str]:
+def _of_group(
+    gate: Gate, summary: RunSummary, tallies: Mapping[tuple[str, str], GroupTally]
+) -> tuple[float | None, str]:
     groups = summary.categories if gate.group == "category" else summary.tags
     group = next((group for group in groups if group.name == gate.label), None)
-    if group is None:
-        return None, f"no row has the {gate.group} {gate.label!r}; {_names(gate.group, groups)}"
+    tally = tallies.get((gate.group, gate.label))
+    if group is None or tally is None:
+        return None, _no_group(gate, groups)
     where = f"{gate.group} {gate.label!r}"
     if gate.name == "pass_rate":
-        undecided = group.total - group.passed - group.failed
-        if undecided and tally.undecided:
-            return None, f"{where}: {_undecided(undecided)}"
+        if tally.undecided:
+            return None, f"{where}: {_undecided(tally.undecided)}"
         return group.pass_rate, "" if group.pass_rate is not None else f"{where}: no metric decided any row"
-    # Groups do not count failures of our own: one anywhere may have been in this group.
-    failures = next((metric.n_own_error for metric in summary.metrics if metric.metric == gate.name), 0)
-    if failures:
-        return None, _not_computed(gate.name, failures)
+    if failures := tally.not_computed.get(gate.name, 0):
+        return None, f"{where}: {_not_computed(gate.name, failures)}"
     value = group.metrics.get(gate.name)
     return value, "" if value is not None else f"{where}: {gate.name} was computed on no row"
 
 
-def _names(what: str, groups: Sequence[GroupSummary]) -> str:
+def _no_group(gate: Gate, groups: Sequence[GroupSummary]) -> str:
+    if len(groups) >= MAX_GROUPS:
+        return f"the {gate.group} {gate.label!r} is not among the {MAX_GROUPS:,} that are summed up"
     if not groups:
-        return f"no row has a {what}"
+        return f"no row has a {gate.group}"
     shown = ", ".join(group.name for group in groups[:_MAX_NAMES_SHOWN])
     more = f" and {len(groups) - _MAX_NAMES_SHOWN} more" if len(groups) > _MAX_NAMES_SHOWN else ""
-    return f"there are {shown}{more}"
+    return f"no row has the {gate.group} {gate.label!r}; there are {shown}{more}"
 
 
 def _of_repeats(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None, str]:

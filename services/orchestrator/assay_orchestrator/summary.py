@@ -63,7 +63,8 @@ def summarise(rows: Iterable[CaseResult], metrics: Sequence[Metric], gates: Sequ
         repeats=repeats.result(),
     )
     kinds = {metric.name: metric.info.name for metric in metrics}
-    outcomes = judge_gates(gates, summary, kinds=kinds, tally=Tally(total, agent_errors, undecided))
+    tally = Tally(total, agent_errors, undecided, groups.tallies if gates else {})
+    outcomes = judge_gates(gates, summary, kinds=kinds, tally=tally)
     return dataclasses.replace(summary, gates=outcomes)
 
 
