@@ -1,4 +1,4 @@
-"""Formula: the grammar, what it may read, what is missing or broken, and the built-in composites in its words."""
+"""Formula: the grammar, what it may read, and what is missing or broken."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.cases import Case, Turn
 from assay.errors import SpecError
 from assay.metrics import build_metric, complete_parameters
-from assay.metrics.combined_score import combined_score
 from assay.metrics.expression_nodes import EvaluationError
 from assay.metrics.expressions import FUNCTIONS, parse_expression
 from assay.metrics.formula import FIELDS, with_own_numbers
 from assay.metrics.order import check_formulas
 from assay.metrics.row_scores import score_row
-from assay.metrics.satisfaction import satisfaction
 from assay.metrics.score import Metric, Row
 from assay.results import Score, ScoreStatus
 from assay.spec.loading import spec_from_mapping
@@ -477,66 +475,3 @@ def test_formulas_may_read_formulas() -> None:
     assert not check_formulas({settings.name: settings for settings in spec.settings.metrics})
     scores = score_row(metrics, row_of(AgentResponse(data_rows=2)))
     assert [(score.metric, score.value) for score in scores] == [("twice", 6.0), ("once", 3.0)]
-
-
-SATISFACTION = (
-    "0 if status_error else "
-    "clamp(0.5 * semantic_similarity + 0.3 * has_events + 0.2 * max(0, 1 - latency_ms / 5000), 0, 1)"
-)
-COMBINED = "hit_rate ** alpha * judge_score ** gamma / (total_tokens / 1000) ** beta"
-
-
-@pytest.mark.parametrize(
-    ("similarity", "events", "latency_ms", "expected"),
-    [
-        (0.9, 1, 1000.0, 0.91),
-        (0.9, 1, 5000.0, 0.75),
-        (0.9, 1, 7000.0, 0.75),
-        (0.9, 0, 0.0, 0.65),
-        (0.8, 2, 2500.0, 0.8),
-        (-0.1, 0, 6000.0, 0.0),
-        (None, 1, 100.0, None),
-        (0.9, 1, None, None),
-    ],
-)
-def test_satisfaction_as_a_formula(
-    metric: Callable[..., Metric],
-    similarity: float | None,
-    events: int,
-    latency_ms: float | None,
-    expected: float | None,
-) -> None:
-    """The built-in composite, written out, has the same values to the last bit; missing parts skip the row."""
-    response = AgentResponse(text="x", retrieved=(Source(title="E"),) * events, latency_ms=latency_ms)
-    score = metric("formula", formula=SATISFACTION).score(row_of(response, scored("semantic_similarity", similarity)))
-    assert score.value == (None if expected is None else pytest.approx(expected, abs=1e-12))
-    if similarity is not None and latency_ms is not None:
-        assert score.value == satisfaction(similarity, bool(events), latency_ms)
-    failed = row_of(FAILED, scored("semantic_similarity", None, "agent_error"))
-    assert metric("formula", formula=SATISFACTION).score(failed).value == 0.0
-
-
-@pytest.mark.parametrize(
-    ("hit", "judge", "tokens", "expected"),
-    [
-        (1, 0.85, 2500, 0.4956309111),
-        (1, 1, 1000, 1.0),
-        (1, 0.85, 1000, 0.7836612789),
-        (0.5, 0.8, 2000, 0.1264911064),
-        (1, 0.9, 250, 1.7076299365),
-        (0, 0.9, 800, 0.0),
-        (1, 0.9, 0, None),
-        (None, 0.9, 800, None),
-        (1, None, 800, None),
-    ],
-)
-def test_combined_score_as_a_formula(
-    metric: Callable[..., Metric], hit: float | None, judge: float | None, tokens: int, expected: float | None
-) -> None:
-    """The built-in composite with its exponents as numbers of one's own; no tokens means not counted."""
-    built = metric("formula", formula=COMBINED, parameters={"alpha": 2.0, "gamma": 1.5, "beta": 0.5})
-    row = row_of(AgentResponse(usage=Usage(total_tokens=tokens)), scored("hit_rate", hit), scored("judge_score", judge))
-    score = built.score(row)
-    assert score.value == (None if expected is None else pytest.approx(expected, abs=1e-9))
-    if hit is not None and judge is not None:
-        assert score.value == combined_score(hit, judge, tokens)
