@@ -16,6 +16,7 @@ GOLDENS: list[dict[str, Any]] = [
         "tools_called": [{"name": "calendar", "input_parameters": {"month": 10}}],
         "expected_tools": [{"name": "calendar"}],
         "category": "dates",
+        "topic": "seasons",
         "tags": ["smoke", "\x1b[2Jwipe"],
     },
     {"input": "أين يقام المهرجان؟", "expected_output": "في الرياض", "category": "places"},
@@ -64,9 +65,9 @@ def test_the_machine_readable_document(cli: Cli) -> None:
 def test_format_and_fields_can_be_said(cli: Cli) -> None:
     """--format goes before what the records look like, --map before every field; an unknown one names the nearest."""
     write_lines(cli, "goldens.jsonl", GOLDENS)
-    said = cli.run("dataset", "inspect", "goldens.jsonl", "--format", "plain", "--map", "category=tags").stdout
+    said = cli.run("dataset", "inspect", "goldens.jsonl", "--format", "plain", "--map", "category=topic").stdout
     assert said.startswith("goldens.jsonl: plain/jsonl, ")
-    assert "category <- tags" in said
+    assert "category <- topic" in said
     refused = cli.run("dataset", "inspect", "goldens.jsonl", "--format", "deepval", status=2)
     assert "did you mean 'deepeval'?" in refused.stderr
     refused = cli.run("dataset", "inspect", "goldens.jsonl", "--map", "category", status=2)

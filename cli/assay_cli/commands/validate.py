@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.datasets import open_dataset
+from assay.datasets import FORMAT_NAMES, open_dataset
 from assay.errors import AssayError, InvalidInputError, Problem
 from assay.evaluation import check_inputs
 from assay.spec.loading import load_spec
@@ -113,7 +113,7 @@ def _check_dataset(data: dict[str, Any], dataset: Path | None, base_dir: Path) -
     if dataset is None and isinstance(name, str) and name.strip():
         dataset = base_dir / Path(name).expanduser()
     is_clear = isinstance(mapping, dict) and all(isinstance(source, str) for source in mapping.values())
-    is_clear = is_clear and isinstance(encoding, str | None) and isinstance(dataset_format, str | None)
+    is_clear = is_clear and isinstance(encoding, str | None) and dataset_format in (None, *FORMAT_NAMES)
     if dataset is None or not is_clear:
         return
     field_map = {str(key): source for key, source in mapping.items()}

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 from assay.datasets.records import MAX_RAW_CHARS, BadFileError, JsonText, Record, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["CONTAINER_KEYS", "folded", "no_list", "read_json", "two_lists"]
+__all__ = ["CONTAINER_KEYS", "folded", "is_container_key", "no_list", "read_json", "two_lists"]
 
 CONTAINER_KEYS = ("eval_cases", "examples", "tests", "cases", "data", "test_cases")
 """Keys under which a JSON or YAML object may hold the list of cases."""
 
+_SQUEEZED_KEYS = frozenset(key.replace("_", "") for key in CONTAINER_KEYS)
 _CHUNK_CHARS = 128 * 1024
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LONGEST_WORD = 16  # an error this close to the end of what was read may only mean that more is to come
@@ -26,6 +27,11 @@ _INCOMPLETE = ("Unterminated string", "Invalid \\")
 def folded(name: str) -> str:
     """Return a field name as it is compared: lower case, `-` and space as `_`."""
     return name.strip().lower().replace("-", "_").replace(" ", "_")
+
+
+def is_container_key(name: str) -> bool:
+    """Return whether the list of cases may stand under a key; `evalCases` is `eval_cases`."""
+    return folded(name).replace("_", "") in _SQUEEZED_KEYS
 
 
 def read_json(stream: TextIO, top: dict[str, Any]) -> Iterator[Record]:
@@ -73,7 +79,7 @@ def _object(text: _Text, top: dict[str, Any]) -> Iterator[Record]:
     while text.peek() != "}":
         key = text.key()
         text.expect(":")
-        if folded(key) in CONTAINER_KEYS and text.peek() == "[":
+        if is_container_key(key) and text.peek() == "[":
             has_list, any_items = True, False
             for record in _items(text):
                 if found:
@@ -93,7 +99,7 @@ def _object(text: _Text, top: dict[str, Any]) -> Iterator[Record]:
             raise text.error("a name in double quotes is due")
     text.expect("}", or_else=",")
     if not has_list:
-        if any(folded(key) in CONTAINER_KEYS for key in top):
+        if any(map(is_container_key, top)):
             raise no_list(top, line)
         yield Record(1, line, dict(top), size)
 
@@ -103,9 +109,16 @@ def two_lists(first: str, second: str, line: int | None) -> BadFileError:
     return BadFileError(f"holds two lists of cases, {first!r} and {second!r}: keep one of them", line)
 
 
-def no_list(keys: Any, line: int | None) -> BadFileError:
+def no_list(top: Mapping[str, Any], line: int | None) -> BadFileError:
     """Return the error for an object that is neither a case nor holds a list of cases."""
-    found = ", ".join(shown(key) for key in list(keys)[:10])
+    elsewhere = next((key for key, value in top.items() if is_container_key(key) and isinstance(value, str)), None)
+    if elsewhere is not None:
+        return BadFileError(
+            f"names its cases under {elsewhere!r} as {shown(top[elsewhere])}, which is not opened: give that file as "
+            "the dataset, or write the list there",
+            line,
+        )
+    found = ", ".join(shown(key) for key in list(top)[:10])
     return BadFileError(
         f"holds no list of cases: it has {found}, and the list must stand under one of {', '.join(CONTAINER_KEYS)}",
         line,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from assay.datasets.demands import is_skipped
 from assay.datasets.fields import FieldMap, is_blank
 from assay.datasets.findings import looks_damaged
-from assay.datasets.foreign import FORMATS, Setting, find_format, shape_of
+from assay.datasets.foreign import FORMATS, Setting, doubt, find_format, shape_of
 from assay.datasets.identity import CaseIds, derive_id, derive_plain_id
 from assay.datasets.json_reader import folded, no_list
 from assay.datasets.mapping import build_case, plain_texts
@@ -140,10 +140,12 @@ class Reading:
             self._format = next((each for each in FORMATS if each.name == self._format_name), None)
             self.shape = self._format_name
             return
-        self._format = find_format(head, set(self._field_map.given.values()))
+        self._format = find_format(head, set(self._field_map.given.values()), self._source.name)
         if self._format is not None:
             self.shape = self._format.name
         else:
+            if self.container.startswith("json") and not self._field_map.given and (odd := doubt(head)):
+                self.findings.warn("doubt", odd)
             self.shape = next((shape_of(record.data) for record in head if isinstance(record.data, dict)), "plain")
 
     def _prepare(self, chosen: Format, container: Container | None) -> None:
@@ -202,6 +204,9 @@ class Reading:
         try:
             return whole._replace(data=chosen.joined([part.data for part in parts], _stem(self._source.name)))
         except BadRecordError as problem:
+            for part in parts:
+                if (own := _problem_of(chosen, part)) is not None:
+                    return part._replace(data=None, problem=own.message, field=own.field)
             return whole._replace(data=None, problem=problem.message, field=problem.field)
 
     def _case(self, record: Record) -> Case | None:
@@ -267,6 +272,16 @@ class Reading:
             record=record,
             name=layout.sources.get("id", ("id",))[0],
         )
+
+
+def _problem_of(chosen: Format, part: Record) -> BadRecordError | None:
+    """Return why a record cannot be a part of a case, as told of the record itself; None where it can."""
+    assert chosen.joined is not None, "only formats that have parts join them"
+    try:
+        chosen.joined([part.data], "")
+    except BadRecordError as problem:
+        return BadRecordError(problem.message, problem.field.removeprefix("[0]").lstrip("."))
+    return None
 
 
 def _stem(name: str) -> str:

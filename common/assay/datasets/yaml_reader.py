@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import yaml
 
-from assay.datasets.json_reader import CONTAINER_KEYS, folded, no_list, two_lists
+from assay.datasets.json_reader import is_container_key, no_list, two_lists
 from assay.datasets.records import MAX_RAW_CHARS, BadFileError, Record
 from assay.yaml_nodes import YamlSyntaxError, compose, construct, iterate_events
 
@@ -84,7 +84,7 @@ def _mapping(
             raise BadFileError("has a key that is not a plain text", place)
         if key in top:
             raise BadFileError(f"gives {key!r} twice", place)
-        if folded(key) in CONTAINER_KEYS and isinstance(value, yaml.SequenceStartEvent):
+        if is_container_key(key) and isinstance(value, yaml.SequenceStartEvent):
             has_list, any_items = True, False
             for record in _items(events, limited):
                 if found:
@@ -100,7 +100,7 @@ def _mapping(
             if size > MAX_RAW_CHARS:
                 raise no_list(top, line)
     if not has_list:
-        if any(folded(key) in CONTAINER_KEYS for key in top):
+        if any(map(is_container_key, top)):
             raise no_list(top, line)
         yield Record(1, line, dict(top), size)
 

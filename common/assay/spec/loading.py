@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.datasets import ON_BAD_CASE
+from assay.datasets import FORMAT_NAMES, ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
 from assay.metrics import complete_parameters
@@ -154,7 +154,7 @@ class _Reader:
             dataset=self._dataset(dataset, needs_dataset),
             dataset_map=self._map(),
             dataset_encoding=self._text("encoding"),
-            dataset_format=self._text("format"),
+            dataset_format=self._format(),
             on_bad_case=self._on_bad_case(),
             reports=self._reports(),
             base_dir=self._base_dir,
@@ -200,6 +200,13 @@ class _Reader:
         value = self._data.get(key)
         if value is not None and not isinstance(value, str):
             self._report(key, f"must be a text, not {value!r}")
+            return None
+        return value
+
+    def _format(self) -> str | None:
+        value = self._text("format")
+        if value is not None and value not in FORMAT_NAMES:
+            self._report("format", unknown_name("format", value, FORMAT_NAMES))
             return None
         return value
 

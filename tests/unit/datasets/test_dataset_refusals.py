@@ -247,24 +247,43 @@ def test_a_late_contradiction_about_the_answer(write: Write, refusal: Refusal) -
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"eval_cases": [{"eval_id": "a", "conversation": [{"user_content": {}}]}]}, "an ADK eval set"),
-        ({"evalSetId": "s", "evalCases": [{"evalId": "a"}]}, "an ADK eval set"),
-        ([{"query": "Q", "expected_tool_use": [], "reference": "A"}], "an ADK test file"),
-        ([{"name": "n", "data": [{"query": "Q"}], "initial_session": {}}], "an ADK eval file"),
-        ([{"inputs": {"q": 1}, "expectations": {}}], "an MLflow evaluation table"),
-        ([{"inputs": {"q": 1}, "outputs": {"a": 1}}], "a LangSmith dataset"),
-        ({"cases": [{"name": "n", "inputs": "Q", "expected_output": "A"}]}, "a pydantic-evals dataset"),
-        ([{"input": "Q", "output_1": "a", "output_2": "b", "label": 1}], "a file of pairwise labels"),
-        ([{"input": "Q", "target": "A", "choices": ["x", "y"]}], "an Inspect multiple-choice dataset"),
-        ([{"item": {"input": "Q"}}], "an export of hosted OpenAI evals"),
-        ([{"messages": [{"role": "user", "content": "Q"}]}], "chat data for training"),
+        ([{"messages": [{"role": "user", "content": "Q"}]}], "looks like chat data for training"),
+        ([{"conversations": [{"from": "human", "value": "Q"}]}], "looks like chat data for training"),
+        ([{"item": {}}], "record 1, item: holds nothing"),
+        ([{"sample": {"output_text": "A"}}], "record 1, sample: stands without the `item` that it answers"),
+        ([{"datasource_item": {"q": "Q"}, "sample": {}}], "record 1, datasource_item: makes it a result"),
+        ([{"vars": {"q": "Q"}, "assert": [{"type": "python", "value": "x"}]}], "assert[0].type: \"python\" is code"),
+        ({"tests": "file://tests.csv"}, "names its cases under 'tests' as \"file://tests.csv\", which is not opened"),
+        ([{"input": "Q", "target": "A", "sandbox": "docker"}], "record 1, sandbox: needs a sandbox"),
+        ([{"input": "Q", "target": "A", "files": {"a": "b"}}], "record 1, files: needs files in a sandbox"),
+        ([{"eval_id": "a", "conversation_scenario": {"starting_prompt": "Q"}}], "lets a model play the user"),
+        ([{"scenario": "A customer calls", "expected_outcome": "Calm", "turns": []}], "makes it a conversation"),
+        ([{"input": "Q", "output_1": "a", "label": 1}, {"input": "Q", "output_1": "a", "output_2": None}], "output_2"),
     ],
 )  # fmt: skip
-def test_formats_of_other_tools(write: Write, refusal: Refusal, content: Any, said: str) -> None:
-    """A format that is not read is named, never misread."""
-    problem = only(refusal(write("x.json", content)))
-    assert f"looks like {said}" in problem
-    assert "which this version does not read" in problem
+def test_what_is_not_read_of_other_tools(write: Write, refusal: Refusal, content: Any, said: str) -> None:
+    """Pitfall "code in data", and what has no place in a case: it is refused by name, never misread or dropped."""
+    problem = refusal(write("x.json", content))[-1]
+    assert said in problem
+
+
+def test_two_formats_that_fit_alike(write: Write, refusal: Refusal) -> None:
+    """Records with the marks of two formats are refused, and read once the user says which one it is."""
+    record = {"input": "Q", "ideal": "A", "target": "B"}
+    (problem,) = refusal(write("x.jsonl", [record] * 3))
+    assert problem == "x.jsonl:1: looks like openai-evals and inspect alike: set `format:` to the one that it is"
+    (case,) = open_dataset(write("x.jsonl", [record]), format="inspect").cases()
+    assert case.references == ("B",)
+    assert case.expected == {"ideal": "A"}
+
+
+def test_the_first_fifty_records_decide(write: Write, refusal: Refusal) -> None:
+    """One record with marks that nothing else has decides; marks that plain records may have count from the half on."""
+    plain: dict[str, Any] = {"input": "Q", "reference": "A"}
+    assert open_dataset(write("x.jsonl", [plain, {**plain, "target": "A"}, plain])).check().format == "plain/jsonl"
+    assert open_dataset(write("x.jsonl", [plain, {"input": "Q", "target": "A"}])).check().format == "inspect/jsonl"
+    pair = {"input": "Q", "output_1": "a", "output_2": "b"}
+    assert "record 1, output_1: is missing: a pair has two answers" in refusal(write("x.jsonl", [plain, pair]))[0]
 
 
 def test_a_mapped_field_is_no_foreign_format(write: Write) -> None:

@@ -27,7 +27,9 @@ from assay.datasets.records import BadFileError
 if TYPE_CHECKING:
     from assay.datasets.records import Record
 
-__all__ = ["FORMATS", "FORMAT_NAMES", "Convert", "Format", "Setting", "find_format", "is_foreign", "shape_of"]
+__all__ = ["FORMATS", "FORMAT_NAMES", "Convert", "Format", "Setting", "doubt", "find_format", "is_foreign", "shape_of"]
+
+_TEST_FILE = ".test.json"
 
 Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
 
@@ -130,7 +132,7 @@ FORMAT_NAMES = ("plain", "prompt-benchmark", *(each.name for each in FORMATS))
 """What a spec's `format` may say."""
 
 
-def find_format(records: Sequence[Record], taken: Iterable[str] = ()) -> Format | None:
+def find_format(records: Sequence[Record], taken: Iterable[str] = (), name: str = "") -> Format | None:
     """Return the format that a file's first records are in; None for plain records.
 
     A format whose marks could be a plain record's is recognised where at least half of the records have them.
@@ -138,6 +140,7 @@ def find_format(records: Sequence[Record], taken: Iterable[str] = ()) -> Format 
     Args:
         records: The first records.
         taken: Fields that the user's own mapping names: whoever maps a field has looked at it.
+        name: The file's name.
 
     Raises:
         BadFileError: Two formats fit equally, or one that is not read does.
@@ -155,6 +158,8 @@ def find_format(records: Sequence[Record], taken: Iterable[str] = ()) -> Format 
         raise BadFileError(f"looks like {names} alike: set `format:` to the one that it is", first[best[0].name].line)
     if best:
         return best[0]
+    if name.lower().endswith(_TEST_FILE) and adk.may_be_turns([named for _, named, _ in seen]):
+        return next(each for each in FORMATS if each.name == adk.NAME)
     for record, named, keys in seen:
         if _is_chat(named, keys):
             raise BadFileError(
@@ -163,6 +168,17 @@ def find_format(records: Sequence[Record], taken: Iterable[str] = ()) -> Format 
                 record.line,
             )
     return None
+
+
+def doubt(records: Sequence[Record]) -> str:
+    """Return the warning about plain records that another tool would read in another way, or the empty text."""
+    named = [_marks(record.data, ())[0] for record in records if isinstance(record.data, Mapping)]
+    if len(named) < 2 or not adk.may_be_turns(named):
+        return ""
+    return (
+        "holds `query` and `reference` and nothing else: read as one case each; if it is a test file of ADK, which is "
+        "one conversation, set `format: adk`"
+    )
 
 
 def is_foreign(record: Mapping[str, Any], taken: Iterable[str] = ()) -> bool:

@@ -9,7 +9,7 @@ from assay.datasets.fields import is_blank
 from assay.datasets.foreign.parts import Parts, listed, text_of
 from assay.datasets.records import BadRecordError, shown
 
-__all__ = ["FIELDS", "NAME", "convert", "is_turn", "joined", "matches"]
+__all__ = ["FIELDS", "NAME", "convert", "is_turn", "joined", "matches", "may_be_turns"]
 
 NAME = "adk"
 
@@ -43,6 +43,15 @@ def _any_has(items: object, *names: str) -> bool:
     return isinstance(items, list) and any(
         isinstance(item, Mapping) and any(name in item for name in names) for item in items
     )
+
+
+def may_be_turns(records: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether records hold nothing but what a turn of a test file may hold too.
+
+    Args:
+        records: Records by snake-case names.
+    """
+    return bool(records) and all(record.keys() == {"query", "reference"} for record in records)
 
 
 def is_turn(record: Mapping[str, Any]) -> bool:

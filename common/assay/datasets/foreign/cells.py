@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import ast
+import io
+import itertools
+import re
+import tokenize
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +18,8 @@ __all__ = ["opened", "value_in_cell"]
 
 _MAX_LITERAL_CHARS = 64 * 1024
 _MAX_BRACKETS = 2000
+_SIDE_BY_SIDE = re.compile(r"""['"]\s+['"]""")
+_SPACE_TOKENS = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
 def opened(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,10 +44,29 @@ def _literal(text: str) -> Any:
     if len(text) > _MAX_LITERAL_CHARS or sum(map(text.count, "[{(")) > _MAX_BRACKETS or _is_deep(text):
         return text
     try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about escapes in texts that are not ours
+            value = ast.literal_eval(_with_commas(text))
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError, tokenize.TokenError):
         return text
     return text if find_unusable(value) or not _is_json(value) else value
+
+
+def _with_commas(text: str) -> str:
+    """Return the text with a comma between texts that stand side by side, as arrays of numpy are written.
+
+    Python would take them for one text.
+    """
+    if _SIDE_BY_SIDE.search(text) is None:
+        return text
+    tokens = [
+        token for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type not in _SPACE_TOKENS
+    ]
+    parts = [tokens[0].string]
+    for before, token in itertools.pairwise(tokens):
+        parts.append("," if before.type == token.type == tokenize.STRING else "")
+        parts.append(token.string)
+    return " ".join(parts)
 
 
 def _is_deep(text: str) -> bool:

@@ -33,6 +33,7 @@ _COUNTS = {
     "cost_usd": ("token_cost", "cost"),
 }
 _LISTS = {"context": "|", "retrieval_context": "|", "tools_called": ";", "expected_tools": ";"}
+_TALK = {"scenario", "expected_outcome", "chatbot_role", "user_description"}
 _OWN = {"expected_output", "actual_output", "retrieval_context", "tools_called", "additional_metadata"}
 
 
@@ -43,20 +44,21 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
         record: The record by snake-case names.
         keys: These names.
     """
-    return isinstance(record.get("input"), str) and bool(keys & _OWN)
+    return (isinstance(record.get("input"), str) and bool(keys & _OWN)) or ("turns" in keys and bool(keys & _TALK))
 
 
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plain record of a test case.
 
-    `context` is what is true and no agent sees it; what was retrieved, called and counted belongs to the recorded
+    `context` are the passages that the case gives; what was retrieved, called and counted belongs to the recorded
     answer.
 
     Raises:
         BadRecordError: It cannot be read.
     """
     parts = Parts(record)
-    parts.refuse("turns", why="makes it a conversation, which is not read: give its turns as `turns` of a plain case")
+    for name in ("turns", "scenario"):
+        parts.refuse(name, why="makes it a conversation, which is not read: give its turns as `turns` of a plain case")
     plain: dict[str, Any] = {
         "input": text_of(parts.take("input"), "input") if parts.has("input") else None,
         "references": parts.texts("expected_output"),

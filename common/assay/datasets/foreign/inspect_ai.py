@@ -40,7 +40,7 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     parts = Parts(record)
     parts.refuse("files", "setup", why="needs files in a sandbox, which agents are not given: use samples without them")
     parts.refuse("sandbox", why="needs a sandbox, which agents are not given: use samples without one")
-    choices = parts.texts("choices")
+    choices = _choices(parts)
     targets = parts.texts("target")
     if len(targets) == 1 and len(targets[0]) == 1 and targets[0] in _LETTERS[: len(choices)]:
         targets.append(choices[_LETTERS.index(targets[0])])
@@ -52,3 +52,12 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
         "parameters": {"choices": choices} if choices else {},
     }
     return parts.finish(plain, parts.take("metadata"))
+
+
+def _choices(parts: Parts) -> list[str]:
+    """Return the choices; Inspect cuts one text at its commas, or where there is none at its spaces."""
+    choices = parts.texts("choices")
+    if len(choices) != 1 or isinstance(parts.take("choices"), list):
+        return choices
+    cut = choices[0].split(",") if "," in choices[0] else choices[0].split()
+    return [choice.strip() for choice in cut if choice.strip()]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.datasets.fields import ALIASES, is_blank
-from assay.datasets.foreign.messages import place_inputs
+from assay.datasets.foreign.messages import is_talk, messages_of, place_inputs
 from assay.datasets.foreign.parts import Parts, snake, text_of, texts_of
 
 __all__ = ["FIELDS", "NAME", "convert", "matches", "oddity"]
@@ -75,7 +75,20 @@ def _references(value: object, field: str) -> tuple[list[str], dict[str, Any]]:
     texts = [name for name, item in held.items() if isinstance(item, str)]
     if found is None and len(texts) == 1:
         found = texts[0]
+    if found is None and "messages" in held:
+        found = "messages"
+    if found is not None and (said := _last_said(held[found])):
+        return [said], {name: item for name, item in held.items() if name != found}
     if found is None or isinstance(held[found], Mapping):
         return [], held
     rest = {name: item for name, item in held.items() if name != found}
     return texts_of(held[found], f"{field}.{found}"), rest
+
+
+def _last_said(value: object) -> str:
+    """Return what the last message says, if the value is a message or a list of them and an agent's is the last."""
+    talk = value if isinstance(value, list) else [value]
+    if not is_talk(talk) or not all(isinstance(item, Mapping) and item.keys() & {"role", "type"} for item in talk):
+        return ""
+    last = messages_of(talk, "outputs")[-1]
+    return str(last["content"]) if last["role"] == "assistant" else ""

@@ -9,7 +9,7 @@ from assay.datasets.fields import ALIASES, is_blank
 from assay.datasets.foreign.parts import listed, snake, text_of
 from assay.datasets.records import BadRecordError, shown
 
-__all__ = ["conversation", "messages_of", "place_inputs"]
+__all__ = ["conversation", "is_talk", "messages_of", "place_inputs"]
 
 _ROLES = {
     "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant",
@@ -34,7 +34,7 @@ def _message(item: object, field: str) -> dict[str, Any]:
     role = item.get("role") or item.get("type") or item.get("from")
     if not isinstance(role, str) or role.lower() not in _ROLES:
         raise BadRecordError(f"must be a message with a role such as user or assistant, not {shown(role)}", field)
-    content = item.get("content", item.get("value"))
+    content = _content(item)
     message: dict[str, Any] = {
         "role": _ROLES[role.lower()],
         "content": "" if is_blank(content) or content == [] else text_of(content, f"{field}.content"),
@@ -45,6 +45,14 @@ def _message(item: object, field: str) -> dict[str, Any]:
     if item.get("tool_calls"):
         message["tool_calls"] = listed(item["tool_calls"])
     return message
+
+
+def _content(message: Mapping[str, Any]) -> Any:
+    """Return what a message says, under any of the names that tools have for it."""
+    inner = message.get("data")
+    if isinstance(inner, Mapping) and "content" not in message:
+        return inner.get("content")
+    return message.get("content", message.get("value"))
 
 
 def conversation(value: object, field: str) -> dict[str, Any]:
@@ -87,7 +95,17 @@ def place_inputs(value: object, field: str) -> dict[str, Any]:
             "input": text_of(values[found], f"{field}.{found}"),
             "parameters": {name: item for name, item in values.items() if name != found},
         }
-    if "messages" in values and isinstance(values["messages"], list):
-        rest = {name: item for name, item in values.items() if name != "messages"}
-        return conversation(values["messages"], f"{field}.messages") | {"parameters": rest}
+    talk = "messages" if "messages" in values else found
+    if talk is not None and is_talk(values[talk]):
+        rest = {name: item for name, item in values.items() if name != talk}
+        return conversation(values[talk], f"{field}.{talk}") | {"parameters": rest}
     return {"variables": values}
+
+
+def is_talk(value: object) -> bool:
+    """Return whether a value is a list of messages."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, Mapping) and item.keys() & {"content", "value", "data"} for item in value)
+    )

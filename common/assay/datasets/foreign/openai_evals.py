@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from assay.datasets.fields import ALIASES
 from assay.datasets.foreign.messages import conversation
-from assay.datasets.foreign.parts import Parts
+from assay.datasets.foreign.parts import Parts, snake, tells
 from assay.datasets.records import BadRecordError
 
 __all__ = ["FIELDS", "NAME", "convert", "matches"]
@@ -17,8 +18,10 @@ FIELDS = {"input": "input", "references": "ideal"}
 """Canonical field to the format's own."""
 
 # The fields of a wrapped item are whatever its author chose.
-_QUESTIONS = ("input", "question", "query", "prompt")
-_ANSWERS = ("ideal", "reference", "reference_answer", "expected_output", "ground_truth", "correct_answer", "answer")
+_QUESTIONS = ALIASES["input"]
+_ANSWERS = (*ALIASES["references"], "correct_answer", "correct_label", "answer")
+_OWN = frozenset(alias for name in ("id", "category", "tags", "metadata") for alias in ALIASES[name])
+_RESULT = "datasource_item"
 
 
 def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
@@ -28,8 +31,10 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
         record: The record by snake-case names.
         keys: These names.
     """
-    if isinstance(record.get("item"), Mapping):
-        return keys <= {"item", "sample", "id", "metadata"}
+    if "item" in keys:
+        return keys <= {"item", "sample", "id", "metadata"} and isinstance(record["item"], Mapping)
+    if _RESULT in keys or keys == {"sample"}:
+        return True
     return "ideal" in keys and isinstance(record.get("input"), str | list)
 
 
@@ -40,11 +45,14 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
         BadRecordError: It cannot be read.
     """
     outer = Parts(record)
-    item = outer.mapping("item")
-    if not item:
+    outer.refuse(_RESULT, why="makes it a result of an evaluation, not a case: export the items that were evaluated")
+    if not outer.has("item"):
+        outer.refuse("sample", why="stands without the `item` that it answers: export the items with it")
         return _plain(outer)
-    inner = Parts(item)
-    plain = _plain(inner, _QUESTIONS, _ANSWERS)
+    inner = outer.mapping("item")
+    if not inner:
+        raise BadRecordError("holds nothing: a case needs a question, or values for a prompt", "item")
+    plain = _item(inner)
     sample = outer.mapping("sample")
     if sample and not isinstance(sample.get("output_text"), str):
         raise BadRecordError("holds no text `output_text`: give the answer there, or leave the sample out", "sample")
@@ -53,8 +61,18 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     return outer.finish({"id": outer.take("id"), **plain}, plain.pop("metadata", None))
 
 
-def _plain(
-    parts: Parts, questions: tuple[str, ...] = ("input",), answers: tuple[str, ...] = ("ideal",)
-) -> dict[str, Any]:
-    asked = conversation(parts.take(*questions), parts.name(*questions))
-    return parts.finish({**asked, "references": parts.texts(*answers)})
+def _plain(parts: Parts) -> dict[str, Any]:
+    return parts.finish({**conversation(parts.take("input"), parts.name("input")), "references": parts.texts("ideal")})
+
+
+def _item(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain record of an item: where nothing in it is a question, its values fill a prompt."""
+    parts = Parts(item)
+    references = parts.texts(*_ANSWERS)
+    if not parts.has(*_QUESTIONS):
+        values = {name: value for name, value in parts.rest().items() if not tells(name) and snake(name) not in _OWN}
+        for name in values:
+            parts.take(snake(name))
+        return parts.finish({"variables": values, "references": references})
+    asked = conversation(parts.take(*_QUESTIONS), parts.name(*_QUESTIONS))
+    return parts.finish({**asked, "references": references})

@@ -67,11 +67,17 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     messages = messages_of(asked, field) if isinstance(asked, list) else []
     if messages and messages[-1]["role"] in ("assistant", "tool"):
         return parts.finish({"turns": _turns(messages, ends, field), "recorded": _said(messages), "expected": expected})
-    texts = parts.texts("retrieved_contexts", "contexts")
-    retrieved = retrieved_items(texts, parts.texts("retrieved_context_ids"))
     answer = parts.take("response", "answer")
+    # Earlier versions' test sets have no answer, and their contexts are the passages that the question was made of.
+    given = parts.texts("contexts") if answer is None and not parts.has("user_input") else []
+    retrieved = retrieved_items(parts.texts("retrieved_contexts", "contexts") if not given else [], _ids(parts))
     recorded = answer_of(answer, parts.name("response", "answer"), retrieved=retrieved, sources=_named(retrieved))
-    return parts.finish({**conversation(asked, field), **ends, "recorded": recorded, "expected": expected})
+    plain = {**conversation(asked, field), **ends, "contexts": given, "recorded": recorded, "expected": expected}
+    return parts.finish(plain)
+
+
+def _ids(parts: Parts) -> list[str]:
+    return parts.texts("retrieved_context_ids")
 
 
 def _named(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
