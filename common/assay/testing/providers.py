@@ -218,7 +218,10 @@ def _completion(reply: Reply) -> dict[str, Any]:
             "prompt_tokens": reply.usage.input,
             "completion_tokens": reply.usage.output,
             "total_tokens": reply.usage.input + reply.usage.output,
-            "prompt_tokens_details": {"cached_tokens": reply.usage.cache_read},
+            "prompt_tokens_details": {
+                "cached_tokens": reply.usage.cache_read,
+                "cache_write_tokens": reply.usage.cache_write,
+            },
             "completion_tokens_details": {"reasoning_tokens": reply.usage.reasoning},
         }
     return data
@@ -252,5 +255,6 @@ def _message(reply: Reply) -> dict[str, Any]:
             "output_tokens": used.output,
             "cache_read_input_tokens": used.cache_read,
             "cache_creation_input_tokens": used.cache_write,
+            "output_tokens_details": {"thinking_tokens": used.reasoning},
         }
     return data
