@@ -190,6 +190,9 @@ _FLAT = ("avg_hit_rate", "avg_mrr", "avg_judge_score", "avg_combined_score", "be
 
 def _flat(summary: RunSummary) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for metric in summary.metrics:
-        found.update({name: metric.detail[name] for name in _FLAT if name in metric.detail})
+    # A composite repeats the means of its parts over the rows that it scored: the parts' own come first.
+    for metric in sorted(summary.metrics, key=lambda metric: "combined_of_averages" in metric.detail):
+        for name in _FLAT:
+            if name in metric.detail:
+                found.setdefault(name, metric.detail[name])
     return found
