@@ -114,6 +114,8 @@ class JsonReport:
             "spec_path": str(self._spec.source) if self._spec and self._spec.source else None,
             "dataset": {
                 **dataclasses.asdict(run.dataset),
+                # An equal dataset that was stored before, under another name and format, is kept in its place.
+                **({"name": info.name, "format": info.format} if info else {}),
                 "sha256": info.sha256 if info else None,
                 "mapping": dict(info.mapping) if info else None,
                 "warnings": [str(warning) for warning in info.warnings] if info else None,
