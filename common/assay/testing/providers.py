@@ -95,14 +95,15 @@ class ScriptedProvider:
 
     Args:
         replies: What is answered: replies, or functions of the request that return one.
+        port: Where; a free port if 0.
     """
 
-    def __init__(self, *replies: Script) -> None:
+    def __init__(self, *replies: Script, port: int = 0) -> None:
         self.requests: list[ProviderRequest] = []
         self._replies = list(replies) or [echo]
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.provider = self
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
 
