@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from assay.answers import AgentRequest, AgentResponse, AgentStatus, Message
 from assay.errors import AssayError
+from assay.metrics.evidence import wanted_models
 from assay.metrics.row_scores import score_row
 from assay.metrics.row_verdict import row_reason, row_verdict
-from assay.metrics.score import Metric, Row, embeds_references, has_reference, keeps_vector, usable_references
+from assay.metrics.score import Metric, Row, keeps_vector, usable_references
 from assay.results import CaseResult
 from assay_orchestrator.flusher import Flusher
 from assay_orchestrator.store import datasets, results
@@ -121,7 +122,7 @@ class Runner:
     async def _finish(self, work: _Work) -> None:
         try:
             response, answer = await self._converse(work)
-            wanted = self._wanted(work.case, response)
+            wanted = wanted_models(self._plan.metrics, work.case, response)
             if wanted and answer is not None:
                 # Durable before any further work is paid for it.
                 await self._flusher.put(answer, None)
@@ -167,21 +168,6 @@ class Runner:
             timeout_s=plan.timeout_s,
         )
         return await plan.agent.answer(request, case)
-
-    def _wanted(self, case: Case, response: AgentResponse) -> Mapping[str, bool]:
-        """Return the models whose vectors are wanted, and whether the references' are too."""
-        if not self._plan.embedders or response.status is AgentStatus.ERROR or not response.text.strip():
-            return {}
-        wanted: dict[str, bool] = {}
-        for metric in self._plan.metrics:
-            model = metric.embedding_model
-            if model is None:
-                continue
-            if not embeds_references(metric):
-                wanted.setdefault(model, False)
-            elif has_reference(case):
-                wanted[model] = True
-        return wanted
 
     async def _gather(
         self, wanted: Mapping[str, bool], case: Case, response: AgentResponse
