@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentRequest, AgentResponse, AgentStatus, Message
@@ -13,12 +14,13 @@ from assay.metrics.row_scores import score_row
 from assay.metrics.row_verdict import row_reason, row_verdict
 from assay.metrics.score import Metric, Row, keeps_vector, usable_references
 from assay.results import CaseResult
+from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.flusher import Flusher
 from assay_orchestrator.store import datasets, results
 from assay_orchestrator.store.results import AnswerRecord
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
     from assay.cases import Case
     from assay.metrics.score import EmbeddingEvidence
@@ -46,6 +48,7 @@ class Plan:
         agent: How to ask; already retrying.
         metrics: In report order.
         embedders: A client per model that the metrics need; empty where none needs any.
+        pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
     """
 
     run_id: str
@@ -57,6 +60,7 @@ class Plan:
     agent: Agent
     metrics: Sequence[Metric]
     embedders: Mapping[str, EmbeddingClient]
+    pausing: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +90,17 @@ class Runner:
         self._slots = asyncio.Semaphore(plan.concurrency + _SCORING_SLOTS)
 
     async def run(self) -> None:
-        """Finish every row.
+        """Finish every row; while the run is being paused, only those whose answer has come or is on its way.
 
         Raises:
             StorageError: The store cannot be read or written; what is stored stays.
         """
         try:
-            async with asyncio.TaskGroup() as rows:
-                async for work in self._unfinished():
+            async with asyncio.TaskGroup() as rows, aclosing(self._unfinished()) as unfinished:
+                async for work in unfinished:
                     await self._slots.acquire()
+                    if self._plan.pausing.is_set():
+                        break
                     rows.create_task(self._finish(work))
         except BaseExceptionGroup as group:
             raise _first(group) from group
@@ -103,7 +109,7 @@ class Runner:
             for client in self._plan.embedders.values():
                 await client.aclose()
 
-    async def _unfinished(self) -> AsyncIterator[_Work]:
+    async def _unfinished(self) -> AsyncGenerator[_Work, None]:
         plan = self._plan
         for first in range(0, plan.case_count, _PAGE_CASES):
             cases, finished, stored = await self._database.read(
@@ -129,6 +135,8 @@ class Runner:
                 answer = None
             evidence = await self._gather(wanted, work.case, response)
             await self._flusher.put(answer, self._result(work, response, evidence))
+        except NotAskedError:
+            pass  # the run is being paused: what was stored of this row stays
         finally:
             self._slots.release()
 
@@ -137,6 +145,9 @@ class Runner:
 
         Turns are asked one after the other. One whose agent errs ends the conversation: that error is the
         case's answer.
+
+        Raises:
+            NotAskedError: The run is being paused before all turns were asked.
         """
         turns, answers = work.case.turns, list(work.stored)
         fresh: AnswerRecord | None = None
@@ -144,6 +155,8 @@ class Runner:
             if fresh is not None:
                 await self._flusher.put(fresh, None)
             async with self._asking:
+                if self._plan.pausing.is_set():
+                    raise NotAskedError
                 response = await self._ask(work, answers)
             fresh = AnswerRecord(work.case_index, work.repeat_index, len(answers), response)
             answers.append(response)

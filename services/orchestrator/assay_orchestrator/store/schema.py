@@ -58,6 +58,7 @@ runs = sa.Table(
     sa.Column("created_at", sa.String(32), nullable=False, index=True),
     sa.Column("started_at", sa.String(32)),
     sa.Column("ended_at", sa.String(32)),
+    sa.Column("pause_cause", sa.String(16), nullable=False, server_default=""),
 )
 
 answers = sa.Table(
