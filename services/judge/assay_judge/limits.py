@@ -1,0 +1,237 @@
+"""How fast one judge is asked: requests and tokens per minute, and as many calls at once as it bears.
+
+Rates are token buckets, charged with an estimate before a call and corrected after it. They come from the
+configuration and from the provider's headers, whichever is lower. Concurrency starts low, doubles while all goes well,
+is cut by a fifth when the provider says 429, and then grows by one with every round of calls (AIMD). After a 429
+nobody is asked until the provider's retry-after is over: a call that would only be refused helps nobody.
+
+Times are those of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay_judge.rate_headers import Allowance
+
+__all__ = ["Grant", "Limiter", "Limits"]
+
+_START_CONCURRENCY = 4.0
+_DECREASE = 0.8
+_BURST_S = 6.0
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an operator allows one judge.
+
+    Args:
+        requests_per_minute: None: as the provider says.
+        tokens_per_minute: Input and output together; None: as the provider says.
+        max_concurrency: Most calls at once.
+    """
+
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    max_concurrency: int = 32
+
+
+@dataclass(slots=True)
+class Grant:
+    """Leave to make one call.
+
+    Args:
+        tokens: The estimate that was charged.
+        round: Which round of calls it belongs to; a new one begins with every 429.
+    """
+
+    tokens: float
+    round: int
+
+
+@dataclass(slots=True)
+class _Waiting:
+    tokens: float
+    granted: asyncio.Future[Grant]
+
+
+class Limiter:
+    """The pace of one judge; runs take turns.
+
+    Args:
+        limits: What the operator allows.
+        jitter: Returns a number in [0, 1).
+    """
+
+    def __init__(self, limits: Limits, *, jitter: Callable[[], float] = random.random) -> None:
+        self._limits = limits
+        self._jitter = jitter
+        self._requests = _Bucket(limits.requests_per_minute)
+        self._tokens = _Bucket(limits.tokens_per_minute)
+        self._queues: dict[str, deque[_Waiting]] = {}  # in the order of their turns
+        self._concurrency = min(_START_CONCURRENCY, float(limits.max_concurrency))
+        self._active = 0
+        self._starting = True
+        self._round = 0
+        self._refused_in_a_row = 0
+        self._paused_until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def concurrency(self) -> int:
+        """Calls that may be made at once now."""
+        return int(self._concurrency)
+
+    async def acquire(self, run_id: str, tokens: float, *, first: bool = False) -> Grant:
+        """Wait until a call may be made; give the grant back with `release`.
+
+        Args:
+            run_id: Who waits; runs take turns.
+            tokens: Estimate of what the call will count.
+            first: Whether it goes before others of its run, because it has waited its turn before.
+        """
+        waiting = _Waiting(tokens, asyncio.get_running_loop().create_future())
+        queue = self._queues.setdefault(run_id, deque())
+        (queue.appendleft if first else queue.append)(waiting)
+        self._pump()
+        try:
+            return await waiting.granted
+        except asyncio.CancelledError:
+            if waiting.granted.done() and not waiting.granted.cancelled():
+                self.release(waiting.granted.result(), used=0.0)
+            raise
+
+    def release(self, grant: Grant, *, used: float | None) -> None:
+        """End a call.
+
+        Args:
+            grant: What `acquire` returned.
+            used: The tokens that it counted; None where nobody knows.
+        """
+        self._active -= 1
+        if used is not None:
+            self._tokens.correct(grant.tokens - used, self._now())
+        self._pump()
+
+    def succeeded(self) -> None:
+        """Take note of an answer: more calls at once may be possible."""
+        self._refused_in_a_row = 0
+        if self._active >= self.concurrency:
+            step = 1.0 if self._starting else 1.0 / self._concurrency
+            self._concurrency = min(self._concurrency + step, float(self._limits.max_concurrency))
+
+    def throttled(self, grant: Grant, retry_after_s: float | None) -> None:
+        """Take note of a 429. Of calls that were made together, the first one counts for all.
+
+        Args:
+            grant: The call's.
+            retry_after_s: How long the provider asks to wait; more than a minute is not believed.
+        """
+        if grant.round != self._round:
+            return
+        self._round += 1
+        self._starting = False
+        self._concurrency = max(1.0, self._concurrency * _DECREASE)
+        pause_s = min(retry_after_s or 0.0, _LONGEST_PAUSE_S)
+        if retry_after_s is None or self._refused_in_a_row:
+            # Equal jitter: full jitter falls to nothing, which quotas per minute punish.
+            longest = min(_FIRST_PAUSE_S * 2**self._refused_in_a_row, _LONGEST_PAUSE_S)
+            pause_s = max(pause_s, longest * (0.5 + self._jitter() / 2))
+        self._refused_in_a_row = min(self._refused_in_a_row + 1, 10)
+        self._paused_until = self._now() + pause_s
+
+    def observe(self, requests: Allowance | None, tokens: Allowance | None) -> None:
+        """Take note of what the provider allows."""
+        for bucket, said in ((self._requests, requests), (self._tokens, tokens)):
+            if said is not None and said.per_minute:
+                bucket.learn(said.limit, said.remaining, self._now())
+
+    def _pump(self) -> None:
+        """Let go whoever may; come back when the next one may."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._active < self.concurrency and (run_id := self._next_run()) is not None:
+            now = self._now()
+            first = self._queues[run_id][0]
+            wait_s = max(
+                self._paused_until - now, self._requests.wait_s(1.0, now), self._tokens.wait_s(first.tokens, now)
+            )
+            if wait_s > 0:
+                self._timer = asyncio.get_running_loop().call_later(wait_s, self._pump)
+                return
+            queue = self._queues.pop(run_id)
+            queue.popleft()
+            if queue:
+                self._queues[run_id] = queue  # now the last in turn
+            self._requests.take(1.0)
+            self._tokens.take(first.tokens)
+            self._active += 1
+            first.granted.set_result(Grant(first.tokens, self._round))
+
+    def _next_run(self) -> str | None:
+        for run_id in list(self._queues):
+            queue = self._queues[run_id]
+            while queue and queue[0].granted.done():  # whoever waited has left
+                queue.popleft()
+            if queue:
+                return run_id
+            del self._queues[run_id]
+        return None
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+class _Bucket:
+    """What may be used per minute, with a burst of a few seconds' worth; without a rate nothing ever waits."""
+
+    def __init__(self, per_minute: float | None) -> None:
+        self._configured = per_minute
+        self._per_minute = per_minute
+        self._level = self._burst()
+        self._at: float | None = None
+
+    def wait_s(self, amount: float, now: float) -> float:
+        """Return how long to wait for an amount; what exceeds the burst is taken in advance of what comes."""
+        if self._per_minute is None:
+            return 0.0
+        self._refill(now)
+        lacking = min(amount, self._burst()) - self._level
+        # A wait too short for the clock would never end.
+        return max(lacking * 60 / self._per_minute, 1e-3) if lacking > 1e-9 else 0.0
+
+    def take(self, amount: float) -> None:
+        """Use an amount."""
+        self._level -= amount
+
+    def correct(self, amount: float, now: float) -> None:
+        """Give back what was taken too much, or take what was taken too little."""
+        if self._per_minute is not None:
+            self._refill(now)
+            self._level = min(self._level + amount, self._burst())
+
+    def learn(self, limit: float, remaining: float, now: float) -> None:
+        """Take over what the provider says, where it is less than what is known."""
+        known = self._per_minute is not None
+        self._refill(now)
+        self._per_minute = min(limit, self._configured) if self._configured else limit
+        self._level = min(self._level, remaining) if known else min(self._burst(), remaining)
+
+    def _refill(self, now: float) -> None:
+        if self._per_minute is not None and self._at is not None:
+            self._level = min(self._level + (now - self._at) * self._per_minute / 60, self._burst())
+        self._at = now
+
+    def _burst(self) -> float:
+        return max(1.0, (self._per_minute or 0.0) * _BURST_S / 60)
