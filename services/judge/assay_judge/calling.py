@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CallFailedError", "Line", "Patience", "Payer", "Tally"]
 
-_FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 20.0
 _LONGEST_ASKED_S = 60.0
 _CHARS_PER_TOKEN = 3.5
@@ -61,11 +60,13 @@ class Patience:
     Args:
         attempts: Most attempts that fail for other reasons than a 429, the first one included.
         attempt_timeout_s: How long one attempt may take.
+        pause_s: Longest pause before the second attempt; doubled before each further one.
         breaker_s: How long a call waits for a judge that fails all the time.
     """
 
     attempts: int = 5
     attempt_timeout_s: float = 60.0
+    pause_s: float = 0.5
     breaker_s: float = 30.0
 
 
@@ -126,7 +127,7 @@ class Line:
         patience: Patience,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self.limiter = Limiter(limits, jitter=jitter)
+        self.limiter = Limiter(limits, pause_s=2 * patience.pause_s, jitter=jitter)
         self.breaker = Breaker()
         self.price = price
         self._provider = provider
@@ -206,7 +207,7 @@ class Line:
             message = f"too many calls of this run were repeats already; last: {tally.last_problem}"
             raise CallFailedError("retry_budget_spent", message)
         account.retries += 1
-        longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (failures - 1))
+        longest = min(_LONGEST_PAUSE_S, self._patience.pause_s * 2 ** (failures - 1))
         await asyncio.sleep(min(asked_s or 0.0, _LONGEST_ASKED_S) + self._jitter() * longest)
 
     async def _attempt(

@@ -69,11 +69,15 @@ class Limiter:
 
     Args:
         limits: What the operator allows.
+        pause_s: Longest pause after a first 429 without a retry-after; doubled after each that follows.
         jitter: Returns a number in [0, 1).
     """
 
-    def __init__(self, limits: Limits, *, jitter: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self, limits: Limits, *, pause_s: float = _FIRST_PAUSE_S, jitter: Callable[[], float] = random.random
+    ) -> None:
         self._limits = limits
+        self._pause_s = pause_s
         self._jitter = jitter
         self._requests = _Bucket(limits.requests_per_minute)
         self._tokens = _Bucket(limits.tokens_per_minute)
@@ -144,7 +148,7 @@ class Limiter:
         pause_s = min(retry_after_s or 0.0, _LONGEST_PAUSE_S)
         if retry_after_s is None or self._refused_in_a_row:
             # Equal jitter: full jitter falls to nothing, which quotas per minute punish.
-            longest = min(_FIRST_PAUSE_S * 2**self._refused_in_a_row, _LONGEST_PAUSE_S)
+            longest = min(self._pause_s * 2**self._refused_in_a_row, _LONGEST_PAUSE_S)
             pause_s = max(pause_s, longest * (0.5 + self._jitter() / 2))
         self._refused_in_a_row = min(self._refused_in_a_row + 1, 10)
         self._paused_until = self._now() + pause_s

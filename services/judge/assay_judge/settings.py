@@ -42,6 +42,7 @@ class Settings:
         timeout_s: How long one verdict may take, where the request does not say less.
         attempts: Most attempts at one call, besides those that the provider throttled.
         attempt_timeout_s: How long one attempt may take.
+        pause_s: Longest pause before the second attempt; doubled before each further one.
         max_concurrency: Most calls at once of one judge.
         queue_limit: Most verdicts under way; more are refused.
         stream_in_flight: Requests of one stream that are worked on at once.
@@ -65,6 +66,7 @@ class Settings:
     timeout_s: float = 120.0
     attempts: int = 5
     attempt_timeout_s: float = 60.0
+    pause_s: float = 0.5
     max_concurrency: int = 32
     queue_limit: int = 4_096
     stream_in_flight: int = 64
@@ -86,6 +88,7 @@ class Settings:
             (not 0 < self.timeout_s <= 3_600, "timeout_s", "must be above 0 and at most 3600"),
             (not 1 <= self.attempts <= 20, "attempts", "must be from 1 to 20"),
             (not 0 < self.attempt_timeout_s <= 3_600, "attempt_timeout_s", "must be above 0 and at most 3600"),
+            (not 0 < self.pause_s <= 60, "pause_s", "must be above 0 and at most 60"),
             (not 1 <= self.max_concurrency <= 1_000, "max_concurrency", "must be from 1 to 1000"),
             (self.queue_limit < 1, "queue_limit", "is below 1"),
             (self.stream_in_flight < 1, "stream_in_flight", "is below 1"),
@@ -100,7 +103,7 @@ class Settings:
     @property
     def patience(self) -> Patience:
         """How long and how often a judge is asked."""
-        return Patience(self.attempts, self.attempt_timeout_s)
+        return Patience(self.attempts, self.attempt_timeout_s, self.pause_s)
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -175,6 +178,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("timeout_s", "seconds that one verdict may take", float)
     add("attempts", "most attempts at one call", int)
     add("attempt_timeout_s", "seconds that one attempt may take", float)
+    add("pause_s", "longest pause before the second attempt, in seconds", float)
     add("max_concurrency", "most calls at once of one judge", int)
     add("queue_limit", "most verdicts under way; more are refused", int)
     add("stream_in_flight", "requests of one stream worked on at once", int)

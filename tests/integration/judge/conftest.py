@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.rpc.channel import open_channel
+from assay.rpc.channel import open_channel, read_stream
 from assay.rpc.server import RpcServer
 from assay.testing.judges import says
 from assay.testing.providers import ScriptedProvider
@@ -40,6 +40,16 @@ class Judge:
         asked = {"rubric": "quality", "question": "Capital of France?", "reference": "Paris", **fields}
         response: pb.GradeResponse = await self.stub.Grade(pb.GradeRequest(answer=answer, **asked), timeout=60)
         return response
+
+    async def grade_all(self, asked: list[dict[str, Any]]) -> list[pb.Verdict]:
+        """Return the verdicts on many requests of one stream, in the order of the requests."""
+        requests = [
+            pb.GradeStreamRequest(request_id=str(index), grade=pb.GradeRequest(**fields))
+            for index, fields in enumerate(asked)
+        ]
+        async with read_stream(self.stub.GradeStream(iter(requests))) as responses:
+            found = {int(response.request_id): response.verdict async for response in responses}
+        return [found[index] for index in range(len(asked))]
 
 
 @pytest.fixture
