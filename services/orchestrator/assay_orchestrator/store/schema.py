@@ -16,6 +16,7 @@ __all__ = [
     "at_positions",
     "dataset_cases",
     "datasets",
+    "deletions",
     "metadata",
     "results",
     "run_events",
