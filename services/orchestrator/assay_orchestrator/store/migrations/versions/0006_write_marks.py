@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0006"
-down_revision = "0006"
+down_revision = "0005"
 
 
 def upgrade() -> None:
