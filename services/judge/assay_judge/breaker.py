@@ -39,8 +39,8 @@ class Breaker:
         """Whether calls wait."""
         return self._open_until is not None
 
-    async def enter(self, patience_s: float) -> None:
-        """Wait until a call may be made; `succeeded`, `failed` or `left` must follow.
+    async def enter(self, patience_s: float) -> bool:
+        """Wait until a call may be made; return whether it is the probe, after which an outcome must be told.
 
         Args:
             patience_s: How long to wait at most.
@@ -53,7 +53,7 @@ class Breaker:
         while self._open_until is not None:
             if not self._probing and loop.time() >= self._open_until:
                 self._probing = True
-                return
+                return True
             wake = until if self._probing else min(until, self._open_until)
             changed = self._changed
             try:
@@ -62,6 +62,7 @@ class Breaker:
             except TimeoutError:
                 if loop.time() >= until:
                     raise BreakerOpenError from None
+        return False
 
     def succeeded(self) -> None:
         """Take note of an answer of the service, whatever it says."""

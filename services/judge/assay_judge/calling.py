@@ -203,10 +203,11 @@ class Line:
         if failures >= self._patience.attempts:
             message = f"no answer after {failures} attempts; last: {tally.last_problem}"
             raise CallFailedError("judge_unavailable", message)
-        if not account.may_retry():
-            message = f"too many calls of this run were repeats already; last: {tally.last_problem}"
-            raise CallFailedError("retry_budget_spent", message)
-        account.retries += 1
+        if not self.breaker.is_open:  # then probes are few anyway
+            if not account.may_retry():
+                message = f"too many calls of this run were repeats already; last: {tally.last_problem}"
+                raise CallFailedError("retry_budget_spent", message)
+            account.retries += 1
         longest = min(_LONGEST_PAUSE_S, self._patience.pause_s * 2 ** (failures - 1))
         await asyncio.sleep(min(asked_s or 0.0, _LONGEST_ASKED_S) + self._jitter() * longest)
 
@@ -236,13 +237,17 @@ class Line:
     @asynccontextmanager
     async def _turn(self, account: Account, estimate: float, *, first: bool) -> AsyncIterator[_Turn]:
         """Wait until a call may be made; leave the next one its turn."""
-        await self.breaker.enter(self._patience.breaker_s)
         turn = _Turn()
         try:
-            turn.grant = await self.limiter.acquire(account.run_id, estimate, first=first)
+            while turn.grant is None:
+                turn.probes = await self.breaker.enter(self._patience.breaker_s)
+                turn.grant = await self.limiter.acquire(account.run_id, estimate, first=first)
+                if self.breaker.is_open and not turn.probes:  # it opened while this call waited for its turn
+                    self.limiter.release(turn.grant, used=0.0)
+                    turn.grant = None
             yield turn
         finally:
-            if not turn.answered:
+            if turn.probes and not turn.answered:
                 self.breaker.left()
             if turn.grant is not None:
                 self.limiter.release(turn.grant, used=turn.used)
@@ -298,6 +303,7 @@ class _Turn:
     cost: int = 0
     used: float = 0.0
     answered: bool = False
+    probes: bool = False
 
 
 def _cap_reached(most: int, payer: Payer) -> CallFailedError:

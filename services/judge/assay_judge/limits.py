@@ -2,8 +2,10 @@
 
 Rates are token buckets, charged with an estimate before a call and corrected after it. They come from the
 configuration and from the provider's headers, whichever is lower. Concurrency starts low, doubles while all goes well,
-is cut by a fifth when the provider says 429, and then grows by one with every round of calls (AIMD). After a 429
-nobody is asked until the provider's retry-after is over: a call that would only be refused helps nobody.
+is cut by a fifth when the provider says 429, comes back quickly to nearly where it was, and then grows by one with
+every round of calls (AIMD). After a 429 nobody is asked until the provider's retry-after is over: a call that would
+only be refused helps nobody. Where the provider does not say how fast it may be asked, the rate at which it answered
+before a 429 is the pace from then on, raised a little every second.
 
 Times are those of the event loop.
 """
@@ -25,6 +27,11 @@ __all__ = ["Grant", "Limiter", "Limits"]
 
 _START_CONCURRENCY = 4.0
 _DECREASE = 0.8
+_QUICK_STEP = 0.25
+_NEARLY = 0.95
+_PACE_AFTER_429 = 0.9
+_PACE_GROWTH_PER_S = 0.02
+_MEASURED_S = 15.0
 _BURST_S = 6.0
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
@@ -84,7 +91,8 @@ class Limiter:
         self._queues: dict[str, deque[_Waiting]] = {}  # in the order of their turns
         self._concurrency = min(_START_CONCURRENCY, float(limits.max_concurrency))
         self._active = 0
-        self._starting = True
+        self._cut_from = float("inf")  # the concurrency before the last 429
+        self._pace = _Pace()
         self._round = 0
         self._refused_in_a_row = 0
         self._paused_until = 0.0
@@ -129,8 +137,11 @@ class Limiter:
     def succeeded(self) -> None:
         """Take note of an answer: more calls at once may be possible."""
         self._refused_in_a_row = 0
-        if self._active >= self.concurrency:
-            step = 1.0 if self._starting else 1.0 / self._concurrency
+        self._pace.answered(self._now())
+        if self._queues or self._active >= self.concurrency:
+            step = 1.0 / self._concurrency
+            if self._concurrency < _NEARLY * self._cut_from:
+                step = 1.0 if self._cut_from == float("inf") else _QUICK_STEP
             self._concurrency = min(self._concurrency + step, float(self._limits.max_concurrency))
 
     def throttled(self, grant: Grant, retry_after_s: float | None) -> None:
@@ -143,7 +154,9 @@ class Limiter:
         if grant.round != self._round:
             return
         self._round += 1
-        self._starting = False
+        self._pace.refused(self._now())
+        if self._cut_from == float("inf") or self._concurrency >= _NEARLY * self._cut_from:
+            self._cut_from = self._concurrency
         self._concurrency = max(1.0, self._concurrency * _DECREASE)
         pause_s = min(retry_after_s or 0.0, _LONGEST_PAUSE_S)
         if retry_after_s is None or self._refused_in_a_row:
@@ -168,7 +181,10 @@ class Limiter:
             now = self._now()
             first = self._queues[run_id][0]
             wait_s = max(
-                self._paused_until - now, self._requests.wait_s(1.0, now), self._tokens.wait_s(first.tokens, now)
+                self._paused_until - now,
+                self._requests.wait_s(1.0, now),
+                self._tokens.wait_s(first.tokens, now),
+                0.0 if self._requests.is_known else self._pace.wait_s(now),
             )
             if wait_s > 0:
                 self._timer = asyncio.get_running_loop().call_later(wait_s, self._pump)
@@ -178,6 +194,7 @@ class Limiter:
             if queue:
                 self._queues[run_id] = queue  # now the last in turn
             self._requests.take(1.0)
+            self._pace.take(now)
             self._tokens.take(first.tokens)
             self._active += 1
             first.granted.set_result(Grant(first.tokens, self._round))
@@ -197,6 +214,52 @@ class Limiter:
         return asyncio.get_running_loop().time()
 
 
+class _Pace:
+    """The rate at which a provider is asked that has said 429 but not how fast it may be asked."""
+
+    def __init__(self) -> None:
+        self._answers: deque[float] = deque()
+        self._since = 0.0
+        self._per_s: float | None = None
+        self._growth = 0.0
+        self._next = 0.0
+
+    def answered(self, now: float) -> None:
+        """Take note of an answer."""
+        self._answers.append(now)
+        self._forget(now)
+
+    def refused(self, now: float) -> None:
+        """Take note of a 429: what was answered of late is what the provider bears."""
+        self._forget(now)
+        measured = len(self._answers) / _MEASURED_S
+        if now - self._since < _MEASURED_S or not measured:
+            # Too short a time to measure in: a part of what there was.
+            measured = self._rate(now) or measured
+        if measured:
+            self._per_s = measured * _PACE_AFTER_429
+            self._growth = measured * _PACE_GROWTH_PER_S
+            self._since = now
+
+    def wait_s(self, now: float) -> float:
+        """Return how long the next call has to wait."""
+        return max(0.0, self._next - now)
+
+    def take(self, now: float) -> None:
+        """Take note of a call."""
+        rate = self._rate(now)
+        if rate:
+            # What was missed of late may be made up for, a second's worth of it.
+            self._next = max(self._next, now - 1.0) + 1.0 / rate
+
+    def _rate(self, now: float) -> float:
+        return 0.0 if self._per_s is None else self._per_s + self._growth * (now - self._since)
+
+    def _forget(self, now: float) -> None:
+        while self._answers and self._answers[0] < now - _MEASURED_S:
+            self._answers.popleft()
+
+
 class _Bucket:
     """What may be used per minute, with a burst of a few seconds' worth; without a rate nothing ever waits."""
 
@@ -205,6 +268,11 @@ class _Bucket:
         self._per_minute = per_minute
         self._level = self._burst()
         self._at: float | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a rate."""
+        return self._per_minute is not None
 
     def wait_s(self, amount: float, now: float) -> float:
         """Return how long to wait for an amount; what exceeds the burst is taken in advance of what comes."""
