@@ -9,7 +9,7 @@ import psycopg
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["sentence"]
+__all__ = ["is_passing", "sentence"]
 
 _REMEDIES: Sequence[tuple[str, str]] = (
     # SQLSTATE, or the beginning of it; the first that fits.
@@ -38,6 +38,16 @@ _WORDS: Sequence[tuple[str, str]] = (
     ("shutting down", "57P"),
     ("recovery mode", "57P"),
 )
+# The connection broke, the server is restarting or has no connection left, a deadlock was resolved.
+_PASSING = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "40")
+
+
+def is_passing(problem: BaseException) -> bool:
+    """Return whether the same may succeed in a moment, without anybody's doing."""
+    state = getattr(problem, "sqlstate", None) or _guess(problem, str(problem))
+    if not state:
+        return isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError)
+    return state == "57P" or state.startswith(_PASSING)
 
 
 def sentence(place: str, problem: BaseException | None, password: str) -> str:
