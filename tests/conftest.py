@@ -71,6 +71,9 @@ class PostgresServer:
         options = ["-D", str(self._data), "-U", "tests", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
         done = subprocess.run(self._command("initdb", *options), capture_output=True, text=True, cwd=folder)
         assert done.returncode == 0, f"initdb failed: {done.stdout}{done.stderr}"
+        rules = self._data / "pg_hba.conf"
+        # Users whom tests make have passwords.
+        rules.write_text("host all tests 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
 
     def start(self) -> None:
         """Start the server and wait until it answers; after a kill it first repairs itself."""

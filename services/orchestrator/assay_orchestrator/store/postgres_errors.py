@@ -26,14 +26,14 @@ _REMEDIES: Sequence[tuple[str, str]] = (
 )
 # libpq gives no SQLSTATE for a connection that never came to be; these are the server's English words.
 _WORDS: Sequence[tuple[str, str]] = (
+    ("too many clients", "53300"),
+    ("connection slots", "53300"),
+    ("too many connections", "53300"),
     ("authentication failed", "28"),
     ("no password supplied", "28"),
     ("pg_hba.conf", "28"),
     ("role ", "28"),
     ("does not exist", "3D000"),
-    ("too many clients", "53300"),
-    ("connection slots", "53300"),
-    ("too many connections", "53300"),
     ("starting up", "57P"),
     ("shutting down", "57P"),
     ("recovery mode", "57P"),
