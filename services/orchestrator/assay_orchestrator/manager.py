@@ -28,9 +28,10 @@ from assay.version import __version__
 from assay_orchestrator.catalogue import Catalogue
 from assay_orchestrator.deletion import Deleter
 from assay_orchestrator.notifier import Notifier
+from assay_orchestrator.retries import set_errors_aside
 from assay_orchestrator.runner import Runner
 from assay_orchestrator.settings_json import settings_to_json, summary_to_json
-from assay_orchestrator.store import datasets, deletions, results, runs
+from assay_orchestrator.store import attempts, datasets, deletions, results, runs
 from assay_orchestrator.store.times import now
 from assay_orchestrator.summary import summarise
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunManager"]
 
+_GOING = (RunState.PENDING, RunState.RUNNING)
 _PAUSE_PATIENCE_S = 3.0
 _PAUSED_BY_OWNER = "paused by its owner"
 _INTERRUPTED = "the orchestrator stopped while the run was going on; nothing stored is lost"
@@ -59,6 +61,7 @@ class _Drive:
 
     task: asyncio.Task[None]
     pausing: asyncio.Event = field(default_factory=asyncio.Event)
+    retries_errors: bool = False
 
 
 class RunManager:
@@ -92,7 +95,7 @@ class RunManager:
             if record.pause_cause is PauseCause.OWNER:
                 await self._change(record.run_id, RunState.PAUSED, reason=_PAUSED_BY_OWNER, cause=PauseCause.OWNER)
             elif self._settings.recover == "auto":
-                self._start(record.run_id)
+                self._start(record.run_id, careful=True)
             else:
                 await self._change(record.run_id, RunState.PAUSED, reason=_INTERRUPTED, cause=PauseCause.INTERRUPTED)
         await self._deleter.recover()
@@ -166,25 +169,41 @@ class RunManager:
         await asyncio.wait([drive.task], timeout=_PAUSE_PATIENCE_S)
         return await self.get(run_id)
 
-    async def resume(self, run_id: str) -> Run:
+    async def resume(self, run_id: str, *, retry_errors: bool = False) -> Run:
         """Continue a paused run; on one that is going on this does nothing.
 
+        Args:
+            run_id: The run.
+            retry_errors: Also try rows with errors again, of a run that is paused, has succeeded or has failed.
+
         Raises:
-            WrongStateError: The run has ended.
+            WrongStateError: The run has ended, or is going on while errors are to be retried.
         """
         drive = self._drives.get(run_id)
         if drive is not None and drive.pausing.is_set():
             await asyncio.wait([drive.task])
         run = await self.get(run_id)
-        _require_unfinished(run)
+        if retry_errors:
+            if (drive := self._drives.get(run_id)) is not None and drive.retries_errors:
+                return run  # the same call, come again
+            self._require_retryable(run)
+            retry_errors = await self._database.read(
+                lambda c: attempts.has_errors(c, run_id, self._settings.row_try_limit)
+            )
+            if run.finished and run.state is not RunState.FAILED and not retry_errors:
+                return run
+        else:
+            _require_unfinished(run)
         moved = self.notifier.subscribe(run_id)
         try:
             if run_id in self._deleting:
                 raise await self._catalogue.not_found(run_id)
             if run_id not in self._drives:
-                self._start(run_id)
-            # Whoever resumed must not find it paused still.
-            while run.state is RunState.PAUSED and run_id in self._drives:
+                careful = run.pause_cause is PauseCause.INTERRUPTED
+                self._start(run_id, careful=careful, retry_errors=retry_errors)
+            # Whoever resumed must not find it as it was still.
+            before = run.last_sequence
+            while run.state not in _GOING and run.last_sequence == before and run_id in self._drives:
                 await moved.wait()
                 moved.clear()
                 run = await self.get(run_id)
@@ -269,11 +288,22 @@ class RunManager:
             self._start(stored.run_id)
         return stored
 
-    def _start(self, run_id: str) -> None:
+    def _require_retryable(self, run: Run) -> None:
+        if run.run_id in self._drives or run.state in _GOING:
+            raise WrongStateError(
+                f"run {run.run_id} is going on: pause it, or wait for its end, before its errors are tried again",
+                reason="RUN_ACTIVE",
+            )
+        if run.state is RunState.CANCELLED:
+            raise WrongStateError(f"run {run.run_id} was cancelled for good: start a new one", reason="RUN_FINISHED")
+
+    def _start(self, run_id: str, *, careful: bool = False, retry_errors: bool = False) -> None:
         self._broken.pop(run_id, None)
         pausing = asyncio.Event()
-        task = asyncio.create_task(self._drive(run_id, pausing), name=f"run {run_id}")
-        self._drives[run_id] = _Drive(task, pausing)
+        task = asyncio.create_task(
+            self._drive(run_id, pausing, careful=careful, retry_errors=retry_errors), name=f"run {run_id}"
+        )
+        self._drives[run_id] = _Drive(task, pausing, retry_errors)
 
         def ended(_: asyncio.Task[None]) -> None:
             self._drives.pop(run_id, None)
@@ -287,12 +317,14 @@ class RunManager:
             drive.task.cancel()
             await asyncio.wait([drive.task])
 
-    async def _drive(self, run_id: str, pausing: asyncio.Event) -> None:
+    async def _drive(self, run_id: str, pausing: asyncio.Event, *, careful: bool, retry_errors: bool) -> None:
         """Take one run to its end, or to its pause; the supervisor of everything that happens in it."""
         try:
             await self._change(run_id, RunState.RUNNING, cause=PauseCause.OWNER if pausing.is_set() else None)
+            if retry_errors:
+                await set_errors_aside(self._database, run_id, self._settings.row_try_limit)
             run = await self.get(run_id)
-            plan = self._planner.plan(run, pausing)
+            plan = self._planner.plan(run, pausing, careful=careful)
             async with aclosing(plan.agent):
                 await Runner(self._database, plan, lambda rows: self.notifier.tell(run_id, rows)).run()
             await self._complete(run, pausing)

@@ -38,12 +38,13 @@ class Planner:
         self._embedder = embedder
         self._hosted: dict[str, HostedAgent] = {}
 
-    def plan(self, run: Run, pausing: asyncio.Event) -> Plan:
+    def plan(self, run: Run, pausing: asyncio.Event, *, careful: bool = False) -> Plan:
         """Return what the runner needs for a run.
 
         Args:
             run: The run.
             pausing: Set when it is to be paused: nothing more is asked then.
+            careful: Whether it was interrupted before.
 
         Raises:
             WrongStateError: The run needs an embedder and this orchestrator has none.
@@ -71,6 +72,8 @@ class Planner:
                 pausing=pausing,
             ),
             pausing=pausing,
+            careful=careful,
+            try_limit=self._settings.row_try_limit,
             metrics=metrics,
             embedders=self._embedders(models),
         )

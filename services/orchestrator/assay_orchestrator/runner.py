@@ -14,9 +14,11 @@ from assay.metrics.row_scores import score_row
 from assay.metrics.row_verdict import row_reason, row_verdict
 from assay.metrics.score import Metric, Row, keeps_vector, usable_references
 from assay.results import CaseResult
+from assay_orchestrator import dead_letters
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.flusher import Flusher
-from assay_orchestrator.store import datasets, results
+from assay_orchestrator.store import attempts, datasets, results
+from assay_orchestrator.store.attempts import Tries
 from assay_orchestrator.store.results import AnswerRecord
 
 if TYPE_CHECKING:
@@ -49,6 +51,9 @@ class Plan:
         metrics: In report order.
         embedders: A client per model that the metrics need; empty where none needs any.
         pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
+        careful: Whether the run was interrupted before: rows are then noted before they are worked on, so that one
+            which kills the process is known after some kills.
+        try_limit: How often a row is tried before it is given up.
     """
 
     run_id: str
@@ -61,6 +66,8 @@ class Plan:
     metrics: Sequence[Metric]
     embedders: Mapping[str, EmbeddingClient]
     pausing: asyncio.Event = field(default_factory=asyncio.Event)
+    careful: bool = False
+    try_limit: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,7 @@ class _Work:
     case_index: int
     repeat_index: int
     stored: Sequence[AgentResponse]
+    tries: Tries
 
 
 class Runner:
@@ -88,6 +96,7 @@ class Runner:
         self._flusher = Flusher(database, plan.run_id, on_results)
         self._asking = asyncio.Semaphore(plan.concurrency)
         self._slots = asyncio.Semaphore(plan.concurrency + _SCORING_SLOTS)
+        self._begun: set[tuple[int, int]] = set()
 
     async def run(self) -> None:
         """Finish every row; while the run is being paused, only those whose answer has come or is on its way.
@@ -95,13 +104,22 @@ class Runner:
         Raises:
             StorageError: The store cannot be read or written; what is stored stays.
         """
+        suspects: list[_Work] = []
         try:
             async with asyncio.TaskGroup() as rows, aclosing(self._unfinished()) as unfinished:
                 async for work in unfinished:
+                    if work.tries.interrupted:
+                        suspects.append(work)
+                        continue
                     await self._slots.acquire()
                     if self._plan.pausing.is_set():
                         break
                     rows.create_task(self._finish(work))
+            # A row that was being worked on when the process was killed may be what killed it: it comes last and
+            # alone, so that it takes no other row with it.
+            for work in suspects:
+                await self._slots.acquire()
+                await self._finish(work)
         except BaseExceptionGroup as group:
             raise _first(group) from group
         finally:
@@ -112,22 +130,24 @@ class Runner:
     async def _unfinished(self) -> AsyncGenerator[_Work, None]:
         plan = self._plan
         for first in range(0, plan.case_count, _PAGE_CASES):
-            cases, finished, stored = await self._database.read(
+            cases, finished, stored, tries = await self._database.read(
                 lambda connection, first=first: (  # type: ignore[misc]  # mypy cannot type a default in a lambda
                     datasets.read_cases(connection, plan.dataset_id, first, _PAGE_CASES),
                     results.finished_keys(connection, plan.run_id, first, _PAGE_CASES),
                     results.stored_answers(connection, plan.run_id, first, _PAGE_CASES),
+                    attempts.tries(connection, plan.run_id, first, _PAGE_CASES),
                 )
             )
             for offset, case in enumerate(cases):
                 for repeat in range(plan.repeats):
                     key = (first + offset, repeat)
                     if key not in finished:
-                        yield _Work(case, *key, stored.get(key, ()))
+                        yield _Work(case, *key, stored.get(key, ()), tries.get(key, Tries()))
 
     async def _finish(self, work: _Work) -> None:
         try:
             response, answer = await self._converse(work)
+            await self._begin(work)
             wanted = wanted_models(self._plan.metrics, work.case, response)
             if wanted and answer is not None:
                 # Durable before any further work is paid for it.
@@ -150,6 +170,8 @@ class Runner:
             NotAskedError: The run is being paused before all turns were asked.
         """
         turns, answers = work.case.turns, list(work.stored)
+        if work.tries.interrupted >= self._plan.try_limit:
+            return self._given_up(work)
         fresh: AnswerRecord | None = None
         while len(answers) < len(turns) and not (answers and answers[-1].status is AgentStatus.ERROR):
             if fresh is not None:
@@ -157,14 +179,31 @@ class Runner:
             async with self._asking:
                 if self._plan.pausing.is_set():
                     raise NotAskedError
+                await self._begin(work)
                 response = await self._ask(work, answers)
             fresh = AnswerRecord(work.case_index, work.repeat_index, len(answers), response)
             answers.append(response)
         return answers[-1], fresh
 
+    def _given_up(self, work: _Work) -> tuple[AgentResponse, AnswerRecord | None]:
+        response = dead_letters.interrupted(work.tries.interrupted)
+        if len(work.stored) == len(work.case.turns):
+            return response, None
+        return response, AnswerRecord(work.case_index, work.repeat_index, len(work.stored), response)
+
+    async def _begin(self, work: _Work) -> None:
+        """Note that a row is being worked on, where the run is to be careful."""
+        key = (work.case_index, work.repeat_index)
+        if not self._plan.careful or key in self._begun or work.tries.interrupted >= self._plan.try_limit:
+            return
+        self._begun.add(key)
+        await self._flusher.begin((*key, work.tries.retried + work.tries.interrupted))
+
     async def _ask(self, work: _Work, earlier: Sequence[AgentResponse]) -> AgentResponse:
         plan, case, turn_index = self._plan, work.case, len(earlier)
         row = f"{plan.run_id}/{work.case_index}/{work.repeat_index}"
+        if work.tries.retried:
+            row += f"@{work.tries.retried}"  # another question to a server that remembers what it answered
         key = row if len(case.turns) == 1 else f"{row}/{turn_index}"
         request = AgentRequest(
             request_id=f"{key}#0",
@@ -180,7 +219,11 @@ class Runner:
             parameters=case.parameters,
             timeout_s=plan.timeout_s,
         )
-        return await plan.agent.answer(request, case)
+        response = await plan.agent.answer(request, case)
+        tries = work.tries.retried + 1
+        if response.status is AgentStatus.ERROR and 1 < tries >= plan.try_limit:
+            return dead_letters.exhausted(response, tries)
+        return response
 
     async def _gather(
         self, wanted: Mapping[str, bool], case: Case, response: AgentResponse

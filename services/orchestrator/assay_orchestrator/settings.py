@@ -25,6 +25,8 @@ class Settings:
         http_hosts: Patterns of hosts that http agents may have, e.g. "*.example.org"; "*" allows all.
         agent_env: Patterns of environment variables that a spec may name as ${NAME}; "*" allows all.
         active_run_limit: Most unfinished runs; further ones are refused.
+        row_try_limit: How often a row is tried: so many results with an error (`retry_errors` sets the earlier ones
+            aside), or so many kills of the process in its midst. After that it is given up.
         grace_s: How long calls may go on after SIGTERM, in seconds.
         exit_with_lock: Stop when nobody holds this file's shared lock any more; None to stay.
         reflection: Whether to serve gRPC reflection.
@@ -40,6 +42,7 @@ class Settings:
     http_hosts: tuple[str, ...] = ()
     agent_env: tuple[str, ...] = ()
     active_run_limit: int = 200
+    row_try_limit: int = 3
     grace_s: float = 10.0
     exit_with_lock: Path | None = None
     reflection: bool = True
@@ -54,3 +57,5 @@ class Settings:
                 raise ValueError(f"{name} must not be negative")
         if self.active_run_limit < 1:
             raise ValueError("active_run_limit must be at least 1")
+        if self.row_try_limit < 2:
+            raise ValueError("row_try_limit must be at least 2")

@@ -19,6 +19,7 @@ __all__ = [
     "deletions",
     "metadata",
     "results",
+    "row_history",
     "run_events",
     "runs",
     "write_marks",
@@ -124,6 +125,20 @@ deletions = sa.Table(
     sa.Column("run_id", CleanString(120), primary_key=True),
     sa.Column("upload_id", CleanString(64)),
     sa.Column("created_at", sa.String(32), nullable=False),
+)
+
+row_history = sa.Table(
+    "row_history",
+    metadata,
+    sa.Column("run_id", CleanString(120), primary_key=True),
+    sa.Column("case_index", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("repeat_index", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("attempt_index", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("outcome", sa.String(16), nullable=False),
+    sa.Column("answers_json", sa.Text),
+    sa.Column("result_json", sa.Text),
+    sa.Column("created_at", sa.String(32), nullable=False),
+    sqlite_with_rowid=False,
 )
 
 # Only PostgreSQL needs it; `changes` says what for.
