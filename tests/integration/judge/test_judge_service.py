@@ -209,7 +209,7 @@ async def test_a_stream_answers_each_request_and_survives_wrong_ones(start: Star
 async def test_health_names_the_service(start: Start, tmp_path: Path) -> None:
     """Health answers for the judge by its full name."""
     await start()
-    async with open_channel(f"unix:{tmp_path / 'judge.sock'}") as channel:
+    async with open_channel(f"unix:{tmp_path / '0.sock'}") as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         answer = await stub.Check(health_pb2.HealthCheckRequest(service="assay.v1.JudgeService"))
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
