@@ -15,6 +15,7 @@ from assay.cases import Case, case_from_json, case_to_json
 from assay.errors import DatasetError
 from assay.results import DatasetRef
 from assay_orchestrator.store import schema
+from assay_orchestrator.store.bulk import insert_rows
 from assay_orchestrator.store.texts import json_text
 from assay_orchestrator.store.times import now
 
@@ -55,7 +56,7 @@ def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows:
     try:
         # A savepoint: PostgreSQL ends a transaction in which a statement failed.
         with connection.begin_nested():
-            connection.execute(schema.dataset_cases.insert(), values)
+            insert_rows(connection, schema.dataset_cases, values)
     except sa.exc.IntegrityError:
         twice = _used_twice(connection, upload_id, [clean_text(case_id) for case_id, _ in rows])
         raise DatasetError(f"case ids must be unique; given twice: {', '.join(twice[:10])}") from None

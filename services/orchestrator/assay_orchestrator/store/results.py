@@ -12,6 +12,7 @@ from assay.answers import AgentResponse, AgentStatus, response_from_json, respon
 from assay.metrics.score import score_from_json, score_to_json
 from assay.results import CaseResult
 from assay_orchestrator.store import runs, schema
+from assay_orchestrator.store.bulk import insert_rows
 from assay_orchestrator.store.texts import json_text
 from assay_orchestrator.store.times import now
 
@@ -50,8 +51,9 @@ def put(
     """
     moment, first = now(), 0
     if new_answers:
-        connection.execute(
-            schema.answers.insert(),
+        insert_rows(
+            connection,
+            schema.answers,
             [
                 {
                     "run_id": run_id,
@@ -66,8 +68,9 @@ def put(
         )
     if new_results:
         first = runs.take_sequence(connection, run_id, len(new_results))
-        connection.execute(
-            schema.results.insert(),
+        insert_rows(
+            connection,
+            schema.results,
             [_values(run_id, first + offset, moment, row) for offset, row in enumerate(new_results)],
         )
         _count(connection, run_id, new_results)
