@@ -183,6 +183,15 @@ async def test_trivial_answers_are_not_sent_to_a_judge(start: Start) -> None:
     assert judge.provider.requests == []
 
 
+async def test_a_rubric_may_want_trivial_answers_judged(start: Start) -> None:
+    """By some rubrics saying nothing is right: then the judge is asked, and the flag stays."""
+    judge = await start(says({"reasoning": "Rightly silent.", "warmth": 1}))
+    verdict = (await judge.grade("", rubric="", rubric_yaml=TONE + "judges_trivial: true")).verdict
+    assert dict(verdict.scores) == {"warmth": 1.0}
+    assert not verdict.by_rule
+    assert list(verdict.flags) == ["empty_answer"]
+
+
 async def test_a_stream_answers_each_request_and_survives_wrong_ones(start: Start) -> None:
     """Answers carry their request's id; a request that is wrong is an error of its own."""
     judge = await start(stream_in_flight=4)
