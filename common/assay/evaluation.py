@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import uuid
 from typing import TYPE_CHECKING
 
+from assay.datasets.unread import unread
 from assay.errors import DatasetError, NotFoundError, Problem, SetupError, UnavailableError
 from assay.prompt_template import case_problems
 from assay.results import CaseResult, PauseCause, Run, RunState, StateChange
@@ -31,6 +33,8 @@ _MOST_PROBLEMS = 50
 def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
     """Read the whole dataset once and return what it is, before anything is started or called.
 
+    What cases bring along and no metric of the spec reads is among the warnings.
+
     Raises:
         DatasetError: It is wrong, or does not fit the spec; holds every problem.
     """
@@ -47,7 +51,8 @@ def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
             ]
         )
     _check_prompts(spec, dataset, info)
-    return info
+    warnings = unread(info.brought_along, spec.settings.metrics, info.name)
+    return dataclasses.replace(info, warnings=(*info.warnings, *warnings)) if warnings else info
 
 
 def _check_prompts(spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
