@@ -8,14 +8,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import tempfile
 from typing import IO, TYPE_CHECKING, Any
 
 from assay.answers import response_to_json
+from assay.metrics.combined_score import tokens_used
 from assay.metrics.intervals import wilson
 from assay_cli.reports.atomic import atomic_writer
+from assay_cli.reports.quality_scores import QualityScores
+from assay_cli.reports.recommendations import recommendations
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from assay.datasets import DatasetInfo
@@ -47,14 +51,18 @@ class JsonReport:
         Raises:
             SetupError: The file cannot be written.
         """
+        ratings = QualityScores(self._run.settings.metrics)
         with atomic_writer(path) as file:
-            head = json.dumps(self._head(), ensure_ascii=False, allow_nan=False, indent=1)
-            file.write(head.removesuffix("\n}") + ',\n "rows": [')
-            separator = "\n  "
-            async for row in rows:
-                also(row)
-                file.write(separator + json.dumps(row_document(row), ensure_ascii=False, allow_nan=False))
-                separator = ",\n  "
+            if not ratings.wanted:
+                self._write_head(file, {})
+                await _write_rows(file, rows, also)
+            else:
+                # What stands before the rows is known only after them.
+                with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=path.parent) as aside:
+                    await _write_rows(aside, ratings.over(rows), also)
+                    self._write_head(file, ratings.result())
+                    aside.seek(0)
+                    shutil.copyfileobj(aside, file)
             file.write("\n ]\n}\n")
 
     def copy_to(self, path: Path, target: IO[str]) -> None:
@@ -62,22 +70,30 @@ class JsonReport:
         with path.open(encoding="utf-8") as file:
             shutil.copyfileobj(file, target)
 
-    def _head(self) -> dict[str, Any]:
+    def _write_head(self, file: IO[str], ratings: Mapping[str, Any]) -> None:
+        head = json.dumps(self._head(ratings), ensure_ascii=False, allow_nan=False, indent=1)
+        file.write(head.removesuffix("\n}") + ',\n "rows": [')
+
+    def _head(self, ratings: Mapping[str, Any]) -> dict[str, Any]:
         run = self._run
         assert run.summary is not None, "only finished runs are reported"
         summary = run.summary
         return {
             "schema": _SCHEMA,
             "timestamp": run.created_at,
+            "prompt_path": run.settings.agent.options.get("prompt_file"),
             "test_cases_path": str(self._spec.dataset) if self._spec and self._spec.dataset else run.dataset.name,
             "test_cases_count": run.dataset.case_count,
             "config": _settings(run),
             "run": self._provenance(),
-            "results": {metric.metric: _result(metric) for metric in summary.metrics},
+            "results": {
+                metric.metric: {**_result(metric), **ratings.get(metric.metric, {})} for metric in summary.metrics
+            },
             "summary": {
                 "overall_status": summary.overall_status,
                 "failed_criteria": list(summary.failed_criteria),
                 "skipped_criteria": list(summary.skipped_criteria),
+                "recommendations": recommendations(run),
                 "total": run.counts.total,
                 "passed": summary.passed,
                 "decided": summary.decided,
@@ -125,6 +141,14 @@ class JsonReport:
         }
 
 
+async def _write_rows(file: IO[str], rows: AsyncIterator[CaseResult], also: Callable[[CaseResult], None]) -> None:
+    separator = "\n  "
+    async for row in rows:
+        also(row)
+        file.write(separator + json.dumps(row_document(row), ensure_ascii=False, allow_nan=False))
+        separator = ",\n  "
+
+
 def pass_rate_interval(run: Run) -> tuple[float, float] | None:
     """Return the 95 % Wilson interval of a run's pass rate; None where cases were run several times.
 
@@ -150,6 +174,7 @@ def row_document(row: CaseResult) -> dict[str, Any]:
         "answer": row.response.text if row.response is not None else None,
         "references": list(row.references),
         "latency_ms": row.latency_ms,
+        **_flat_of_row(row),
         "scores": {
             score.metric: {
                 "value": score.value,
@@ -199,6 +224,16 @@ def _group(group: GroupSummary) -> dict[str, Any]:
 _FLAT = ("avg_hit_rate", "avg_mrr", "avg_judge_score", "avg_combined_score", "best_combined_score",
          "combined_of_averages", "avg_num_tokens", "total_tokens")  # fmt: skip
 """Aggregates that the summary of an agent with sources holds beside its metrics."""
+
+
+_FLAT_OF_ROW = ("hit_rate", "mrr", "judge_score", "combined_score")
+"""Scores that a row of an agent with sources holds beside the map of all of them."""
+
+
+def _flat_of_row(row: CaseResult) -> dict[str, Any]:
+    found = {score.metric: score.value for score in row.scores if score.metric in _FLAT_OF_ROW}
+    usage = row.response.usage if row.response is not None else None
+    return {**found, "num_tokens": tokens_used(usage)} if found else {}
 
 
 def _flat(summary: RunSummary) -> dict[str, Any]:
