@@ -177,8 +177,9 @@ class Grader:
         except TimeoutError:
             said = f"; last: {tally.last_problem}" if tally.last_problem else ""
             message = f"no verdict within {grading.timeout_s:g} s{said}"
+            reason = "rate_limited" if tally.throttled else "deadline_exceeded"
             return Outcome(
-                Status.UNAVAILABLE, reason="deadline_exceeded", message=message, tally=tally,
+                Status.UNAVAILABLE, reason=reason, message=message, tally=tally,
                 temperature=tally.temperature,
             )  # fmt: skip
         return dataclasses.replace(outcome, tally=Tally(), cached=outcome.verdict is not None) if joins else outcome

@@ -54,7 +54,6 @@ That was the material. Now judge {what} by the rubric "{rubric}" from the system
 object that it describes, with the verdict_id from the system text."""
 _LAYOUT = "material/1"
 _TURNS = re.compile(r"<\|[^|<>\n]{0,60}\|>|\[/?INST\]|<</?SYS>>|</?s>|<(?:start|end)_of_turn>", re.IGNORECASE)
-_MARKER = re.compile(r"<<|>>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,7 @@ def disarm(text: str, nonce: str) -> str:
     """Return material in which nothing can be taken for a marker of this call or a turn of a conversation."""
     text = text.replace(nonce, "…")
     text = _TURNS.sub(lambda found: found[0].translate(_DISARMED), text)
-    return _MARKER.sub(lambda found: found[0].translate(_DISARMED), text)
+    return text.replace("<<", "‹‹").replace(">>", "››")
 
 
 def rubric_text(rubric: Rubric) -> str:

@@ -147,6 +147,15 @@ async def test_a_state_folder_that_cannot_be_used_is_said(tmp_path: Path) -> Non
         await JudgeStore.open(tmp_path / "judge.db")
 
 
+async def test_a_state_folder_belongs_to_one_process(tmp_path: Path) -> None:
+    """Two would each keep books of their own about the same run; the second one says so, and may have it later."""
+    first = await JudgeStore.open(tmp_path)
+    with pytest.raises(SetupError, match="another judge process"):
+        await JudgeStore.open(tmp_path)
+    await first.aclose()
+    await (await JudgeStore.open(tmp_path)).aclose()
+
+
 @pytest.mark.parametrize(
     ("tokens", "usd"),
     [
