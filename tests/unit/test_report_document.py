@@ -65,7 +65,7 @@ async def document(folder: Path) -> dict[str, Any]:
         for row in ROWS:
             yield row
 
-    await JsonReport(finished(), None, None).write(folder / "results.json", rows(), lambda row: None)
+    await JsonReport(finished(), None).write(folder / "results.json", rows(), lambda row: None)
     found: dict[str, Any] = json.loads((folder / "results.json").read_text("utf-8"), parse_constant=_refuse)
     return found
 

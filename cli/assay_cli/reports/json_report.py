@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
-    from assay.datasets import DatasetInfo
     from assay.results import CaseResult, GroupSummary, MetricSummary, Run, RunSummary
     from assay.spec.model import Spec
 
@@ -37,13 +36,11 @@ class JsonReport:
     Args:
         run: With its summary.
         spec: Where it came from; None where only the run is known.
-        info: The dataset as it was recognised; None likewise.
     """
 
-    def __init__(self, run: Run, spec: Spec | None, info: DatasetInfo | None) -> None:
+    def __init__(self, run: Run, spec: Spec | None) -> None:
         self._run = run
         self._spec = spec
-        self._info = info
 
     async def write(self, path: Path, rows: AsyncIterator[CaseResult], also: Callable[[CaseResult], None]) -> None:
         """Write the document to a file, handing every row to `also` as it passes.
@@ -120,7 +117,7 @@ class JsonReport:
         }
 
     def _provenance(self) -> dict[str, Any]:
-        run, info = self._run, self._info
+        run = self._run
         return {
             "run_id": run.run_id,
             "name": run.settings.name,
@@ -130,15 +127,23 @@ class JsonReport:
             "ended_at": run.ended_at,
             "assay_version": run.assay_version,
             "spec_path": str(self._spec.source) if self._spec and self._spec.source else None,
-            "dataset": {
-                **dataclasses.asdict(run.dataset),
-                # An equal dataset that was stored before, under another name and format, is kept in its place.
-                **({"name": info.name, "format": info.format} if info else {}),
-                "sha256": info.sha256 if info else None,
-                "mapping": dict(info.mapping) if info else None,
-                "warnings": [str(warning) for warning in info.warnings] if info else None,
-            },
+            "dataset": dataset_document(run),
         }
+
+
+def dataset_document(run: Run) -> dict[str, Any]:
+    """Return a run's dataset, with what its file was recognised as; null where its cases came from no file."""
+    reading = run.settings.dataset
+    return {
+        **dataclasses.asdict(run.dataset),
+        # An equal dataset that was stored before, under another name and format, is kept in its place.
+        **({"name": reading.file, "format": reading.format} if reading else {}),
+        "sha256": reading.sha256 if reading else None,
+        "mapping": dict(reading.mapping) if reading else None,
+        "skipped_count": reading.skipped_count if reading else None,
+        "left_out_count": reading.left_out_count if reading else None,
+        "warnings": list(reading.warnings) if reading else None,
+    }
 
 
 async def _write_rows(file: IO[str], rows: AsyncIterator[CaseResult], also: Callable[[CaseResult], None]) -> None:
@@ -191,6 +196,7 @@ def row_document(row: CaseResult) -> dict[str, Any]:
 
 def _settings(run: Run) -> dict[str, Any]:
     settings = dataclasses.asdict(run.settings)
+    del settings["dataset"]  # stands in `run.dataset`
     headers = settings["agent"]["options"].get("headers")
     if headers:
         # Whatever was written into a header in place of ${NAME} may be a secret.
