@@ -113,7 +113,6 @@ class Line:
         provider: The service.
         model: The model's id.
         price: What it costs; None where nobody has said it.
-        parameters: How it is asked; what it refuses is left out from then on.
         limits: How fast it may be asked.
         patience: How long and how often it is asked.
         jitter: Returns a number in [0, 1).

@@ -7,6 +7,7 @@ import dataclasses
 import logging
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, OverloadedError, Problem, StorageError
@@ -269,7 +270,7 @@ def _identity(grading: Grading) -> dict[str, Any]:
     by: dict[str, Any] = {
         "model": judge.identity,
         "params": judge.params,
-        "schema": canonical_json(verdict_schema(rubric)),
+        "schema": _schema_text(rubric),
         "template": template_hash(rubric),
     }
     key = content_key(
@@ -281,6 +282,11 @@ def _identity(grading: Grading) -> dict[str, Any]:
         **by,
     )
     return {"key": key, "fingerprint": fingerprint(**by, parser=PARSER)}
+
+
+@lru_cache(maxsize=256)
+def _schema_text(rubric: Rubric) -> str:
+    return canonical_json(verdict_schema(rubric))
 
 
 def _stopped(reply: Reply) -> Outcome | None:
