@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import json
 import logging
@@ -22,18 +23,17 @@ from assay.errors import (
     StorageError,
     WrongStateError,
 )
-from assay.metrics import build_metric
 from assay.results import PauseCause, Run, RunSettings, RunState
 from assay.version import __version__
 from assay_orchestrator.catalogue import Catalogue
 from assay_orchestrator.deletion import Deleter
 from assay_orchestrator.notifier import Notifier
+from assay_orchestrator.partial import PartialSummaries, fold
 from assay_orchestrator.retries import set_errors_aside
 from assay_orchestrator.runner import Runner
 from assay_orchestrator.settings_json import settings_to_json, summary_to_json
 from assay_orchestrator.store import attempts, datasets, deletions, results, runs
 from assay_orchestrator.store.times import now
-from assay_orchestrator.summary import summarise
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -80,6 +80,7 @@ class RunManager:
         self._drives: dict[str, _Drive] = {}
         self._broken: dict[str, AssayError] = {}
         self._catalogue = Catalogue(database)
+        self._partial = PartialSummaries(database)
         self._deleter = Deleter(database)
         self._deleting: set[str] = set()
         self.notifier = Notifier()
@@ -126,6 +127,15 @@ class RunManager:
             NotFoundError: There is no such run; the message names the one that was probably meant.
         """
         return await self._catalogue.get(run_id)
+
+    async def get_summarised(self, run_id: str) -> Run:
+        """Return a run as it stands, with a partial summary where it has no final one.
+
+        Raises:
+            NotFoundError: There is no such run.
+        """
+        run = await self.get(run_id)
+        return run if run.summary is not None else dataclasses.replace(run, summary=await self._partial.of(run))
 
     async def list_newest(self, count: int, before: tuple[str, str] | None) -> list[Run]:
         """Return up to `count` runs, newest first, older than (created_at, run_id) `before`."""
@@ -262,6 +272,7 @@ class RunManager:
         for run_id in list(self._drives):
             await self._stop(run_id)
         await self._deleter.aclose()
+        await self._partial.aclose()
         self.notifier.notify_all()
 
     async def _accept(
@@ -351,7 +362,7 @@ class RunManager:
             raise StorageError(
                 f"{stored} of {run.counts.total} rows of run {run.run_id} are stored: resume the run to finish it"
             )
-        summary = await self._database.read(lambda c: _fold(c, run))
+        summary = await self._database.read(lambda c: fold(c, run))
         await self._end(run.run_id, RunState.SUCCEEDED, summary=summary)
 
     async def _pause(self, run_id: str, problem: StorageError) -> None:
@@ -391,11 +402,6 @@ class RunManager:
 def _require_unfinished(run: Run) -> None:
     if run.finished:
         raise WrongStateError(f"run {run.run_id} has already {run.state.value}", reason="RUN_FINISHED")
-
-
-def _fold(connection: sa.Connection, run: Run) -> RunSummary:
-    metrics = [build_metric(metric) for metric in run.settings.metrics]
-    return summarise(results.read_all(connection, run.run_id), metrics, run.settings.gates)
 
 
 def _new_run_id(name: str) -> str:

@@ -27,6 +27,8 @@ class Settings:
         active_run_limit: Most unfinished runs; further ones are refused.
         row_try_limit: How often a row is tried: so many results with an error (`retry_errors` sets the earlier ones
             aside), or so many kills of the process in its midst. After that it is given up.
+        watch_bookmark_s: How often a watcher of a run is told that nothing has happened, in seconds.
+        watch_stall_s: A watcher that takes nothing for this long is ended; it may resume.
         grace_s: How long calls may go on after SIGTERM, in seconds.
         exit_with_lock: Stop when nobody holds this file's shared lock any more; None to stay.
         reflection: Whether to serve gRPC reflection.
@@ -43,6 +45,8 @@ class Settings:
     agent_env: tuple[str, ...] = ()
     active_run_limit: int = 200
     row_try_limit: int = 3
+    watch_bookmark_s: float = 15.0
+    watch_stall_s: float = 30.0
     grace_s: float = 10.0
     exit_with_lock: Path | None = None
     reflection: bool = True
@@ -55,6 +59,8 @@ class Settings:
         for name in ("database_patience_s", "embedder_patience_s", "grace_s"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
+        if self.watch_bookmark_s <= 0 or self.watch_stall_s <= 0:
+            raise ValueError("watch_bookmark_s and watch_stall_s must be greater than 0")
         if self.active_run_limit < 1:
             raise ValueError("active_run_limit must be at least 1")
         if self.row_try_limit < 2:
