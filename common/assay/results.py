@@ -134,7 +134,7 @@ class CaseResult:
         reason: Why the row failed or the agent erred, for people.
         sequence: The event's number within the run.
         response: The answer; None where it was not asked for.
-        input: The user's text; empty where it was not asked for.
+        input: The user's text, or the case's variables as JSON where it has none; empty where it was not asked for.
         references: The references; empty where they were not asked for.
         answer_vector: The answer's embedding as little-endian float32, where a metric over rows needs it;
             never leaves the orchestrator.

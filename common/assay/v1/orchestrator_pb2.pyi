@@ -1758,7 +1758,9 @@ class CaseResult(_message.Message):
     reason: _builtins.str
     """Why the row failed or the agent erred, for people; may be empty."""
     input: _builtins.str
-    """The user's text; only where answers were asked for."""
+    """The user's text, or, of a case that has variables in its place, these as the text
+    of one JSON object; only where answers were asked for.
+    """
     weight: _builtins.float
     """The case's weight; absent means 1."""
     @_builtins.property
