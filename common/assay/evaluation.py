@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from assay.datasets.unread import unread
 from assay.errors import DatasetError, NotFoundError, Problem, SetupError, UnavailableError
 from assay.prompt_template import case_problems
-from assay.results import CaseResult, PauseCause, Run, RunState, StateChange
+from assay.results import CaseResult, DatasetReading, PauseCause, Run, RunState, StateChange
 from assay.spec.prompt_options import PROVIDERS, PromptOptions
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ __all__ = ["STARTUP_TIMEOUT_S", "check_inputs", "drive_run", "follow", "start_ru
 STARTUP_TIMEOUT_S = 120.0
 _SERVER_TIMEOUT_S = 5.0
 _MOST_PROBLEMS = 50
+_MOST_WARNINGS = 100
+_MAX_WARNING_CHARS = 1000
+_MAX_FIELD_CHARS = 500
 
 
 def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
@@ -105,13 +108,29 @@ async def wait_for_stack(client: Client, stack: LocalStack | None) -> None:
 async def start_run(client: Client, spec: Spec, dataset: Dataset, info: DatasetInfo) -> Run:
     """Upload the dataset and create the run."""
     request_id = str(uuid.uuid4())
+    settings = dataclasses.replace(spec.settings, dataset=_reading(info))
     stored = await client.upload_dataset(dataset.cases(), name=info.name, format=info.format)
     try:
-        return await client.create_run(spec.settings, stored.dataset_id, request_id=request_id)
+        return await client.create_run(settings, stored.dataset_id, request_id=request_id)
     except NotFoundError:
         # An equal dataset was there before, and went with the last run that used it in just this moment.
         stored = await client.upload_dataset(dataset.cases(), name=info.name, format=info.format)
-        return await client.create_run(spec.settings, stored.dataset_id, request_id=request_id)
+        return await client.create_run(settings, stored.dataset_id, request_id=request_id)
+
+
+def _reading(info: DatasetInfo) -> DatasetReading | None:
+    """Return what a run keeps about the file that its cases came from; long texts cut."""
+    if info.path is None:
+        return None
+    return DatasetReading(
+        file=info.name[-_MAX_FIELD_CHARS:],
+        format=info.format,
+        sha256=info.sha256,
+        mapping={name: source[:_MAX_FIELD_CHARS] for name, source in info.mapping.items()},
+        skipped_count=info.skipped_count,
+        left_out_count=info.left_out_count,
+        warnings=tuple(str(warning)[:_MAX_WARNING_CHARS] for warning in info.warnings[:_MOST_WARNINGS]),
+    )
 
 
 async def drive_run(

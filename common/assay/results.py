@@ -20,6 +20,7 @@ __all__ = [
     "AgentSettings",
     "AttemptOutcome",
     "CaseResult",
+    "DatasetReading",
     "DatasetRef",
     "Deletion",
     "GateOutcome",
@@ -329,8 +330,41 @@ class MetricSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DatasetReading:
+    """What a file of cases was recognised as when a run began.
+
+    Args:
+        file: The file's name, without its folder.
+        format: Shape and container, e.g. "prompt-benchmark/json".
+        sha256: Of the file's bytes.
+        mapping: Canonical field to the file's own name for it.
+        skipped_count: Records that are no cases because the file says so.
+        left_out_count: Records that were wrong and were left out.
+        warnings: What was odd.
+    """
+
+    file: str
+    format: str
+    sha256: str
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    skipped_count: int = 0
+    left_out_count: int = 0
+    warnings: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a run does: the part of a spec that travels to the orchestrator."""
+    """What a run does: the part of a spec that travels to the orchestrator.
+
+    Args:
+        name: For people.
+        agent: How the agent is reached.
+        metrics: In report order.
+        gates: What decides the exit code.
+        repeats: How often each case is run.
+        preset: The preset that the spec was built on, or empty.
+        dataset: How the dataset's file was read; None where the cases came from no file.
+    """
 
     name: str
     agent: AgentSettings
@@ -338,6 +372,7 @@ class RunSettings:
     gates: Sequence[str] = ()
     repeats: int = 1
     preset: str = ""
+    dataset: DatasetReading | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from assay.results import (
     AgentSettings,
     AttemptOutcome,
     CaseResult,
+    DatasetReading,
     DatasetRef,
     GateOutcome,
     GateResult,
@@ -117,6 +118,7 @@ def settings_to_wire(settings: RunSettings) -> pb.RunSpec:
         gates=settings.gates,
         repeats=settings.repeats,
         preset=settings.preset,
+        dataset=_reading_to_wire(settings.dataset) if settings.dataset is not None else None,
     )
 
 
@@ -143,6 +145,31 @@ def settings_from_wire(spec: pb.RunSpec) -> RunSettings:
         gates=tuple(spec.gates),
         repeats=spec.repeats or 1,
         preset=spec.preset,
+        dataset=_reading_from_wire(spec.dataset) if spec.HasField("dataset") else None,
+    )
+
+
+def _reading_to_wire(reading: DatasetReading) -> pb.DatasetReading:
+    return pb.DatasetReading(
+        file=reading.file,
+        format=reading.format,
+        sha256=reading.sha256,
+        fields=[pb.FieldSource(field=name, source=source) for name, source in reading.mapping.items()],
+        skipped_count=reading.skipped_count,
+        left_out_count=reading.left_out_count,
+        warnings=reading.warnings,
+    )
+
+
+def _reading_from_wire(reading: pb.DatasetReading) -> DatasetReading:
+    return DatasetReading(
+        file=reading.file,
+        format=reading.format,
+        sha256=reading.sha256,
+        mapping={found.field: found.source for found in reading.fields},
+        skipped_count=reading.skipped_count,
+        left_out_count=reading.left_out_count,
+        warnings=tuple(reading.warnings),
     )
 
 

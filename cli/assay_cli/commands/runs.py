@@ -11,6 +11,7 @@ from assay_cli.commands import run_control, run_removal
 from assay_cli.console import ConsoleSummary, table
 from assay_cli.following import say_state
 from assay_cli.options import connect, debug_option, json_option, run_async, server_option
+from assay_cli.reports.json_report import dataset_document
 from assay_cli.terminal import shorten
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def _full(run: Run) -> dict[str, Any]:
         "agent_errors": run.counts.agent_errors,
         "started_at": run.started_at,
         "ended_at": run.ended_at,
-        "dataset": dataclasses.asdict(run.dataset),
+        "dataset": dataset_document(run),
         "partial": run.summary is not None and run.summary.partial,
         "summary": summary,
     }

@@ -566,6 +566,7 @@ class RunSpec(_message.Message):
     GATES_FIELD_NUMBER: _builtins.int
     REPEATS_FIELD_NUMBER: _builtins.int
     PRESET_FIELD_NUMBER: _builtins.int
+    DATASET_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; the run's id starts with it."""
     repeats: _builtins.int
@@ -584,6 +585,10 @@ class RunSpec(_message.Message):
     def gates(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Gates that decide pass or fail, e.g. "pass_rate >= 0.85"."""
 
+    @_builtins.property
+    def dataset(self) -> Global___DatasetReading:
+        """How the client read the dataset's file; absent where the cases came from no file."""
+
     def __init__(
         self,
         *,
@@ -593,14 +598,94 @@ class RunSpec(_message.Message):
         gates: _abc.Iterable[_builtins.str] | None = ...,
         repeats: _builtins.int = ...,
         preset: _builtins.str = ...,
+        dataset: Global___DatasetReading | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "dataset", b"dataset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "gates", b"gates", "metrics", b"metrics", "name", b"name", "preset", b"preset", "repeats", b"repeats"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "dataset", b"dataset", "gates", b"gates", "metrics", b"metrics", "name", b"name", "preset", b"preset", "repeats", b"repeats"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunSpec: _TypeAlias = RunSpec  # noqa: Y015
+
+@_typing.final
+class DatasetReading(_message.Message):
+    """DatasetReading is what a client recognised a file of cases as. The orchestrator
+    only keeps it, so that a run tells later what its cases were made from; at most
+    500,000 bytes as JSON.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILE_FIELD_NUMBER: _builtins.int
+    FORMAT_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
+    SKIPPED_COUNT_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_COUNT_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    file: _builtins.str
+    """The file's name, without its folder."""
+    format: _builtins.str
+    """The format that was recognised or asked for, e.g. "promptfoo/csv"."""
+    sha256: _builtins.str
+    """SHA-256 of the file's bytes, 64 hexadecimal digits."""
+    skipped_count: _builtins.int
+    """Records that are no cases because the file says that they are to be skipped."""
+    left_out_count: _builtins.int
+    """Records that were wrong and were left out."""
+    @_builtins.property
+    def fields(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldSource]:
+        """Where the fields of cases were."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What was odd, one sentence each."""
+
+    def __init__(
+        self,
+        *,
+        file: _builtins.str = ...,
+        format: _builtins.str = ...,
+        sha256: _builtins.str = ...,
+        fields: _abc.Iterable[Global___FieldSource] | None = ...,
+        skipped_count: _builtins.int = ...,
+        left_out_count: _builtins.int = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fields", b"fields", "file", b"file", "format", b"format", "left_out_count", b"left_out_count", "sha256", b"sha256", "skipped_count", b"skipped_count", "warnings", b"warnings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DatasetReading: _TypeAlias = DatasetReading  # noqa: Y015
+
+@_typing.final
+class FieldSource(_message.Message):
+    """FieldSource is where in a file's records one field of a case was."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIELD_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    field: _builtins.str
+    """The field, e.g. "references"."""
+    source: _builtins.str
+    """The file's own name for it, e.g. "expected_output"; several with " | " between them."""
+    def __init__(
+        self,
+        *,
+        field: _builtins.str = ...,
+        source: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["field", b"field", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FieldSource: _TypeAlias = FieldSource  # noqa: Y015
 
 @_typing.final
 class AgentSpec(_message.Message):
