@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -100,3 +101,22 @@ def test_what_an_agent_returns_harms_no_other_row(cli: Cli) -> None:
     assert {name: rows[name]["scores"]["exact_match"]["value"] for name in names} == dict.fromkeys(names, 0.0) | {
         "good": 1.0
     }
+
+
+def test_files_may_have_names_that_are_no_text(cli: Cli) -> None:
+    """A folder, a spec and a dataset whose names are not UTF-8 are used; reports and stored runs escape them."""
+    folder = cli.folder / os.fsdecode(b"f\xff")
+    folder.mkdir()
+    dataset = folder / os.fsdecode(b"qa\xfe.jsonl")
+    dataset.write_text('{"id": "a", "question": "q", "reference": "r", "recorded": "r"}\n')
+    spec = folder / os.fsdecode(b"spec\xfd.yaml")
+    spec.write_text("agent: {adapter: replay}\nmetrics: [exact_match]\n")
+    done = cli.run("run", spec, "--dataset", dataset, "--output-dir", "out")
+    report = json.loads((cli.folder / "out" / "results.json").read_text(encoding="utf-8"))
+    assert report["run"]["dataset"]["name"] == "qa\\xfe.jsonl"
+    assert report["run"]["name"] == "f\\xff"
+    assert report["test_cases_path"].endswith("f\\xff/qa\\xfe.jsonl")
+    assert report["run"]["spec_path"].endswith("spec\\xfd.yaml")
+    assert "Traceback" not in done.stderr
+    dataset.write_text("{")
+    assert "record 1: is not valid JSON" in cli.run("validate", spec, "--dataset", dataset, status=2).stderr
