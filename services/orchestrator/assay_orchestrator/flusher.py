@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from assay.results import CaseResult
     from assay_orchestrator.store.attempts import AttemptKey
     from assay_orchestrator.store.database import Database
+    from assay_orchestrator.store.shards import Shard
 
 __all__ = ["Flusher"]
 
@@ -29,6 +30,7 @@ _MAX_BATCH = 500
 class _Entry:
     """What one case wants stored; `done` when it is."""
 
+    shard: Shard
     answer: AnswerRecord | None
     result: CaseResult | None
     begun: AttemptKey | None
@@ -36,7 +38,7 @@ class _Entry:
 
 
 class Flusher:
-    """Stores the answers and results of one run.
+    """Stores the answers and results of one run's shards in this process.
 
     One transaction is under way at a time; whatever arrives meanwhile goes into the next. It runs in a
     task of its own that no case's cancellation reaches, so a batch is stored whole or not at all.
@@ -56,21 +58,23 @@ class Flusher:
         self._open: dict[tuple[int, int], AttemptKey] = {}
         self._task: asyncio.Task[None] | None = None
 
-    async def put(self, answer: AnswerRecord | None, result: CaseResult | None) -> None:
+    async def put(self, shard: Shard, answer: AnswerRecord | None, result: CaseResult | None) -> None:
         """Store an answer, a result, or both together; when this returns they are durable.
 
         Raises:
             StorageError: They could not be stored.
+            FencedError: Somebody else has the shard, or one that was stored with it.
         """
-        await self._put(answer, result, None)
+        await self._put(shard, answer, result, None)
 
-    async def begin(self, attempt: AttemptKey) -> None:
+    async def begin(self, shard: Shard, attempt: AttemptKey) -> None:
         """Note that an attempt begins; should the process be killed before the row's result is stored, it shows.
 
         Raises:
             StorageError: It could not be stored.
+            FencedError: As above.
         """
-        await self._put(None, None, attempt)
+        await self._put(shard, None, None, attempt)
 
     async def aclose(self) -> None:
         """Wait until everything handed over is stored; attempts that were broken off in good order leave no trace."""
@@ -80,8 +84,10 @@ class Flusher:
             with contextlib.suppress(StorageError):
                 await self._database.write(lambda c: attempts.end(c, self._run_id, self._open.values()))
 
-    async def _put(self, answer: AnswerRecord | None, result: CaseResult | None, begun: AttemptKey | None) -> None:
-        entry = _Entry(answer, result, begun, asyncio.get_running_loop().create_future())
+    async def _put(
+        self, shard: Shard, answer: AnswerRecord | None, result: CaseResult | None, begun: AttemptKey | None
+    ) -> None:
+        entry = _Entry(shard, answer, result, begun, asyncio.get_running_loop().create_future())
         self._waiting.append(entry)
         if self._task is None:
             self._task = asyncio.create_task(self._flush_all())
@@ -112,11 +118,13 @@ class Flusher:
         begun = [entry.begun for entry in batch if entry.begun is not None]
         keys = [(row.case_index, row.repeat_index) for row in rows]
         ended = [self._open[key] for key in keys if key in self._open]
+        epochs = {entry.shard.shard_index: entry.shard.epoch for entry in batch}
 
         def change(connection: sa.Connection) -> int:
+            first = results.put(connection, self._run_id, answers, rows, epochs)
             attempts.begin(connection, self._run_id, begun)
             attempts.end(connection, self._run_id, ended)
-            return results.put(connection, self._run_id, answers, rows)
+            return first
 
         first = await self._database.write(change)
         self._open.update(((attempt[0], attempt[1]), attempt) for attempt in begun)

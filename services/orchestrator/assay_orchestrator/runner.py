@@ -1,9 +1,8 @@
-"""One run's pipeline: dataset, agent, (answer stored), evidence, metrics, result stored."""
+"""One shard's pipeline: dataset, agent, (answer stored), evidence, metrics, result stored."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,24 +15,22 @@ from assay.metrics.score import Metric, Row, keeps_vector, usable_references
 from assay.results import CaseResult
 from assay_orchestrator import dead_letters
 from assay_orchestrator.agents.protocol import NotAskedError
-from assay_orchestrator.flusher import Flusher
 from assay_orchestrator.store import attempts, datasets, results
 from assay_orchestrator.store.attempts import Tries
 from assay_orchestrator.store.results import AnswerRecord
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from assay.cases import Case
     from assay.metrics.score import EmbeddingEvidence
     from assay_orchestrator.agents import Agent
     from assay_orchestrator.embedding import EmbeddingClient
+    from assay_orchestrator.engine.session import Session
     from assay_orchestrator.store.database import Database
+    from assay_orchestrator.store.shards import Shard
 
-__all__ = ["Plan", "Runner"]
-
-_PAGE_CASES = 200
-_SCORING_SLOTS = 256
+__all__ = ["Plan", "ShardRunner"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +48,6 @@ class Plan:
         metrics: In report order.
         embedders: A client per model that the metrics need; empty where none needs any.
         pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
-        careful: Whether the run was interrupted before: rows are then noted before they are worked on, so that one
-            which kills the process is known after some kills.
         try_limit: How often a row is tried before it is given up.
     """
 
@@ -66,7 +61,6 @@ class Plan:
     metrics: Sequence[Metric]
     embedders: Mapping[str, EmbeddingClient]
     pausing: asyncio.Event = field(default_factory=asyncio.Event)
-    careful: bool = False
     try_limit: int = 3
 
 
@@ -79,23 +73,22 @@ class _Work:
     tries: Tries
 
 
-class Runner:
-    """Takes every row of a run that has no result yet to its result.
+class ShardRunner:
+    """Takes every row of a shard that has no result yet to its result.
 
-    Memory is O(concurrency): a row enters only when a slot is free, and cases are read in pages.
+    Memory is O(concurrency): a row enters only when one of its run's slots is free.
 
     Args:
         database: Where datasets, answers and results are.
-        plan: What to do.
-        on_results: Called with results that have become durable, in the order of their sequence.
+        session: What the shards of the run share in this process.
+        shard: Which rows, and by what right they are stored.
     """
 
-    def __init__(self, database: Database, plan: Plan, on_results: Callable[[Sequence[CaseResult]], None]) -> None:
+    def __init__(self, database: Database, session: Session, shard: Shard) -> None:
         self._database = database
-        self._plan = plan
-        self._flusher = Flusher(database, plan.run_id, on_results)
-        self._asking = asyncio.Semaphore(plan.concurrency)
-        self._slots = asyncio.Semaphore(plan.concurrency + _SCORING_SLOTS)
+        self._session = session
+        self._plan = session.plan
+        self._shard = shard
         self._begun: set[tuple[int, int]] = set()
 
     async def run(self) -> None:
@@ -103,46 +96,50 @@ class Runner:
 
         Raises:
             StorageError: The store cannot be read or written; what is stored stays.
+            FencedError: Somebody else has the shard.
         """
         suspects: list[_Work] = []
         try:
-            async with asyncio.TaskGroup() as rows, aclosing(self._unfinished()) as unfinished:
-                async for work in unfinished:
+            async with asyncio.TaskGroup() as rows:
+                for work in await self._unfinished():
                     if work.tries.interrupted:
                         suspects.append(work)
                         continue
-                    await self._slots.acquire()
+                    await self._session.enter()
                     if self._plan.pausing.is_set():
+                        self._session.leave()
                         break
-                    rows.create_task(self._finish(work))
+                    rows.create_task(self._finish_beside(work))
             # A row that was being worked on when the process was killed may be what killed it: it comes last and
-            # alone, so that it takes no other row with it.
+            # alone, so that it takes no other row of the run with it.
             for work in suspects:
-                await self._slots.acquire()
-                await self._finish(work)
+                async with self._session.alone():
+                    await self._finish(work)
         except BaseExceptionGroup as group:
             raise _first(group) from group
-        finally:
-            await self._flusher.aclose()
-            for client in self._plan.embedders.values():
-                await client.aclose()
 
-    async def _unfinished(self) -> AsyncGenerator[_Work, None]:
-        plan = self._plan
-        for first in range(0, plan.case_count, _PAGE_CASES):
-            cases, finished, stored, tries = await self._database.read(
-                lambda connection, first=first: (  # type: ignore[misc]  # mypy cannot type a default in a lambda
-                    datasets.read_cases(connection, plan.dataset_id, first, _PAGE_CASES),
-                    results.finished_keys(connection, plan.run_id, first, _PAGE_CASES),
-                    results.stored_answers(connection, plan.run_id, first, _PAGE_CASES),
-                    attempts.tries(connection, plan.run_id, first, _PAGE_CASES),
-                )
+    async def _unfinished(self) -> list[_Work]:
+        plan, first, count = self._plan, self._shard.first_case, self._shard.case_count
+        cases, finished, stored, tries = await self._database.read(
+            lambda connection: (
+                datasets.read_cases(connection, plan.dataset_id, first, count),
+                results.finished_keys(connection, plan.run_id, first, count),
+                results.stored_answers(connection, plan.run_id, first, count),
+                attempts.tries(connection, plan.run_id, first, count),
             )
-            for offset, case in enumerate(cases):
-                for repeat in range(plan.repeats):
-                    key = (first + offset, repeat)
-                    if key not in finished:
-                        yield _Work(case, *key, stored.get(key, ()), tries.get(key, Tries()))
+        )
+        return [
+            _Work(case, *key, stored.get(key, ()), tries.get(key, Tries()))
+            for offset, case in enumerate(cases)
+            for repeat in range(plan.repeats)
+            if (key := (first + offset, repeat)) not in finished
+        ]
+
+    async def _finish_beside(self, work: _Work) -> None:
+        try:
+            await self._finish(work)
+        finally:
+            self._session.leave()
 
     async def _finish(self, work: _Work) -> None:
         try:
@@ -151,14 +148,15 @@ class Runner:
             wanted = wanted_models(self._plan.metrics, work.case, response)
             if wanted and answer is not None:
                 # Durable before any further work is paid for it.
-                await self._flusher.put(answer, None)
+                await self._put(answer, None)
                 answer = None
             evidence = await self._gather(wanted, work.case, response)
-            await self._flusher.put(answer, self._result(work, response, evidence))
+            await self._put(answer, self._result(work, response, evidence))
         except NotAskedError:
             pass  # the run is being paused: what was stored of this row stays
-        finally:
-            self._slots.release()
+
+    async def _put(self, answer: AnswerRecord | None, result: CaseResult | None) -> None:
+        await self._session.flusher.put(self._shard, answer, result)
 
     async def _converse(self, work: _Work) -> tuple[AgentResponse, AnswerRecord | None]:
         """Return the answer to the last turn, and its record where it is not stored yet.
@@ -175,8 +173,8 @@ class Runner:
         fresh: AnswerRecord | None = None
         while len(answers) < len(turns) and not (answers and answers[-1].status is AgentStatus.ERROR):
             if fresh is not None:
-                await self._flusher.put(fresh, None)
-            async with self._asking:
+                await self._put(fresh, None)
+            async with self._session.asking:
                 if self._plan.pausing.is_set():
                     raise NotAskedError
                 await self._begin(work)
@@ -192,12 +190,12 @@ class Runner:
         return response, AnswerRecord(work.case_index, work.repeat_index, len(work.stored), response)
 
     async def _begin(self, work: _Work) -> None:
-        """Note that a row is being worked on, where the run is to be careful."""
+        """Note that a row is being worked on, where the shard is to be taken with care."""
         key = (work.case_index, work.repeat_index)
-        if not self._plan.careful or key in self._begun or work.tries.interrupted >= self._plan.try_limit:
+        if not self._shard.careful or key in self._begun or work.tries.interrupted >= self._plan.try_limit:
             return
         self._begun.add(key)
-        await self._flusher.begin((*key, work.tries.retried + work.tries.interrupted))
+        await self._session.flusher.begin(self._shard, (*key, work.tries.retried + work.tries.interrupted))
 
     async def _ask(self, work: _Work, earlier: Sequence[AgentResponse]) -> AgentResponse:
         plan, case, turn_index = self._plan, work.case, len(earlier)

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from assay.answers import AgentStatus, response_from_json, response_to_json
 from assay.metrics.score import score_from_json, score_to_json
 from assay.results import AttemptOutcome, CaseResult, RowAttempt, ScoreStatus
-from assay_orchestrator.store import results, schema
+from assay_orchestrator.store import results, schema, shards
 from assay_orchestrator.store.texts import json_text
 from assay_orchestrator.store.times import now
 
@@ -137,6 +137,7 @@ def set_aside(connection: sa.Connection, run_id: str, after: RowKey, limit: int,
             ],
         )
         results.remove(connection, run_id, rows)
+        shards.reopen(connection, run_id, indexes)
     return _key(page[-1])
 
 

@@ -47,6 +47,7 @@ def begin(connection: sa.Connection, run_id: str) -> PendingDeletion | None:
     ).scalar_one_or_none()
     if dataset_id is None:
         return None
+    connection.execute(schema.shards.delete().where(schema.shards.c.run_id == run_id))
     pending = PendingDeletion(run_id, _remove_unused(connection, dataset_id))
     connection.execute(schema.deletions.insert().values(run_id=run_id, upload_id=pending.upload_id, created_at=now()))
     return pending

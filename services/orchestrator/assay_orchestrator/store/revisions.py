@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HEAD_REVISION", "needs_upgrade", "read_revision", "upgrade"]
 
-HEAD_REVISION = "0007"
-
-_log = logging.getLogger(__name__)
+HEAD_REVISION = "0008"
 
 
 def needs_upgrade(revision: str | None, place: str, remedy: str) -> bool:
@@ -51,8 +48,6 @@ def upgrade(connection: sa.Connection, revision: str = HEAD_REVISION) -> None:
     from alembic import command
     from alembic.config import Config
 
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of its plugins
-    _log.info("bringing the tables of the database to revision %s", revision)
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = connection

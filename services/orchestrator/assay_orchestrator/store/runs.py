@@ -14,9 +14,14 @@ from assay_orchestrator.store import datasets, schema
 from assay_orchestrator.store.texts import CleanText, json_text
 from assay_orchestrator.store.times import now
 
-__all__ = ["RunRecord"]
+__all__ = ["GOING", "PAUSED_BY_OWNER", "RunRecord"]
 
-_UNFINISHED = (RunState.PENDING.value, RunState.RUNNING.value)
+PAUSED_BY_OWNER = "paused by its owner"
+
+GOING = (RunState.PENDING, RunState.RUNNING)
+"""States of runs that are not over and not paused."""
+
+_UNFINISHED = tuple(state.value for state in GOING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,11 @@ class RunRecord:
     started_at: str | None = None
     ended_at: str | None = None
     pause_cause: PauseCause | None = None
+    team: str = ""
+    weight: float = 1.0
+    agent_key: str = ""
+    concurrency: int = 1
+    hosted: bool = False
 
     @property
     def finished(self) -> bool:
@@ -89,6 +99,11 @@ def _insert(run: RunRecord) -> sa.Insert:
         total_count=run.total_count,
         assay_version=run.assay_version,
         created_at=run.created_at,
+        team=run.team,
+        weight=run.weight,
+        agent_key=run.agent_key,
+        concurrency=run.concurrency,
+        hosted=run.hosted,
     )
 
 
@@ -173,6 +188,45 @@ def request_pause(connection: sa.Connection, run_id: str) -> None:
     )
 
 
+def begin(connection: sa.Connection, run_id: str) -> bool:
+    """Bring a run that is pending into RUNNING; return whether it was."""
+    table = schema.runs
+    state = connection.execute(
+        sa.select(table.c.state).where(table.c.run_id == run_id).with_for_update()
+    ).scalar_one_or_none()
+    if state != RunState.PENDING.value:
+        return False
+    change_state(connection, run_id, RunState.RUNNING)
+    return True
+
+
+def stop(
+    connection: sa.Connection,
+    run_id: str,
+    state: RunState,
+    *,
+    reason: str = "",
+    cause: PauseCause | None = None,
+    summary: dict[str, Any] | None = None,
+) -> bool:
+    """Bring a run that goes on into a state in which it does not; return False where it is in one already."""
+    table = schema.runs
+    found = connection.execute(
+        sa.select(table.c.state).where(table.c.run_id == run_id).with_for_update()
+    ).scalar_one_or_none()
+    if found not in _UNFINISHED:
+        return False
+    change_state(connection, run_id, state, reason=reason, cause=cause, summary=summary)
+    return True
+
+
+def count_going(connection: sa.Connection) -> int:
+    """Count the runs that are not over and not paused."""
+    table = schema.runs
+    query = sa.select(sa.func.count()).select_from(table).where(table.c.state.in_(_UNFINISHED))
+    return connection.execute(query).scalar_one()
+
+
 def take_sequence(connection: sa.Connection, run_id: str, count: int) -> int:
     """Take the next `count` sequence numbers of a run and return the first.
 
@@ -221,4 +275,9 @@ def _record(row: sa.Row[Any]) -> RunRecord:
         started_at=row.started_at,
         ended_at=row.ended_at,
         pause_cause=PauseCause(row.pause_cause) if row.pause_cause else None,
+        team=row.team,
+        weight=row.weight,
+        agent_key=row.agent_key,
+        concurrency=row.concurrency,
+        hosted=row.hosted,
     )

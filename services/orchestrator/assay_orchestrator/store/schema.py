@@ -17,11 +17,13 @@ __all__ = [
     "dataset_cases",
     "datasets",
     "deletions",
+    "fair_clock",
     "metadata",
     "results",
     "row_history",
     "run_events",
     "runs",
+    "shards",
     "write_marks",
 ]
 
@@ -71,6 +73,37 @@ runs = sa.Table(
     sa.Column("started_at", sa.String(32)),
     sa.Column("ended_at", sa.String(32)),
     sa.Column("pause_cause", sa.String(16), nullable=False, server_default=""),
+    sa.Column("team", CleanString(64), nullable=False, server_default=""),
+    sa.Column("weight", sa.Float, nullable=False, server_default="1"),
+    sa.Column("agent_key", CleanText, nullable=False, server_default=""),
+    sa.Column("concurrency", sa.Integer, nullable=False, server_default="1"),
+    sa.Column("hosted", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("finish_tag", sa.Float, nullable=False, server_default="0"),
+    sa.Column("team_tag", sa.Float, nullable=False, server_default="0"),
+)
+
+shards = sa.Table(
+    "shards",
+    metadata,
+    sa.Column("run_id", CleanString(120), primary_key=True),
+    sa.Column("shard_index", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("first_case", sa.BigInteger, nullable=False),
+    sa.Column("case_count", sa.Integer, nullable=False),
+    sa.Column("row_count", sa.Integer, nullable=False),
+    sa.Column("state", sa.String(8), nullable=False, server_default="waiting"),
+    sa.Column("epoch", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("slots", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("tag", sa.Float, nullable=False, server_default="0"),
+    sa.Column("careful", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Index("ix_shards_state", "state", "run_id"),
+    sqlite_with_rowid=False,
+)
+
+fair_clock = sa.Table(
+    "fair_clock",
+    metadata,
+    sa.Column("clock_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("virtual_time", sa.Float, nullable=False),
 )
 
 answers = sa.Table(

@@ -1,0 +1,441 @@
+"""Queries about shards: the parts of a run that workers take, and who is next.
+
+A shard waits, is queued (a job says that a worker should take it), is taken by one, or is done. What is done is known
+by its results alone; a job is only a hint.
+
+Fairness is self-clocked fair queueing (S. J. Golestani, "A self-clocked fair queueing scheme for broadband
+applications", 1994): a queued shard has a finish tag, its rows by its run's weight after the greater of the virtual
+time and its run's last tag, and the lowest is served first. The virtual time is the tag of the shard that was started
+last. A run's weight is its team's, divided among the team's runs that go on. As each of these counts only from its
+own start, a shard has the team's next tag instead where that is lower: many runs at once are served one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from assay.errors import AssayError
+from assay.results import PauseCause, RunState
+from assay_orchestrator.store import runs, schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["SUMMARY", "FairShares", "FencedError", "Held", "Shard", "ShardJob"]
+
+SUMMARY = -1
+"""The index of the job that ends a run: every shard is done, the summary is to be folded."""
+
+_SHARD_ROWS = 200
+_ROWS_AT_ONCE = 16
+_WINDOW = 64
+_LOWEST_PRIORITY = -(2**31) + 1
+_CLOCK = 1
+_GOING = tuple(state.value for state in runs.GOING)
+_HELD = ("queued", "taken")
+
+
+class FencedError(AssayError):
+    """Another worker has the shard: nothing more of it may be stored here."""
+
+    reason = "FENCED"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardJob:
+    """A hint that a shard needs work.
+
+    Args:
+        run_id: The run.
+        shard_index: Which part of it, or SUMMARY.
+        priority: The highest is served first.
+        hosted: Whether only a process to which the run's clients are attached can do it.
+    """
+
+    run_id: str
+    shard_index: int
+    priority: int
+    hosted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A shard that a worker has started.
+
+    Args:
+        run_id: The run.
+        shard_index: Which part of it.
+        first_case: Position of its first case in the dataset.
+        case_count: Its cases.
+        epoch: The worker's right to store its rows: it ends when the shard is started again.
+        slots: How many questions of it may be in flight at once.
+        careful: Whether a worker was lost that had it: rows are then noted before they are worked on, so that one
+            which kills its worker is known after some kills.
+    """
+
+    run_id: str
+    shard_index: int
+    first_case: int
+    case_count: int
+    epoch: int
+    slots: int
+    careful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A shard that is queued or taken, as it stood at a moment."""
+
+    job: ShardJob
+    epoch: int
+    tag: float
+
+
+@dataclass(frozen=True, slots=True)
+class FairShares:
+    """How teams and agents share the workers.
+
+    Args:
+        team_weights: Weight by team; 1 for others.
+        agent_limits: Most questions in flight at an agent, over all runs, by the agent's key; none for others.
+    """
+
+    team_weights: Mapping[str, float]
+    agent_limits: Mapping[str, int]
+
+
+def create(connection: sa.Connection, run_id: str, case_count: int, repeats: int) -> None:
+    """Divide a run into shards of about 200 rows, all of them waiting."""
+    size = max(1, _SHARD_ROWS // repeats)
+    connection.execute(
+        schema.shards.insert(),
+        [
+            {
+                "run_id": run_id,
+                "shard_index": index,
+                "first_case": first,
+                "case_count": min(size, case_count - first),
+                "row_count": min(size, case_count - first) * repeats,
+            }
+            for index, first in enumerate(range(0, case_count, size))
+        ],
+    )
+
+
+def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[ShardJob]:
+    """Queue waiting shards of a run, up to what its window and its concurrency let in; return their jobs.
+
+    The questions that a run may have in flight are divided among its queued shards: however many workers there
+    are, there are never more.
+    """
+    lock_sharing(connection, run_id)
+    run = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one()
+    if run.state not in _GOING or run.pause_cause:
+        return []
+    queued, used = _queued(connection, run_id)
+    room = min(_WINDOW, max(2, -(-run.concurrency // _ROWS_AT_ONCE))) - queued
+    free = min(run.concurrency - used, _agent_room(connection, run.agent_key, shares))
+    waiting = _waiting(connection, run_id, min(room, free)) if room > 0 and free > 0 else []
+    if not waiting:
+        return []
+    team_weight, run_weight, team_tag = _standing(connection, run, shares)
+    virtual_time = _virtual_time(connection)
+    run_tag, team_tag = max(virtual_time, run.finish_tag), max(virtual_time, team_tag)
+    jobs: list[ShardJob] = []
+    for position, shard in enumerate(waiting):
+        slots = free // len(waiting) + (position < free % len(waiting))
+        run_tag, team_tag = run_tag + shard.row_count / run_weight, team_tag + shard.row_count / team_weight
+        tag = min(run_tag, team_tag)
+        _change(connection, run_id, shard.shard_index, state="queued", slots=slots, tag=tag)
+        jobs.append(ShardJob(run_id, shard.shard_index, _priority(tag), run.hosted))
+    connection.execute(
+        schema.runs.update().where(schema.runs.c.run_id == run_id).values(finish_tag=run_tag, team_tag=team_tag)
+    )
+    return jobs
+
+
+def start(connection: sa.Connection, run_id: str, shard_index: int) -> Shard | None:
+    """Take a queued shard: whoever had it before has lost the right to store its rows.
+
+    Returns:
+        The shard, or None where there is nothing to do: it is done, or its run does not go on.
+    """
+    lock_run(connection, run_id)
+    run = connection.execute(
+        sa.select(schema.runs.c.state, schema.runs.c.pause_cause).where(schema.runs.c.run_id == run_id)
+    ).one_or_none()
+    if run is None:
+        return None
+    if run.state not in _GOING or run.pause_cause:
+        give_back(connection, run_id, shard_index)
+        return None
+    table = schema.shards
+    shard = connection.execute(
+        table.update()
+        .where(table.c.run_id == run_id, table.c.shard_index == shard_index, table.c.state.in_(_HELD))
+        .values(epoch=table.c.epoch + 1, state="taken", careful=_was_lost(table))
+        .returning(table)
+    ).one_or_none()
+    if shard is None:
+        return None
+    _advance(connection, shard.tag)
+    return Shard(run_id, shard_index, shard.first_case, shard.case_count, shard.epoch, shard.slots, shard.careful)
+
+
+def check(connection: sa.Connection, run_id: str, epochs: Mapping[int, int]) -> None:
+    """Raise unless whoever holds these epochs may still store rows of these shards; hold them until the commit.
+
+    Raises:
+        FencedError: A shard was started again by somebody else, or its run was deleted or cancelled.
+    """
+    table = schema.shards
+    found = connection.execute(
+        sa.select(table.c.shard_index, table.c.epoch)
+        .where(table.c.run_id == run_id, table.c.shard_index.in_(list(epochs)))
+        .with_for_update(read=True)
+    )
+    if {row.shard_index: row.epoch for row in found} != dict(epochs):
+        raise FencedError(f"another worker goes on with what this one had of run {run_id}")
+
+
+def lock_run(connection: sa.Connection, run_id: str) -> None:
+    """Keep everyone else from changing a run until the commit.
+
+    Always taken before locks of the run's shards: two that went the other way round would wait for each other.
+    """
+    connection.execute(sa.select(schema.runs.c.run_id).where(schema.runs.c.run_id == run_id).with_for_update())
+
+
+def lock_sharing(connection: sa.Connection, run_id: str) -> None:
+    """Lock a run and those that share a limited agent with it, in an order that is the same for all."""
+    table = schema.runs
+    key = sa.select(table.c.agent_key).where(table.c.run_id == run_id, table.c.agent_key != "").scalar_subquery()
+    connection.execute(
+        sa.select(table.c.run_id)
+        .where(sa.or_(table.c.run_id == run_id, sa.and_(table.c.agent_key == key, table.c.state.in_(_GOING))))
+        .order_by(table.c.run_id)
+        .with_for_update()
+    )
+
+
+def give_back(connection: sa.Connection, run_id: str, shard_index: int, epoch: int | None = None) -> None:
+    """Let a queued shard wait again; with an epoch, only if it is still the shard's."""
+    table = schema.shards
+    where: list[sa.ColumnElement[bool]] = [
+        table.c.run_id == run_id,
+        table.c.shard_index == shard_index,
+        table.c.state.in_(_HELD),
+    ]
+    if epoch is not None:
+        where.append(table.c.epoch == epoch)
+    connection.execute(table.update().where(*where).values(state="waiting", slots=0))
+
+
+def give_back_all(connection: sa.Connection) -> None:
+    """Let every shard that is not done wait again: whoever had them is gone."""
+    table = schema.shards
+    connection.execute(
+        table.update().where(table.c.state.in_(_HELD)).values(state="waiting", slots=0, careful=_was_lost(table))
+    )
+
+
+def rejoin(connection: sa.Connection, run_id: str) -> None:
+    """Let a run that goes on after a pause be served as one that begins now."""
+    connection.execute(schema.runs.update().where(schema.runs.c.run_id == run_id).values(finish_tag=0.0, team_tag=0.0))
+
+
+def take_back(connection: sa.Connection, run_id: str) -> None:
+    """Let the queued shards of a run wait again; those that a worker has taken stay taken."""
+    table = schema.shards
+    connection.execute(
+        table.update().where(table.c.run_id == run_id, table.c.state == "queued").values(state="waiting", slots=0)
+    )
+
+
+def pause_if_wanted(connection: sa.Connection, run_id: str) -> bool:
+    """Pause a run whose owner wants it paused, once nobody has a shard of it; return whether that was now."""
+    lock_run(connection, run_id)
+    run = runs.get(connection, run_id)
+    if run is None or run.state not in runs.GOING or run.pause_cause is not PauseCause.OWNER:
+        return False
+    table = schema.shards
+    held = sa.exists().where(table.c.run_id == run_id, table.c.state.in_(_HELD))
+    if connection.execute(sa.select(held)).scalar_one() or all_done(connection, run_id):
+        return False
+    runs.change_state(connection, run_id, RunState.PAUSED, reason=runs.PAUSED_BY_OWNER, cause=PauseCause.OWNER)
+    return True
+
+
+def complete(connection: sa.Connection, shard: Shard) -> bool:
+    """Mark a shard done if every row of it has a result; return whether that is so.
+
+    Raises:
+        FencedError: It was started again by somebody else.
+    """
+    lock_sharing(connection, shard.run_id)
+    check(connection, shard.run_id, {shard.shard_index: shard.epoch})
+    results = schema.results
+    stored = connection.execute(
+        sa.select(sa.func.count())
+        .select_from(results)
+        .where(
+            results.c.run_id == shard.run_id,
+            results.c.case_index >= shard.first_case,
+            results.c.case_index < shard.first_case + shard.case_count,
+        )
+    ).scalar_one()
+    table = schema.shards
+    row_count = connection.execute(
+        sa.select(table.c.row_count).where(table.c.run_id == shard.run_id, table.c.shard_index == shard.shard_index)
+    ).scalar_one()
+    if stored != row_count:
+        return False
+    _change(connection, shard.run_id, shard.shard_index, state="done", slots=0)
+    return True
+
+
+def all_done(connection: sa.Connection, run_id: str) -> bool:
+    """Return whether every shard of a run is done."""
+    table = schema.shards
+    unfinished = sa.exists().where(table.c.run_id == run_id, table.c.state != "done")
+    return not connection.execute(sa.select(unfinished)).scalar_one()
+
+
+def have_shards(connection: sa.Connection, run_id: str) -> bool:
+    """Return whether a run was divided already: those of earlier versions were not."""
+    table = schema.shards
+    return bool(connection.execute(sa.select(sa.exists().where(table.c.run_id == run_id))).scalar_one())
+
+
+def list_held(connection: sa.Connection, run_id: str | None = None) -> list[Held]:
+    """Return the shards, of one run or of all that go on, for which there should be a job."""
+    table, owners = schema.shards, schema.runs
+    query = (
+        sa.select(table.c.run_id, table.c.shard_index, table.c.tag, table.c.epoch, owners.c.hosted)
+        .join(owners, owners.c.run_id == table.c.run_id)
+        .where(table.c.state.in_(_HELD), owners.c.state.in_(_GOING))
+    )
+    if run_id is not None:
+        query = query.where(table.c.run_id == run_id)
+    return [
+        Held(ShardJob(row.run_id, row.shard_index, _priority(row.tag), row.hosted), row.epoch, row.tag)
+        for row in connection.execute(query)
+    ]
+
+
+def give_back_lost(connection: sa.Connection, held: Held) -> None:
+    """Let a shard wait again that nobody has; one that somebody was given since is left alone."""
+    table = schema.shards
+    connection.execute(
+        table.update()
+        .where(
+            table.c.run_id == held.job.run_id,
+            table.c.shard_index == held.job.shard_index,
+            table.c.state.in_(_HELD),
+            table.c.epoch == held.epoch,
+            table.c.tag == held.tag,
+        )
+        .values(state="waiting", slots=0, careful=_was_lost(table))
+    )
+
+
+def sharing_agent(connection: sa.Connection, run_id: str) -> list[str]:
+    """Return the runs that go on and share a limited agent with a run, itself included, the least served first."""
+    table = schema.runs
+    key = connection.execute(sa.select(table.c.agent_key).where(table.c.run_id == run_id)).scalar_one_or_none()
+    if not key:
+        return [run_id] if key is not None else []
+    query = (
+        sa.select(table.c.run_id)
+        .where(table.c.agent_key == key, table.c.state.in_(_GOING))
+        .order_by(table.c.finish_tag, table.c.run_id)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def reopen(connection: sa.Connection, run_id: str, case_indexes: Iterable[int]) -> None:
+    """Let the shards of some cases wait again: results of theirs were taken back."""
+    table = schema.shards
+    size = connection.execute(
+        sa.select(table.c.case_count).where(table.c.run_id == run_id, table.c.shard_index == 0)
+    ).scalar_one()
+    for shard_index in sorted({index // size for index in case_indexes}):
+        _change(connection, run_id, shard_index, state="waiting", slots=0)
+
+
+def _was_lost(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Return whether whoever had a shard did not give it back."""
+    return sa.or_(table.c.careful, table.c.state == "taken")
+
+
+def _queued(connection: sa.Connection, run_id: str) -> tuple[int, int]:
+    """Return how many shards of a run are queued, and the questions they may have in flight."""
+    table = schema.shards
+    row = connection.execute(
+        sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(table.c.slots), 0)).where(
+            table.c.run_id == run_id, table.c.state.in_(_HELD)
+        )
+    ).one()
+    return int(row[0]), int(row[1])
+
+
+def _agent_room(connection: sa.Connection, key: str, shares: FairShares) -> int:
+    """Return how many questions an agent may have beside those that all its runs may have in flight now."""
+    limit = shares.agent_limits.get(key)
+    if limit is None:
+        return 2**31
+    table, owners = schema.shards, schema.runs
+    used = connection.execute(
+        sa.select(sa.func.coalesce(sa.func.sum(table.c.slots), 0))
+        .join(owners, owners.c.run_id == table.c.run_id)
+        .where(owners.c.agent_key == key, table.c.state.in_(_HELD))
+    ).scalar_one()
+    return limit - int(used)
+
+
+def _waiting(connection: sa.Connection, run_id: str, count: int) -> Sequence[Any]:
+    table = schema.shards
+    return connection.execute(
+        sa.select(table.c.shard_index, table.c.row_count)
+        .where(table.c.run_id == run_id, table.c.state == "waiting")
+        .order_by(table.c.shard_index)
+        .limit(count)
+    ).all()
+
+
+def _standing(connection: sa.Connection, run: Any, shares: FairShares) -> tuple[float, float, float]:
+    """Return the weight of a run's team, that of the run itself, and the team's last tag."""
+    table = schema.runs
+    total, tag = connection.execute(
+        sa.select(sa.func.sum(table.c.weight), sa.func.max(table.c.team_tag)).where(
+            table.c.team == run.team, table.c.state.in_(_GOING)
+        )
+    ).one()
+    weight = shares.team_weights.get(run.team, 1.0)
+    return weight, weight * run.weight / float(total), float(tag)
+
+
+def _virtual_time(connection: sa.Connection) -> float:
+    clock = schema.fair_clock
+    return float(connection.execute(sa.select(clock.c.virtual_time).where(clock.c.clock_id == _CLOCK)).scalar_one())
+
+
+def _advance(connection: sa.Connection, tag: float) -> None:
+    clock = schema.fair_clock
+    connection.execute(
+        clock.update().where(clock.c.clock_id == _CLOCK, clock.c.virtual_time < tag).values(virtual_time=tag)
+    )
+
+
+def _change(connection: sa.Connection, run_id: str, shard_index: int, **values: object) -> None:
+    table = schema.shards
+    connection.execute(
+        table.update().where(table.c.run_id == run_id, table.c.shard_index == shard_index).values(**values)
+    )
+
+
+def _priority(tag: float) -> int:
+    return max(_LOWEST_PRIORITY, -int(tag))
