@@ -52,14 +52,6 @@ class Dispatcher(Protocol):
         """Begin to take jobs."""
         ...
 
-    def attend(self, run_id: str) -> None:
-        """Take the jobs of a run whose agent is hosted by a client of this process, too."""
-        ...
-
-    def leave(self, run_id: str) -> None:
-        """Take no more jobs of such a run."""
-        ...
-
     async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
         """Return those of the jobs that nobody has and that wait nowhere."""
         ...
