@@ -1,5 +1,5 @@
 """The engine: which worker takes which shard of which run, and what it does with it.
 
-`dispatcher` says what dispatching promises, `embedded` keeps it within one process. `worker` takes shards to their end, `session` is what the shards of one run in one process share,
-`slots` limits their questions in flight.
+`dispatcher` says what dispatching promises, `embedded` keeps it within one process. `worker` takes shards to their
+end, `session` is what the shards of one run in one process share, `slots` limits their questions in flight.
 """
