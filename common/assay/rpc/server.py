@@ -243,7 +243,8 @@ def _bind(server: grpc.aio.Server, address: str) -> str:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
         raise SetupError(
-            f"Cannot listen at {address}: another server may use it; stop it or choose another port.",
+            f"Cannot listen at {address}: another server may use it, or it is no address of this machine; stop that "
+            "server or choose another address.",
             reason="ADDRESS_TAKEN",
         ) from error
     if address.startswith("unix:"):

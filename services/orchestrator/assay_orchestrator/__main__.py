@@ -19,6 +19,8 @@ from assay_orchestrator.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_log = logging.getLogger(__name__)
+
 _SERVICE = "assay.v1.RunService"
 _PREFIX = "ASSAY_ORCHESTRATOR_"
 
@@ -122,10 +124,11 @@ async def serve(settings: Settings) -> None:
             service = RunService(database, manager, settings, server.stopping)
             server.add(_SERVICE, lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc))
 
-            async def begin(_address: str) -> None:
+            async def begin(address: str) -> None:
                 gc.freeze()
                 gc.enable()
                 await manager.start()
+                _log.info("ready at %s", address)
 
             await serve_until_signal(
                 server,
