@@ -31,7 +31,7 @@ def row(case_index: int, repeat_index: int = 0) -> CaseResult:
 
 
 def add_run(
-    connection: sa.Connection, run_id: str, *, cases: int = CASES, repeats: int = 1, concurrency: int = 64, **more: Any
+    connection: sa.Connection, run_id: str, *, cases: int = CASES, repeats: int = 1, concurrency: int = 128, **more: Any
 ) -> None:
     """Store a run over the test's dataset, divided into shards."""
     made = RunRecord(
@@ -39,7 +39,7 @@ def add_run(
         concurrency=concurrency, **more,
     )  # fmt: skip
     runs.create(connection, made)
-    shards.create(connection, run_id, cases, repeats)
+    shards.create(connection, run_id, cases, repeats, rows=200)
 
 
 @pytest_asyncio.fixture
@@ -72,11 +72,11 @@ async def test_a_run_may_never_ask_more_than_its_concurrency(store: Database) ->
     jobs = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
     assert [job.shard_index for job in jobs] == [0, 1, 2, 3]
     held = [await started(store, "r", job.shard_index) for job in jobs]
-    assert [shard.slots for shard in held] == [16, 16, 16, 16]
+    assert [shard.slots for shard in held] == [32, 32, 32, 32]
     assert await store.write(lambda c: shards.top_up(c, "r", EQUAL)) == []
     await store.write(lambda c: shards.give_back(c, "r", 0, held[0].epoch))
     again = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
-    assert [(job.shard_index, (await started(store, "r", 0)).slots) for job in again] == [(0, 16)]
+    assert [(job.shard_index, (await started(store, "r", 0)).slots) for job in again] == [(0, 32)]
 
 
 async def test_rows_are_stored_by_right_of_the_newest_epoch(store: Database) -> None:

@@ -138,12 +138,9 @@ class ShardWorker:
 
     def next_jobs(self, connection: sa.Connection, run_id: str) -> list[ShardJob]:
         """Return the jobs that follow for a run, and for those that share its agent."""
-        jobs = [
-            job
-            for other in shards.sharing_agent(connection, run_id)
-            for job in shards.top_up(connection, other, self._shares)
-        ]
-        if shards.all_done(connection, run_id):
+        sharing = shards.sharing_agent(connection, run_id) if self._shares.agent_limits else [run_id]
+        jobs = [job for other in sharing for job in shards.top_up(connection, other, self._shares)]
+        if all(job.run_id != run_id for job in jobs) and shards.all_done(connection, run_id):
             jobs.append(ShardJob(run_id, SUMMARY, _SUMMARY_PRIORITY))
         return jobs
 
@@ -189,7 +186,7 @@ class ShardWorker:
                 shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
             jobs = self.next_jobs(connection, shard.run_id)
             self._dispatcher.enqueue(connection, jobs)
-            return _Left(jobs, shards.pause_if_wanted(connection, shard.run_id))
+            return _Left(jobs, not jobs and shards.pause_if_wanted(connection, shard.run_id))
 
         left = await self._database.write(leave)
         self._dispatcher.committed(left.jobs)
