@@ -12,7 +12,7 @@ demo: .venv/run.stamp          ## run an evaluation on a real example
 	@$(BIN)/assay run $(EXAMPLE)/assay.yaml
 
 test: .venv/dev.stamp          ## run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contracts, protos and their stubs
 	$(BIN)/ruff check .

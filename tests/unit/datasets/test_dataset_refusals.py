@@ -46,9 +46,9 @@ def only(problems: list[str]) -> str:
         ("x.jsonl", "{\0\0\0", "holds NUL bytes"),
         ("x.jsonl", '{"a":1}'.encode("utf-16-le"), "`encoding: utf-16-le`"),
         ("x.jsonl.gz", b"{}", "is named .gz but is not compressed"),
-        ("x.gz", gzip.compress(gzip.compress(b"[]")), "compressed with gzip twice"),
-        ("x.jsonl.gz", gzip.compress(b'{"input": "Q"}\n' * 99)[:-12], "is damaged"),
-        ("x.jsonl.gz", gzip.compress(b'{"input": "Q"}\n')[:12] + b"\xff" * 20, "is damaged"),
+        ("x.gz", gzip.compress(gzip.compress(b"[]", mtime=0), mtime=0), "compressed with gzip twice"),
+        ("x.jsonl.gz", gzip.compress(b'{"input": "Q"}\n' * 99, mtime=0)[:-12], "is damaged"),
+        ("x.jsonl.gz", gzip.compress(b'{"input": "Q"}\n', mtime=0)[:12] + b"\xff" * 20, "is damaged"),
     ],
 )
 def test_no_datasets(write: Write, refusal: Refusal, name: str, content: str | bytes, said: str) -> None:
