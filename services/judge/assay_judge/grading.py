@@ -24,13 +24,13 @@ from assay_judge.verdicts import PARSER, InvalidVerdictError, JudgeVerdict, read
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from assay.rubric import Rubric
     from assay_judge.budget import Ledger
     from assay_judge.calling import Line
     from assay_judge.judges import JudgeChoice
     from assay_judge.prompting import Material
     from assay_judge.providers.protocol import Reply
     from assay_judge.recording import Recording
-    from assay_judge.rubric import Rubric
     from assay_judge.store import JudgeStore
     from assay_judge.switchboard import Switchboard
 

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
+from assay.rubric_file import read_rubric
 from assay_judge.budget import Ledger
 from assay_judge.grading import Grader
 from assay_judge.prices import PriceTable
 from assay_judge.recording import Recording
-from assay_judge.rubric_file import read_rubric
 from assay_judge.rubrics import BUILT_IN, RubricShelf
 from assay_judge.service import JudgeService
 from assay_judge.store import JudgeStore
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
-    from assay_judge.rubric import Rubric
+    from assay.rubric import Rubric
     from assay_judge.settings import Settings
 
 __all__ = ["open_service", "read_rubrics"]

@@ -15,11 +15,11 @@ from assay_judge.prices import nano_of, usd_of
 from assay_judge.prompting import Material
 
 if TYPE_CHECKING:
+    from assay.rubric import Rubric
     from assay_judge.budget import Account
     from assay_judge.calling import Tally
     from assay_judge.grading import Statistics
     from assay_judge.outcome import Outcome
-    from assay_judge.rubric import Rubric
 
 __all__ = [
     "asked_judge", "cache_message", "grading_of", "rubric_message", "spending_message", "verdict_message",
