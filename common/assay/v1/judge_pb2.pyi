@@ -355,15 +355,16 @@ class Verdict(_message.Message):
     CHOICE_FIELD_NUMBER: _builtins.int
     BATCHED_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
+    SAVED_FIELD_NUMBER: _builtins.int
     status: Global___VerdictStatus.ValueType
     """Whether the verdict counts."""
     reasoning: _builtins.str
     """The judge's reasons. Untrusted text."""
     reason: _builtins.str
     """Why there is no valid verdict, one stable word; empty when VALID. When INVALID: invalid_verdict, refused,
-    truncated, empty_verdict. When UNAVAILABLE: judge_not_configured, judge_unavailable, judge_refuses_request,
-    rate_limited, deadline_exceeded, retry_budget_spent, spend_cap_reached, price_unknown, not_recorded; and of
-    batches: batch_pending (not yet: ask again), batch_expired, batch_cancelled, batch_failed.
+    truncated, empty_verdict. When UNAVAILABLE: judge_not_configured, judge_unavailable, judge_refuses_request
+    (this one), judge_denied (any: its key, model or quota is refused), rate_limited, deadline_exceeded,
+    retry_budget_spent, spend_cap_reached, price_unknown, not_recorded; and of batches: batch_pending (not yet: ask again), batch_expired, batch_cancelled, batch_failed.
     """
     fingerprint: _builtins.str
     """Hash of model, parameters, template, schema and parser."""
@@ -401,6 +402,10 @@ class Verdict(_message.Message):
         addresses_judge. A flag alone changes no score.
         """
 
+    @_builtins.property
+    def saved(self) -> _agent_pb2.Usage:
+        """What the verdict took when it was asked for, where that was saved now: by the cache, or by an identical request."""
+
     def __init__(
         self,
         *,
@@ -421,10 +426,11 @@ class Verdict(_message.Message):
         choice: _builtins.str = ...,
         batched: _builtins.bool = ...,
         retry_after_ms: _builtins.int = ...,
+        saved: _agent_pb2.Usage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "saved", b"saved", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "attempts", b"attempts", "batched", b"batched", "by_rule", b"by_rule", "cached", b"cached", "choice", b"choice", "fingerprint", b"fingerprint", "flags", b"flags", "key", b"key", "message", b"message", "model", b"model", "reason", b"reason", "reasoning", b"reasoning", "retry_after_ms", b"retry_after_ms", "scores", b"scores", "status", b"status", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "attempts", b"attempts", "batched", b"batched", "by_rule", b"by_rule", "cached", b"cached", "choice", b"choice", "fingerprint", b"fingerprint", "flags", b"flags", "key", b"key", "message", b"message", "model", b"model", "reason", b"reason", "reasoning", b"reasoning", "retry_after_ms", b"retry_after_ms", "saved", b"saved", "scores", b"scores", "status", b"status", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
     _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015

@@ -16,7 +16,7 @@ from assay_judge.content_key import canonical_json, content_key, fingerprint
 from assay_judge.joint_work import JointWork
 from assay_judge.outcome import Outcome, Status
 from assay_judge.prompting import build_prompt, template_hash
-from assay_judge.providers.protocol import Parameters, Stop
+from assay_judge.providers.protocol import Parameters, Stop, Tokens
 from assay_judge.recording import append_record
 from assay_judge.trivial import look_at
 from assay_judge.verdicts import PARSER, InvalidVerdictError, JudgeVerdict, read_verdict, verdict_of, verdict_schema
@@ -183,7 +183,9 @@ class Grader:
                 Status.UNAVAILABLE, reason=reason, message=message, tally=tally,
                 temperature=tally.temperature,
             )  # fmt: skip
-        return dataclasses.replace(outcome, tally=Tally(), cached=outcome.verdict is not None) if joins else outcome
+        if not joins:
+            return outcome
+        return dataclasses.replace(outcome, tally=Tally(), saved=outcome.tally, cached=outcome.verdict is not None)
 
     async def _asked(self, line: Line, grading: Grading, key: str, tally: Tally) -> Outcome:
         account, close = await self._ledger.open(grading.run_id)
@@ -253,6 +255,8 @@ class Grader:
             "model": outcome.model,
             "input_tokens": sum(tokens.input for tokens in outcome.tally.tokens),
             "output_tokens": sum(tokens.output for tokens in outcome.tally.tokens),
+            "calls": outcome.tally.calls,
+            "cost_nano": outcome.tally.cost,
             "time": time.time(),
         }
         try:
@@ -312,4 +316,18 @@ def _recorded(record: dict[str, Any], rubric: Rubric) -> Outcome | None:
         verdict,
         temperature=temperature if isinstance(temperature, int | float) else None,
         model=model if isinstance(model, str) else "",
+        saved=_taken(record),
     )
+
+
+def _taken(record: dict[str, Any]) -> Tally:
+    """Return what a verdict took when it was asked for, as far as its record says so."""
+
+    def count(name: str) -> int | None:
+        value = record.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40 else None
+
+    used, said = count("input_tokens"), count("output_tokens")
+    # A service that does not count its tokens leaves both at 0.
+    tokens = [Tokens(used, said)] if used and said is not None else []
+    return Tally(count("calls") or 0, tokens, count("cost_nano"))

@@ -99,6 +99,7 @@ def grading_of(request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: f
         request.run_id,
         nano_of(min(caps)) if caps else None,
         request.sample_index,
+        batch=not compares and request.batch,
     )
 
 
@@ -140,9 +141,13 @@ def verdict_message(outcome: Outcome) -> judge_pb2.Verdict:
         by_rule=outcome.by_rule,
         key=outcome.key,
         choice=verdict.winner if verdict else "",
+        batched=outcome.batched,
+        retry_after_ms=math.ceil(outcome.retry_after_s * 1000),
     )
     if outcome.temperature is not None:
         message.temperature = outcome.temperature
+    if outcome.cached:
+        message.saved.CopyFrom(_usage(outcome.saved))
     return message
 
 
