@@ -22,6 +22,7 @@ from assay.errors import (
     StorageError,
     WrongStateError,
 )
+from assay.failpoints import failpoint
 from assay.results import PauseCause, Run, RunSettings, RunState
 from assay.version import __version__
 from assay_orchestrator.catalogue import Catalogue
@@ -105,6 +106,7 @@ class RunManager:
                 await self._go_on(record.run_id)
             else:
                 await self._change(record.run_id, RunState.PAUSED, reason=_INTERRUPTED, cause=PauseCause.INTERRUPTED)
+            failpoint("recovery.run_continued")
         await self._deleter.recover()
 
     async def create(self, request_id: str, settings: RunSettings, dataset: DatasetRef) -> Run:
@@ -254,6 +256,7 @@ class RunManager:
             self._deleting.discard(run_id)
         if pending is None:
             raise await self._catalogue.not_found(run_id)
+        failpoint("deletion.begun")
         self._planner.forget(run_id, "the run was deleted")
         self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
         await self._deleter.finish(pending)
@@ -277,6 +280,7 @@ class RunManager:
         """Stop all runs where they are; what is stored stays, and the next start goes on from there."""
         for session in self._worker.sessions.all():
             self._hold(session.plan.run_id)
+        failpoint("stop.draining")
         closing = asyncio.create_task(self._dispatcher.aclose())
         await asyncio.wait([closing], timeout=self._settings.grace_s / 2)
         for session in self._worker.sessions.all():
@@ -412,9 +416,12 @@ class RunManager:
             if not is_new:
                 return []
             shards.create(connection, stored.run_id, dataset.case_count, settings.repeats)
-            return self._worker.next_jobs(connection, stored.run_id)
+            jobs = self._worker.next_jobs(connection, stored.run_id)
+            failpoint("run.before_commit")
+            return jobs
 
         await self._worker.enqueue(accept)
+        failpoint("run.after_commit")
         return stored
 
     async def _pause(self, run_id: str, problem: StorageError) -> None:
@@ -430,8 +437,14 @@ class RunManager:
 
     async def _end(self, run_id: str, state: RunState, reason: str = "", summary: RunSummary | None = None) -> None:
         data = summary_to_json(summary) if summary is not None else None
+
+        def end(connection: sa.Connection) -> None:
+            if runs.stop(connection, run_id, state, reason=reason, summary=data):
+                failpoint("summary.before_commit")
+
         try:
-            await self._database.write(lambda c: runs.stop(c, run_id, state, reason=reason, summary=data))
+            await self._database.write(end)
+            failpoint("summary.after_commit")
         except StorageError as problem:
             self._broken[run_id] = problem
         finally:

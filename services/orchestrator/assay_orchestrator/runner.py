@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.answers import AgentRequest, AgentResponse, AgentStatus, Message
 from assay.errors import AssayError
+from assay.failpoints import failpoint
 from assay.metrics.evidence import wanted_models
 from assay.metrics.row_scores import score_row
 from assay.metrics.row_verdict import row_reason, row_verdict
@@ -217,7 +218,9 @@ class ShardRunner:
             parameters=case.parameters,
             timeout_s=plan.timeout_s,
         )
+        failpoint("agent.before_call")
         response = await plan.agent.answer(request, case)
+        failpoint("agent.after_answer")
         tries = work.tries.retried + 1
         if response.status is AgentStatus.ERROR and 1 < tries >= plan.try_limit:
             return dead_letters.exhausted(response, tries)
@@ -228,12 +231,14 @@ class ShardRunner:
     ) -> dict[str, EmbeddingEvidence]:
         if not wanted:
             return {}
+        failpoint("evidence.before")
         gathered = await asyncio.gather(
             *(
                 self._plan.embedders[model].gather(response, usable_references(case) if references else ())
                 for model, references in wanted.items()
             )
         )
+        failpoint("evidence.after")
         return dict(zip(wanted, gathered, strict=True))
 
     def _result(self, work: _Work, response: AgentResponse, evidence: dict[str, EmbeddingEvidence]) -> CaseResult:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import StorageError
+from assay.failpoints import failpoint
 from assay_orchestrator.engine.dispatcher import TryAgainError
 from assay_orchestrator.engine.session import Session, Sessions
 from assay_orchestrator.runner import ShardRunner
@@ -161,6 +162,7 @@ class ShardWorker:
 
     async def _take(self, run_id: str, shard_index: int) -> None:
         begun = await self._database.write(lambda c: _begin(c, run_id, shard_index))
+        failpoint("shard.start_after_commit")
         if begun.paused:
             self._supervisor.paused(run_id)
         if begun.is_first:
@@ -186,9 +188,12 @@ class ShardWorker:
                 shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
             jobs = self.next_jobs(connection, shard.run_id)
             self._dispatcher.enqueue(connection, jobs)
-            return _Left(jobs, not jobs and shards.pause_if_wanted(connection, shard.run_id))
+            paused = not jobs and shards.pause_if_wanted(connection, shard.run_id)
+            failpoint("shard.leave_before_commit")
+            return _Left(jobs, paused)
 
         left = await self._database.write(leave)
+        failpoint("shard.leave_after_commit")
         self._dispatcher.committed(left.jobs)
         if left.paused:
             self._supervisor.paused(shard.run_id)
@@ -214,4 +219,6 @@ def _begin(connection: sa.Connection, run_id: str, shard_index: int) -> _Begun:
     shard = shards.start(connection, run_id, shard_index)
     if shard is None:
         return _Begun(None, paused=shards.pause_if_wanted(connection, run_id))
-    return _Begun(shard, is_first=runs.begin(connection, run_id))
+    is_first = runs.begin(connection, run_id)
+    failpoint("shard.start_before_commit")
+    return _Begun(shard, is_first=is_first)
