@@ -62,7 +62,7 @@ def test_every_mistake_is_named_with_its_line(tmp_path: Path) -> None:
         (13, "gates[0]"),
         (13, "gates[1]"),
         (14, "reports[1]"),
-        (15, "judge"),
+        (15, "judge.model"),
     ):
         assert expected in found
     text = str(caught.value)
