@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from assay.judging_wire import judge_from_wire, judge_to_wire
 from assay.results import (
     AgentSettings,
     AttemptOutcome,
@@ -65,6 +66,7 @@ _PAUSE_CAUSES = {
     PauseCause.OWNER: pb.PAUSE_CAUSE_OWNER,
     PauseCause.INTERRUPTED: pb.PAUSE_CAUSE_INTERRUPTED,
     PauseCause.STORAGE: pb.PAUSE_CAUSE_STORAGE,
+    PauseCause.JUDGE: pb.PAUSE_CAUSE_JUDGE,
 }
 _PAUSE_CAUSES_BACK = {number: cause for cause, number in _PAUSE_CAUSES.items()}
 _ATTEMPT_OUTCOMES = {
@@ -102,6 +104,7 @@ def settings_to_wire(settings: RunSettings) -> pb.RunSpec:
         repeats=settings.repeats,
         preset=settings.preset,
         dataset=_reading_to_wire(settings.dataset) if settings.dataset is not None else None,
+        judge=judge_to_wire(settings.judge) if settings.judge is not None else None,
     )
 
 
@@ -130,6 +133,7 @@ def settings_from_wire(spec: pb.RunSpec) -> RunSettings:
         repeats=spec.repeats or 1,
         preset=spec.preset,
         dataset=_reading_from_wire(spec.dataset) if spec.HasField("dataset") else None,
+        judge=judge_from_wire(spec.judge) if spec.HasField("judge") else None,
     )
 
 

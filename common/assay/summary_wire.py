@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from assay.judging_wire import judging_from_wire, judging_to_wire
 from assay.results import (
     GateOutcome,
     GateResult,
@@ -59,6 +60,7 @@ def summary_to_wire(summary: RunSummary) -> pb.RunSummary:
         weighted_json=mapping_to_text(summary.weighted),
         partial=summary.partial,
         row_count=summary.row_count,
+        judging=judging_to_wire(summary.judging) if summary.judging is not None else None,
     )
 
 
@@ -133,7 +135,8 @@ def summary_from_wire(summary: pb.RunSummary) -> RunSummary:
         repeats=mapping_from_text(summary.repeats_json),
         weighted=mapping_from_text(summary.weighted_json),
         partial=summary.partial,
-        row_count=summary.row_count if summary.HasField("row_count") else None,
+        row_count=_optional(summary, "row_count"),
+        judging=judging_from_wire(summary.judging) if summary.HasField("judging") else None,
     )
 
 

@@ -11,6 +11,8 @@ from assay.results import (
     GateOutcome,
     GateResult,
     GroupSummary,
+    JudgeSettings,
+    JudgingSummary,
     LatencySummary,
     MetricSettings,
     MetricSummary,
@@ -28,7 +30,7 @@ def settings_to_json(settings: RunSettings) -> dict[str, Any]:
 
 def settings_from_json(data: dict[str, Any]) -> RunSettings:
     """Return the settings that `settings_to_json` wrote."""
-    reading = data.get("dataset")
+    reading, judge = data.get("dataset"), data.get("judge")
     return RunSettings(
         name=data["name"],
         agent=AgentSettings(**data["agent"]),
@@ -37,6 +39,7 @@ def settings_from_json(data: dict[str, Any]) -> RunSettings:
         repeats=data["repeats"],
         preset=data["preset"],
         dataset=DatasetReading(**{**reading, "warnings": tuple(reading["warnings"])}) if reading is not None else None,
+        judge=JudgeSettings(**judge) if judge is not None else None,
     )
 
 
@@ -48,9 +51,13 @@ def summary_to_json(summary: RunSummary) -> dict[str, Any]:
 def summary_from_json(data: dict[str, Any]) -> RunSummary:
     """Return the summary that `summary_to_json` wrote."""
     gates = tuple(GateResult(**{**gate, "outcome": GateOutcome(gate["outcome"])}) for gate in data["gates"])
+    judging = data.get("judging")
+    if judging is not None:
+        judging = JudgingSummary(**{**judging, "fingerprints": tuple(judging["fingerprints"])})
     return RunSummary(
         **{
             **data,
+            "judging": judging,
             "metrics": tuple(MetricSummary(**metric) for metric in data["metrics"]),
             "latency": LatencySummary(**data["latency"]),
             "gates": gates,
