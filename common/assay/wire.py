@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from assay.answers import (
     AgentError,
@@ -20,6 +20,7 @@ from assay.answers import (
     clean_text,
     json_text,
 )
+from assay.strict_json import DECODER
 from assay.v1 import agent_pb2
 
 if TYPE_CHECKING:
@@ -326,17 +327,10 @@ def value_from_text(text: str) -> Any:
         ValueError: The text is not JSON.
     """
     try:
-        data = _DECODER.decode(text)
+        data = DECODER.decode(text)
         if "\\u" in text:
             # An escape may stand for half a character, which no store or wire takes.
             data = json.loads(clean_text(json.dumps(data, ensure_ascii=False)))
     except RecursionError:
         raise ValueError("the JSON is nested too deep") from None
     return data
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
