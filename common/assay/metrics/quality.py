@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from assay.answers import AgentStatus
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import has_reference, not_computed, scored
+from assay.metrics.score import has_reference, not_computed, not_judged, scored
 from assay.metrics.structured_verdict import objects_in
 from assay.metrics.thresholds import meets
 from assay.results import Score, ScoreStatus
@@ -114,8 +114,8 @@ class Quality:
                 self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail={"version": self.version}
             )
         evidence = row.verdicts.get(RUBRIC)
-        if evidence is None:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_verdict")
+        if evidence is None or evidence.skipped:
+            return not_judged(self.name, evidence)
         detail: dict[str, Any] = {**evidence.detail, "version": self.version}
         rating = None if evidence.error else read_rating(evidence)
         if rating is None:

@@ -29,6 +29,7 @@ __all__ = [
     "has_reference",
     "keeps_vector",
     "not_computed",
+    "not_judged",
     "score_from_json",
     "score_to_json",
     "scored",
@@ -72,12 +73,16 @@ class JudgeEvidence:
         verdict: The JSON object that the judge gave; None where there is none.
         text: The judge's reply where it was not an object; empty otherwise.
         error: Why there is no verdict, e.g. "judge_unavailable"; empty where there is one.
+        skipped: Why nobody was asked for one, e.g. "judge_not_configured"; empty where somebody was.
+        scale: Lowest and highest score, where the verdict is by a rubric of the user's own criteria.
         detail: Which judge, its fingerprint and what it cost.
     """
 
     verdict: Mapping[str, Any] | None
     text: str = ""
     error: str = ""
+    skipped: str = ""
+    scale: tuple[float, float] | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -116,7 +121,8 @@ class Metric(Protocol):
     A kind of metric may be computed several times under names of the spec's own. More members are optional:
     `check(parameters)`, a static method that returns (parameter, problem) pairs for what `info` cannot say;
     `inputs`, the names of other metrics of the run whose scores it reads; `embeds_references`, False where
-    only the answer's vector is needed; `keeps_vector`, True where the aggregate is computed from vectors.
+    only the answer's vector is needed; `keeps_vector`, True where the aggregate is computed from vectors;
+    `rubric`, under which name it finds the verdict that it needs.
 
     Args:
         name: The metric's name in this run.
@@ -160,6 +166,13 @@ def not_computed(metric: str, reason: str, *, decides: bool, **detail: Any) -> S
     """
     marks = {} if decides else {"advisory": True}
     return Score(metric, ScoreStatus.ERROR, reason=reason, detail={**detail, **marks})
+
+
+def not_judged(metric: str, evidence: JudgeEvidence | None) -> Score:
+    """Return the score of a row that nobody was asked to judge."""
+    if evidence is None:
+        return Score(metric, ScoreStatus.SKIPPED, reason="no_verdict")
+    return Score(metric, ScoreStatus.SKIPPED, reason=evidence.skipped, detail=evidence.detail)
 
 
 def usable_references(case: Case) -> tuple[str, ...]:
