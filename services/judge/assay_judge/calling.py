@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from assay_judge.providers.batching import BatchApi
     from assay_judge.providers.protocol import Provider, Reply, Tokens
 
-__all__ = ["CallFailedError", "Line", "Patience", "Payer", "Tally", "cap_reached"]
+__all__ = ["CallFailedError", "Line", "Patience", "Payer", "Tally", "cap_reached", "refused"]
 
 _LONGEST_PAUSE_S = 20.0
 _LONGEST_ASKED_S = 60.0
@@ -173,13 +173,12 @@ class Line:
                     self.learn(sent, adapted)
                     sent = adapted
                     continue
-                tally.last_problem = f"HTTP {refusal.status}: {refusal.message or '(no explanation)'}"
+                tally.last_problem = refused(refusal).message
                 tally.throttled = refusal.throttles
                 if refusal.throttles:
                     continue
                 if not refusal.may_pass:
-                    reason = "judge_denied" if refusal.status in _DENIED else "judge_refuses_request"
-                    raise CallFailedError(reason, tally.last_problem) from None
+                    raise refused(refusal) from None
                 asked_s = retry_after_s(refusal.headers)
             except (UnreachableError, MalformedReplyError) as problem:
                 tally.last_problem, tally.throttled = str(problem), False
@@ -329,6 +328,12 @@ class _Turn:
     used: float = 0.0
     answered: bool = False
     probes: bool = False
+
+
+def refused(refusal: ProviderStatusError) -> CallFailedError:
+    """Return the failure of a call that will be refused again."""
+    reason = "judge_denied" if refusal.status in _DENIED else "judge_refuses_request"
+    return CallFailedError(reason, f"HTTP {refusal.status}: {refusal.message or '(no explanation)'}")
 
 
 def cap_reached(most: int, payer: Payer) -> CallFailedError:
