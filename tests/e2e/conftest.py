@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import psutil
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,6 +55,18 @@ class Cli:
         path = self.folder / name
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return path
+
+    def wait_until(
+        self, condition: Callable[[], object], process: subprocess.Popen[str], seconds: float = 60.0
+    ) -> None:
+        """Wait for a condition that another process brings about, as long as that process lives."""
+        give_up_at = time.monotonic() + 60
+        while not condition():
+            if process.poll() is not None:
+                out, err = process.communicate()
+                pytest.fail(f"the command ended with {process.returncode}\n{out}\n{err}")
+            assert time.monotonic() < give_up_at, "the other process did not get there"
+            time.sleep(0.02)
 
     def services(self) -> list[psutil.Process]:
         """Return the services that run for this state directory."""

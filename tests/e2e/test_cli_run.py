@@ -8,13 +8,11 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-import pytest
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
@@ -43,17 +41,6 @@ def stored_rows(project: Cli) -> int:
     with closing(sqlite3.connect(f"file:{project.home}/assay.db?mode=ro", uri=True)) as database:
         count: int = database.execute("SELECT count(*) FROM results").fetchone()[0]
     return count
-
-
-def wait_until(condition: Any, process: subprocess.Popen[str], seconds: float = 60.0) -> None:
-    """Wait for a condition that another process brings about, as long as that process lives."""
-    give_up_at = time.monotonic() + seconds
-    while not condition():
-        if process.poll() is not None:
-            out, err = process.communicate()
-            pytest.fail(f"the command ended with {process.returncode}\n{out}\n{err}")
-        assert time.monotonic() < give_up_at, "the other process did not get there"
-        time.sleep(0.02)
 
 
 def test_a_run_without_embedding_metrics_starts_no_embedder(project: Cli) -> None:
@@ -135,7 +122,7 @@ def test_an_interrupted_run_is_resumed_without_asking_again(project: Cli) -> Non
     (project.folder / "assay.yaml").rename(project.folder / "my spec.yaml")
     process = project.start("run", "my spec.yaml", "--set", "agent.concurrency=1", "--output-dir", "out")
     # The question that hangs is asked as soon as the answer before it has come, which may not be stored yet.
-    wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
+    project.wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
@@ -157,7 +144,7 @@ def test_a_killed_orchestrator_is_started_again_and_nothing_is_asked_twice(proje
     asked = project.folder / "asked.txt"
     process = project.start("run", "assay.yaml", "--set", "agent.concurrency=1", "--output-dir", "out")
     # The question that hangs is asked as soon as the answer before it has come, which may not be stored yet.
-    wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
+    project.wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
     (orchestrator,) = project.services()
     orchestrator.kill()
     psutil.wait_procs([orchestrator], timeout=10)
@@ -176,7 +163,7 @@ def test_services_end_with_a_killed_command(project: Cli) -> None:
     asked = project.folder / "asked.txt"
     process = project.start("run", "assay.yaml")
     # The question that hangs is asked as soon as the answer before it has come, which may not be stored yet.
-    wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
+    project.wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
     services = project.services()
     assert services
     process.kill()

@@ -16,14 +16,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
 from assay.metrics.exact_sum import ExactSum
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import has_reference, not_computed, not_judged, scored
+from assay.metrics.score import judged, not_computed, scored_by_threshold
 from assay.metrics.structured_verdict import PARTS, read_structured
-from assay.metrics.thresholds import exceeds
-from assay.results import Score, ScoreStatus
+from assay.results import Score
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,25 +70,16 @@ class JudgeScore:
     def score(self, row: Row) -> Score:
         """Return the row's overall score."""
         decides = self._threshold is not None
-        if row.response.status is AgentStatus.ERROR:
-            passed = False if decides and has_reference(row.case) else None
-            return Score(
-                self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail={"version": self.version}
-            )
-        evidence = row.verdicts.get(RUBRIC)
-        if evidence is None or evidence.skipped:
-            return not_judged(self.name, evidence)
+        evidence = judged(self, RUBRIC, row, decides=decides)
+        if isinstance(evidence, Score):
+            return evidence
         detail: dict[str, Any] = {**evidence.detail, "version": self.version}
         verdict = read_structured(evidence)
         if isinstance(verdict, str):
             return not_computed(self.name, verdict, decides=decides, **detail)
         detail |= {"criteria": verdict.parts} if evidence.scale is not None else verdict.parts
         detail |= {"derived": verdict.derived, "coherent": verdict.coherent, "reasoning": verdict.reasoning}
-        if self._threshold is None:
-            return scored(self.name, verdict.overall, detail=detail)
-        detail["threshold"] = self._threshold
-        passed = exceeds(verdict.overall, self._threshold)
-        return scored(self.name, verdict.overall, passed=passed, detail=detail)
+        return scored_by_threshold(self, verdict.overall, self._threshold, detail=detail)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

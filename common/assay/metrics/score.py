@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from assay.answers import AgentStatus
+from assay.metrics.thresholds import holds
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -27,12 +29,13 @@ __all__ = [
     "Row",
     "embeds_references",
     "has_reference",
+    "judged",
     "keeps_vector",
     "not_computed",
-    "not_judged",
     "score_from_json",
     "score_to_json",
     "scored",
+    "scored_by_threshold",
     "usable_references",
 ]
 
@@ -154,6 +157,19 @@ def scored(metric: str, value: float, **details: Any) -> Score:
     return Score(metric, ScoreStatus.SCORED, value=float(value), **details)
 
 
+def scored_by_threshold(
+    metric: Metric, value: float, threshold: float | None, *, reason: str = "", detail: Mapping[str, Any]
+) -> Score:
+    """Return a score that passes where its value stands to the threshold as the metric's rule demands.
+
+    Without a threshold it has no verdict.
+    """
+    if threshold is None:
+        return scored(metric.name, value, reason=reason, detail=detail)
+    passed = holds(value, metric.info.rule, threshold)
+    return scored(metric.name, value, passed=passed, reason=reason, detail={**detail, "threshold": threshold})
+
+
 def not_computed(metric: str, reason: str, *, decides: bool, **detail: Any) -> Score:
     """Return the score of a row on which a metric failed.
 
@@ -168,11 +184,18 @@ def not_computed(metric: str, reason: str, *, decides: bool, **detail: Any) -> S
     return Score(metric, ScoreStatus.ERROR, reason=reason, detail={**detail, **marks})
 
 
-def not_judged(metric: str, evidence: JudgeEvidence | None) -> Score:
-    """Return the score of a row that nobody was asked to judge."""
+def judged(metric: Metric, rubric: str, row: Row, *, decides: bool) -> JudgeEvidence | Score:
+    """Return what a judge said of a row, or the score of a row of which no judge said anything."""
+    if row.response.status is AgentStatus.ERROR:
+        passed = False if decides and has_reference(row.case) else None
+        detail = {"version": metric.version}
+        return Score(metric.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail=detail)
+    evidence = row.verdicts.get(rubric)
     if evidence is None:
-        return Score(metric, ScoreStatus.SKIPPED, reason="no_verdict")
-    return Score(metric, ScoreStatus.SKIPPED, reason=evidence.skipped, detail=evidence.detail)
+        return Score(metric.name, ScoreStatus.SKIPPED, reason="no_verdict")
+    if evidence.skipped:
+        return Score(metric.name, ScoreStatus.SKIPPED, reason=evidence.skipped, detail=evidence.detail)
+    return evidence
 
 
 def usable_references(case: Case) -> tuple[str, ...]:
