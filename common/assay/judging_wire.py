@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from assay.results import JudgeSettings, JudgingSummary
+from assay.results import JudgeSettings, JudgingSummary, SpendCap
 from assay.v1 import orchestrator_pb2 as pb
 
-__all__ = ["judge_from_wire", "judge_to_wire", "judging_from_wire", "judging_to_wire"]
+__all__ = [
+    "judge_from_wire",
+    "judge_to_wire",
+    "judging_from_wire",
+    "judging_to_wire",
+    "spend_cap_from_wire",
+    "spend_cap_to_wire",
+]
 
 _DEFAULTS = JudgeSettings("")
 
@@ -42,6 +49,16 @@ def judge_from_wire(judge: pb.JudgeSpec) -> JudgeSettings:
         spend_cap_usd=judge.spend_cap_usd if judge.HasField("spend_cap_usd") else None,
         concurrency=judge.concurrency or _DEFAULTS.concurrency,
     )
+
+
+def spend_cap_to_wire(cap: SpendCap) -> pb.SpendCap:
+    """Return the message of a cap."""
+    return pb.SpendCap(usd=cap.usd)
+
+
+def spend_cap_from_wire(cap: pb.SpendCap) -> SpendCap:
+    """Return a cap."""
+    return SpendCap(cap.usd if cap.HasField("usd") else None)
 
 
 def judging_to_wire(judging: JudgingSummary) -> pb.JudgingSummary:

@@ -40,6 +40,7 @@ __all__ = [
     "RunSummary",
     "Score",
     "ScoreStatus",
+    "SpendCap",
     "StateChange",
 ]
 
@@ -407,6 +408,13 @@ class JudgeSettings:
         """The judge in one word, e.g. "openai:gpt-4o-mini"."""
         where = f"@{self.base_url}" if self.base_url else ""
         return f"{self.provider}:{self.model}{where}" if self.model else self.provider
+
+
+@dataclass(frozen=True, slots=True)
+class SpendCap:
+    """A cap on what a run may spend on judging, in US dollars; None for no cap."""
+
+    usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

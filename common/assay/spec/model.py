@@ -69,4 +69,4 @@ class Spec:
 
 def wants_verdicts(metrics: Iterable[MetricSettings]) -> bool:
     """Return whether any of the metrics is computed from verdicts."""
-    return any(METRICS[metric.kind].info.needs_judge for metric in metrics)
+    return any(metric.kind in METRICS and METRICS[metric.kind].info.needs_judge for metric in metrics)

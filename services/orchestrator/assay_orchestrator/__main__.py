@@ -62,6 +62,8 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     add("--database-patience-s", "how long a PostgreSQL that went away is waited for", type=float, default=60.0)
     add("--embedder", "address of the embedder; empty for none", default="")
     add("--embedder-patience-s", "how long an unreachable embedder is asked again", type=float, default=60.0)
+    add("--judge", "address of the judge; empty for none", default="")
+    add("--judge-patience-s", "how long an unreachable judge is asked again", type=float, default=60.0)
     add("--recover", "interrupted runs at the start: auto or on-request", default="auto")
     add("--http-hosts", "hosts that http agents may have: patterns, comma-separated", default="")
     add("--agent-env", "variables that specs may name as ${NAME}: patterns, comma-separated", default="")
@@ -82,6 +84,8 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
             database_patience_s=given.database_patience_s,
             embedder=given.embedder,
             embedder_patience_s=given.embedder_patience_s,
+            judge=given.judge,
+            judge_patience_s=given.judge_patience_s,
             recover=given.recover,
             http_hosts=_patterns(given.http_hosts),
             agent_env=_patterns(given.agent_env),
@@ -103,7 +107,7 @@ async def serve(settings: Settings) -> None:
     from assay.rpc.channel import open_channel
     from assay.rpc.options import ServerOptions
     from assay.rpc.server import RpcServer, serve_until_signal
-    from assay.v1 import embedder_pb2_grpc, orchestrator_pb2_grpc
+    from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
     from assay_orchestrator.manager import RunManager
     from assay_orchestrator.planning import Planner
     from assay_orchestrator.service import RunService
@@ -120,7 +124,11 @@ async def serve(settings: Settings) -> None:
             if settings.embedder:
                 channel = await stack.enter_async_context(open_channel(settings.embedder))
                 embedder = embedder_pb2_grpc.EmbedderServiceStub(channel)
-            manager = RunManager(database, settings, Planner(settings, embedder))
+            judge = None
+            if settings.judge:
+                channel = await stack.enter_async_context(open_channel(settings.judge))
+                judge = judge_pb2_grpc.JudgeServiceStub(channel)
+            manager = RunManager(database, settings, Planner(settings, embedder, judge))
             service = RunService(database, manager, settings, server.stopping)
             server.add(_SERVICE, lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc))
 

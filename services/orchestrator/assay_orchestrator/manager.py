@@ -35,14 +35,15 @@ from assay_orchestrator.partial import PartialSummaries, fold
 from assay_orchestrator.planning import HOSTED_ADAPTERS, agent_key
 from assay_orchestrator.retries import set_errors_aside
 from assay_orchestrator.settings_json import settings_to_json, summary_to_json
-from assay_orchestrator.store import attempts, datasets, deletions, results, runs, shards
+from assay_orchestrator.spend_caps import check_spend_cap
+from assay_orchestrator.store import attempts, datasets, deletions, results, runs, shards, unjudged
 from assay_orchestrator.store.shards import FairShares
 from assay_orchestrator.store.times import now
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from assay.results import DatasetRef, Deletion, RunSummary
+    from assay.results import DatasetRef, Deletion, RunSummary, SpendCap
     from assay_orchestrator.agents.hosted import HostedAgent
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.planning import Planner
@@ -186,7 +187,7 @@ class RunManager:
             self._pausing.add(run_id)
             self._hold(run_id)
             if await self._database.write(lambda c: _request_pause(c, run_id)):
-                self.paused(run_id)
+                self.paused(run_id, runs.PAUSED_BY_OWNER)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PAUSE_PATIENCE_S):
                     while (run := await self.get(run_id)).state in runs.GOING:
@@ -198,17 +199,21 @@ class RunManager:
             await self._worker.until_left(run_id)
         return run
 
-    async def resume(self, run_id: str, *, retry_errors: bool = False) -> Run:
+    async def resume(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> Run:
         """Continue a paused run; on one that is going on this does nothing.
 
         Args:
             run_id: The run.
             retry_errors: Also try rows with errors again, of a run that is paused, has succeeded or has failed.
+            spend_cap: Another cap on what it may spend on judging; None for that of before.
 
         Raises:
-            WrongStateError: The run has ended, or is going on while errors are to be retried.
+            InvalidInputError: It is to have a cap and no judge.
+            WrongStateError: The run has ended, or is going on while errors are to be retried or the cap to be changed.
         """
         run = await self.get(run_id)
+        if spend_cap is not None:
+            check_spend_cap(run, spend_cap)
         if retry_errors:
             if run_id in self._retrying:
                 return run  # the same call, come again
@@ -223,6 +228,8 @@ class RunManager:
         if run_id in self._deleting:
             raise await self._catalogue.not_found(run_id)
         self._broken.pop(run_id, None)
+        if spend_cap is not None:
+            await self._database.write(lambda c: unjudged.change_spend_cap(c, run_id, spend_cap.usd))
         if retry_errors:
             await self._set_errors_aside(run_id)
         await self._go_on(run_id)
@@ -325,10 +332,10 @@ class RunManager:
         """Tell watchers that a run's state has changed."""
         self.notifier.notify(run_id)
 
-    def paused(self, run_id: str) -> None:
+    def paused(self, run_id: str, reason: str) -> None:
         """Let go of the clients of a run that is paused now, and tell its watchers."""
         self._pausing.discard(run_id)
-        self._planner.forget(run_id, runs.PAUSED_BY_OWNER)
+        self._planner.forget(run_id, reason)
         self.notifier.notify(run_id)
 
     def _session(self, plan: Plan) -> Session:
@@ -361,7 +368,8 @@ class RunManager:
     async def _go_on(self, run_id: str) -> None:
         """Bring a run into RUNNING and enqueue what is next."""
         session = self._worker.sessions.of(run_id)
-        if session is not None and session.plan.pausing.is_set():
+        # What is left of a run that is paused is on its way out, and what it knows of the judge is of before.
+        if session is not None and (session.plan.pausing.is_set() or await self._is_paused(run_id)):
             await session.ended.wait()
         self._pausing.discard(run_id)
         held = await self._database.read(lambda c: shards.list_held(c, run_id))
@@ -378,6 +386,7 @@ class RunManager:
                 runs.change_state(connection, run_id, RunState.RUNNING)
             elif run.pause_cause is not None:
                 runs.change_state(connection, run_id, RunState.RUNNING)  # it was not paused yet
+            unjudged.release(connection, run_id)
             if not shards.have_shards(connection, run_id):
                 repeats = int(run.spec["repeats"])
                 shards.create(connection, run_id, run.total_count // repeats, repeats)
@@ -385,6 +394,9 @@ class RunManager:
 
         await self._worker.enqueue(change)
         self.notifier.notify(run_id)
+
+    async def _is_paused(self, run_id: str) -> bool:
+        return (await self.get(run_id)).state is RunState.PAUSED
 
     async def _accept(
         self, request_id: str, request_hash: str, settings: RunSettings, dataset: DatasetRef

@@ -20,6 +20,7 @@ from assay.errors import (
     WatchBehindError,
 )
 from assay.failpoints import failpoint
+from assay.judging_wire import spend_cap_from_wire
 from assay.results import DatasetRef
 from assay.run_wire import (
     attempt_to_wire,
@@ -171,7 +172,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.ResumeRunRequest, pb.ResumeRunResponse],
     ) -> pb.ResumeRunResponse:
         """Continue a paused run, or one whose errors are to be tried again."""
-        run = await self._manager.resume(request.run_id, retry_errors=request.retry_errors)
+        cap = spend_cap_from_wire(request.spend_cap) if request.HasField("spend_cap") else None
+        run = await self._manager.resume(request.run_id, retry_errors=request.retry_errors, spend_cap=cap)
         return pb.ResumeRunResponse(run=run_to_wire(run))
 
     async def DeleteRun(  # noqa: N802

@@ -14,7 +14,7 @@ from assay.failpoints import failpoint
 from assay_orchestrator.engine.dispatcher import TryAgainError
 from assay_orchestrator.engine.session import Session, Sessions
 from assay_orchestrator.runner import ShardRunner
-from assay_orchestrator.store import runs, shards
+from assay_orchestrator.store import runs, shards, unjudged
 from assay_orchestrator.store.shards import SUMMARY, FencedError, ShardJob
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ class RunSupervisor(Protocol):
         """Hear that a run's state has changed."""
         ...
 
-    def paused(self, run_id: str) -> None:
-        """Hear that a run is paused now, as its owner wished."""
+    def paused(self, run_id: str, reason: str) -> None:
+        """Hear that a run is paused now: as its owner wished, or because nothing is left but to wait for verdicts."""
         ...
 
 
@@ -66,10 +66,10 @@ def _exit_fenced() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What became of a run when a shard of it was left."""
+    """What became of a run when a shard of it was left; why it is paused now, empty where it is not."""
 
     jobs: list[ShardJob]
-    paused: bool
+    paused: str
 
 
 class ShardWorker:
@@ -164,7 +164,7 @@ class ShardWorker:
         begun = await self._database.write(lambda c: _begin(c, run_id, shard_index))
         failpoint("shard.start_after_commit")
         if begun.paused:
-            self._supervisor.paused(run_id)
+            self._supervisor.paused(run_id, runs.PAUSED_BY_OWNER)
         if begun.is_first:
             self._supervisor.moved(run_id)
         shard = begun.shard
@@ -174,21 +174,25 @@ class ShardWorker:
         try:
             async with AsyncExitStack() as stack:
                 session = await stack.enter_async_context(self.sessions.join(run_id))
+                runner = ShardRunner(self._database, session, shard)
                 async with session.share(shard.slots):
-                    await ShardRunner(self._database, session, shard).run()
-                await self._leave(shard)
+                    await runner.run()
+                await self._leave(shard, runner.trouble)
                 left = True
         finally:
             if not left:
                 await asyncio.shield(self._give_back(shard))
 
-    async def _leave(self, shard: Shard) -> None:
+    async def _leave(self, shard: Shard, trouble: str) -> None:
         def leave(connection: sa.Connection) -> _Left:
             if not shards.complete(connection, shard):
-                shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
+                if trouble:
+                    unjudged.park(connection, shard, trouble)
+                else:
+                    shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
             jobs = self.next_jobs(connection, shard.run_id)
             self._dispatcher.enqueue(connection, jobs)
-            paused = not jobs and shards.pause_if_wanted(connection, shard.run_id)
+            paused = "" if any(job.run_id == shard.run_id for job in jobs) else _pause(connection, shard.run_id)
             failpoint("shard.leave_before_commit")
             return _Left(jobs, paused)
 
@@ -196,7 +200,7 @@ class ShardWorker:
         failpoint("shard.leave_after_commit")
         self._dispatcher.committed(left.jobs)
         if left.paused:
-            self._supervisor.paused(shard.run_id)
+            self._supervisor.paused(shard.run_id, left.paused)
 
     async def _give_back(self, shard: Shard) -> None:
         """Let a shard wait again that was broken off; where not even that can be stored, a later start does it."""
@@ -213,6 +217,13 @@ class _Begun:
     shard: Shard | None
     is_first: bool = False
     paused: bool = False
+
+
+def _pause(connection: sa.Connection, run_id: str) -> str:
+    """Pause a run that is to be paused, or can only wait; return why, empty where neither is so."""
+    if shards.pause_if_wanted(connection, run_id):
+        return runs.PAUSED_BY_OWNER
+    return unjudged.pause_if_stuck(connection, run_id)
 
 
 def _begin(connection: sa.Connection, run_id: str, shard_index: int) -> _Begun:
