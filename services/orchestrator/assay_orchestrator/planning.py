@@ -105,9 +105,7 @@ class Planner:
             )
         from assay_orchestrator.judging import RunJudge  # imported here: most runs are not judged
 
-        return RunJudge(
-            self._judge, judge, run.run_id, patience_s=self._settings.judge_patience_s, pausing=pausing
-        )
+        return RunJudge(self._judge, judge, run.run_id, patience_s=self._settings.judge_patience_s, pausing=pausing)
 
     def _embedders(self, models: Sequence[str]) -> dict[str, EmbeddingClient]:
         if self._embedder is None or not models:
