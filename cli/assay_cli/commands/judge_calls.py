@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
+import grpc
 
 from assay.rpc.channel import read_stream
 from assay.rpc.status import error_of, translated
@@ -20,6 +21,7 @@ from assay_cli.commands.judge_rubrics import AskedRubric, known_rubric, listed_r
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
+    from assay.errors import AssayError
     from assay_cli.commands.judge_access import JudgeAccess, JudgeName
     from assay_cli.commands.judge_labels import Item
 
@@ -206,7 +208,7 @@ class JudgeClient:
                 async for response in responses:
                     slots.release()
                     if response.HasField("error"):
-                        raise error_of(response.error.code, response.error.reason, response.error.message)
+                        raise _refused(response.error)
                     yield items[int(response.request_id)].name, (response.verdict,)
 
     async def _compared(
@@ -253,3 +255,10 @@ class JudgeClient:
 def _batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def _refused(error: pb.JudgeError) -> AssayError:
+    """Return the error that one request of a stream was answered with."""
+    # Of its code this service sends only what its installation lacks: a key, or a package.
+    kind = "SetupError" if error.code == grpc.StatusCode.FAILED_PRECONDITION.value[0] else ""
+    return error_of(error.code, error.reason, error.message, kind=kind)
