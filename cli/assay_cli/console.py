@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics import METRICS
 from assay.results import GateOutcome
 from assay_cli.reports.json_report import pass_rate_interval
-from assay_cli.terminal import clean, shorten
+from assay_cli.terminal import clean, shorten, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from assay.results import CaseResult, GroupSummary, MetricSummary, Run, RunSummary
 
-__all__ = ["ConsoleSummary", "table"]
+__all__ = ["ConsoleSummary"]
 
 _MAX_FAILING = 10
 _MAX_GROUPS = 15
@@ -210,18 +210,6 @@ def _repeats(repeats: Mapping[str, Any]) -> list[str]:
     if advice := (repeats.get("variance") or {}).get("advice"):
         lines.append(advice)
     return lines
-
-
-def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Return rows as aligned columns; the first row is the heading, the first column text."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if index in (0, len(row) - 1) else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
 
 
 def _counted(count: int) -> str:

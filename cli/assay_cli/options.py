@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from contextlib import asynccontextmanager
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from assay.datasets import ON_BAD_CASE
+from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem
 from assay_cli.terminal import clean
 
@@ -100,6 +99,8 @@ def say_what_is_left_out(info: DatasetInfo) -> None:
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
     """Run a command's coroutine; Ctrl-C cancels it and comes out as KeyboardInterrupt."""
+    import asyncio
+
     return asyncio.run(main)
 
 
@@ -111,6 +112,8 @@ async def connect(server: str | None, models: Sequence[str] = ()) -> AsyncIterat
         server: Its address; None for the local stack.
         models: Embedding models that will be needed.
     """
+    import asyncio
+
     stack = None
     if server is None:
         from assay.local.home import Home

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import shlex
 import sys
@@ -12,11 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from assay.datasets import open_dataset
 from assay.errors import AssayError, SetupError, SpecError
-from assay.local.stack import environment_for
-from assay.spec.loading import load_spec
-from assay.spec.model import Spec
 from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import (
     bad_case_option,
@@ -40,6 +35,7 @@ if TYPE_CHECKING:
     from assay.hosting.calling import AgentCaller
     from assay.local.stack import LocalStack
     from assay.results import Run
+    from assay.spec.model import Spec
 
 __all__ = ["run"]
 
@@ -86,6 +82,11 @@ def run(
     Everything is checked before anything is started or called. Without --server the needed services run on
     this machine for as long as the run takes. Progress goes to stderr, results to stdout.
     """
+    from assay.datasets import open_dataset
+    from assay.evaluation import check_inputs
+    from assay.local.stack import environment_for
+    from assay.spec.loading import load_spec
+
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
@@ -102,8 +103,6 @@ def run(
         on_bad_case=checked.on_bad_case,
         format=checked.dataset_format,
     )
-    from assay.evaluation import check_inputs
-
     info = check_inputs(checked, cases)
     for warning in info.warnings:
         click.echo(f"warning: {clean(str(warning))}", err=True)
@@ -148,6 +147,8 @@ class _Job:
 
     async def run(self, server: str | None, caller: AgentCaller | None) -> int:
         """Run, report, and return the exit status."""
+        import asyncio
+
         async with connect(server, self._spec.embedding_models) as (client, stack):
             run = await self._start(client)
             try:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay_cli.commands import run_control, run_removal
-from assay_cli.console import ConsoleSummary, table
 from assay_cli.following import say_state
 from assay_cli.options import connect, debug_option, json_option, run_async, server_option
 from assay_cli.reports.json_report import dataset_document
-from assay_cli.terminal import shorten
+from assay_cli.terminal import shorten, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,6 +94,8 @@ def show(run_id: str, case_id: str | None, server: str | None, as_json: bool, de
             else:
                 if run.summary.partial:
                     click.echo(f"{say_state(run)}\n")
+                from assay_cli.console import ConsoleSummary
+
                 console = ConsoleSummary(run)
                 async for row in client.list_results(run_id, failed_only=True):
                     console.take(row)

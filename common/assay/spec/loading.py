@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.datasets import FORMAT_NAMES, ON_BAD_CASE
+from assay.datasets.choices import FORMAT_NAMES, ON_BAD_CASE
 from assay.durations import read_duration_s
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
