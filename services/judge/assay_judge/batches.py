@@ -12,7 +12,7 @@ import dataclasses
 import logging
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import AssayError, OverloadedError, StorageError
 from assay_judge.batch_journey import Journey
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchRules", "Batches"]
 
+T = TypeVar("T")
 logger = logging.getLogger("assay_judge")
 
 _MOST_ORDERS = 200_000
@@ -116,6 +117,7 @@ class Batches:
         self._clock = clock
         self._stopping = stopping
         self._stopped: asyncio.Task[Any] | None = None
+        self._ordering: dict[tuple[str, str, int | None], asyncio.Task[_Ordered]] = {}
         self._open: dict[str, _Ordered] = {}
         self._collecting: dict[str, _Collecting] = {}
         self._journeys: dict[str, Journey] = {}
@@ -154,23 +156,35 @@ class Batches:
             OverloadedError: Too many orders are out.
             StorageError: It cannot be kept.
         """
+        assert self._stopped is not None
         loop = asyncio.get_running_loop()
-        until = None if math.isinf(grading.timeout_s) else loop.time() + grading.timeout_s
+        until = loop.time() + grading.timeout_s
         ordered = self._open.get(key)
         if ordered is None:
+            ordering = self._ordering_of(line, grading, key)
+            await asyncio.wait([ordering, self._stopped], timeout=_left(until), return_when=asyncio.FIRST_COMPLETED)
+            if not ordering.done():
+                return self._pending("the run's cap has room for the request when others have been paid")
             try:
-                async with asyncio.timeout_at(until):
-                    ordered = await self._order(line, grading, key)
-            except TimeoutError:
-                ordered = self._open.get(key)
+                ordered = ordering.result()
             except CallFailedError as failure:
                 return Outcome(Status.UNAVAILABLE, reason=failure.reason, message=failure.message)
-        if ordered is None:
-            return self._pending("the run's spend cap has room for it when other verdicts have been paid")
-        assert self._stopped is not None
-        timeout = None if until is None else max(0.0, until - loop.time())
-        await asyncio.wait([ordered.done, self._stopped], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([ordered.done, self._stopped], timeout=_left(until), return_when=asyncio.FIRST_COMPLETED)
         return await self._handed_out(ordered, grading.run_id) if ordered.done.done() else self._not_yet(ordered)
+
+    def _ordering_of(self, line: Line, grading: Grading, key: str) -> asyncio.Task[_Ordered]:
+        """Return the work that makes an order; it goes on though whoever asked has left."""
+        # Another run's cap must not decide about this one's order.
+        name = (key, grading.run_id, grading.cap)
+        ordering = self._ordering.get(name)
+        if ordering is None:
+            if len(self._open) + len(self._ordering) >= _MOST_ORDERS:
+                raise OverloadedError(
+                    f"{_MOST_ORDERS} verdicts wait for batches; ask again later.", reason="QUEUE_FULL"
+                )
+            ordering = self._ordering[name] = self._task(self._order(line, grading, key))
+            ordering.add_done_callback(lambda _: self._ordering.pop(name, None))
+        return ordering
 
     async def _order(self, line: Line, grading: Grading, key: str) -> _Ordered:
         line.check_price(grading.cap)
@@ -187,20 +201,16 @@ class Batches:
             close()
             raise
         other = self._open.get(key)
-        if other is not None or len(self._open) >= _MOST_ORDERS:
-            await asyncio.shield(self._task(_returned(reservation, close)))
-            if other is None:
-                raise OverloadedError(
-                    f"{_MOST_ORDERS} verdicts wait for batches; ask again later.", reason="QUEUE_FULL"
-                )
+        if other is not None:
+            await _returned(reservation, close)
             return other
         order = _order_of(grading, key, prompt, sent, most)
         ordered = self._open[key] = _Ordered(order.item_id, order.run_id, reservation, close)
-        await asyncio.shield(self._task(self._accept(order, ordered)))
+        await self._accept(order, ordered)
         return ordered
 
     async def _accept(self, order: Order, ordered: _Ordered) -> None:
-        """Put an order on disk; this goes on though whoever asked has left."""
+        """Put an order on disk."""
         try:
             await self._store.add(order, self._clock.now())
         except StorageError:
@@ -319,7 +329,7 @@ class Batches:
         said = f"not yet, {message}: ask again in {wait_s:.0f} s"
         return Outcome(Status.UNAVAILABLE, reason="batch_pending", message=said, retry_after_s=wait_s)
 
-    def _task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def _task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -327,7 +337,8 @@ class Batches:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (defect := task.exception()) is not None and not isinstance(defect, AssayError):
+        defect = None if task.cancelled() else task.exception()
+        if defect is not None and not isinstance(defect, AssayError | CallFailedError):  # those are told
             logger.error("a batch stands still until the judge is started again", exc_info=defect)
 
 
@@ -344,6 +355,10 @@ def _order_of(grading: Grading, key: str, prompt: Prompt, sent: Parameters, rese
         prompt,
         sent,
     )
+
+
+def _left(until: float) -> float | None:
+    return None if math.isinf(until) else max(0.0, until - asyncio.get_running_loop().time())
 
 
 async def _returned(reservation: Reservation, close: Callable[[], None]) -> None:
