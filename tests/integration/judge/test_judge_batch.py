@@ -115,14 +115,14 @@ async def test_an_outcome_waits_for_whoever_ordered_it(start: Start) -> None:
 
 
 async def test_identical_requests_share_an_order(start: Start) -> None:
-    """Twenty at once, of two runs: one request of one batch; one of them has the usage, the others joined."""
-    judge = await start(**QUICK)
-    responses = await asyncio.gather(*(judge.grade(batch=True, run_id=f"r{index % 2}") for index in range(20)))
-    assert {dict(response.verdict.scores)["score"] for response in responses} == {4.0}
-    assert judge.provider.batches.paid == judge.provider.batches.submitted[0]
-    assert len(judge.provider.batches.paid) == 1
-    assert sum(response.verdict.usage.requests for response in responses) == 1
-    assert sum(response.verdict.cached for response in responses) == 19
+    """Of two runs at the same moment, again and again: one request each; one has the usage, the others joined."""
+    judge = await start(by_answer, **QUICK)
+    twice = [{**one, "run_id": f"r{copy}"} for one in asked(25) for copy in range(2)]
+    verdicts = await judge.grade_all(twice * 2)
+    assert all(verdict.status == pb.VERDICT_STATUS_VALID for verdict in verdicts)
+    assert len(judge.provider.batches.paid) == 25
+    assert sum(verdict.usage.requests for verdict in verdicts) == 25
+    assert sum(verdict.cached for verdict in verdicts) == 75
 
 
 @both_protocols
