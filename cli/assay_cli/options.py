@@ -15,6 +15,7 @@ from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+    from typing import TextIO
 
     from assay.client import Client
     from assay.datasets import DatasetInfo
@@ -29,6 +30,8 @@ __all__ = [
     "format_option",
     "json_option",
     "map_option",
+    "print_document",
+    "print_line",
     "run_async",
     "say_what_is_left_out",
     "server_option",
@@ -132,3 +135,13 @@ async def connect(server: str | None, models: Sequence[str] = ()) -> AsyncIterat
     finally:
         if stack is not None:
             await asyncio.shield(stack.wait_until_stopped())
+
+
+def print_document(document: object) -> None:
+    """Print a document for programs, on lines for people who look at it."""
+    click.echo(json.dumps(document, ensure_ascii=False, indent=1))
+
+
+def print_line(document: object, file: TextIO | None = None) -> None:
+    """Print a document on a line of its own, at once."""
+    click.echo(json.dumps(document, ensure_ascii=False), file=file)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from assay_cli.failures import EXIT_INFRASTRUCTURE
-from assay_cli.following import ANSWERED_HERE, conclude, follow_to_end, load_caller, say_state
-from assay_cli.options import connect, debug_option, run_async, server_option
+from assay_cli.following import ANSWERED_HERE, Ending, conclude, follow_to_end, load_caller, say_state
+from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
+from assay_cli.run_documents import Form, full
 
 if TYPE_CHECKING:
     from assay.client import Client
@@ -27,22 +28,24 @@ _output_dir_option = click.option(
 @click.argument("run_id")
 @_output_dir_option
 @server_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON line for each event.")
 @debug_option
-def watch(run_id: str, output_dir: Path | None, server: str | None, debug: bool) -> int:
+def watch(run_id: str, output_dir: Path | None, server: str | None, as_json: bool, debug: bool) -> int:
     """Follow a run until it ends or pauses, from wherever it stands.
 
     Takes up a run whose command was killed, too: where the local stack was stopped with it, the run goes on, unless
     its agent is code on your side (`assay runs resume`). The exit status is that of `assay run`.
     """
+    ending = Ending(server, output_dir, Form.lines_if(as_json))
 
     async def main() -> int:
         async with connect(server) as (client, stack):
             run = await client.get_run(run_id, partial=False)
             run = await _take_up(client, stack, run)
-            if run.finished or run.state.value == "paused":
+            if not as_json and (run.finished or run.state.value == "paused"):
                 click.echo(say_state(run))
-                return await conclude(client, run, server=server, output_dir=output_dir)
-            return await follow_to_end(client, run, stack=stack, server=server, output_dir=output_dir)
+                return await conclude(client, run, ending)
+            return await follow_to_end(client, run, ending, stack=stack)
 
     return run_async(main())
 
@@ -61,8 +64,9 @@ async def _take_up(client: Client, stack: LocalStack | None, run: Run) -> Run:
 @click.command()
 @click.argument("run_id")
 @server_option
+@json_option
 @debug_option
-def pause(run_id: str, server: str | None, debug: bool) -> int:
+def pause(run_id: str, server: str | None, as_json: bool, debug: bool) -> int:
     """Let the questions in flight end, store their answers, and ask nothing more.
 
     The run stays paused, also when the orchestrator is started again, until `assay runs resume`.
@@ -80,7 +84,7 @@ def pause(run_id: str, server: str | None, debug: bool) -> int:
                     if isinstance(event, Run | StateChange) and event.state not in going:
                         break
                 run = await client.get_run(run_id, partial=False)
-            click.echo(say_state(run))
+            _print(run, as_json)
         return 0 if run.state is RunState.PAUSED else EXIT_INFRASTRUCTURE
 
     return run_async(main())
@@ -89,13 +93,14 @@ def pause(run_id: str, server: str | None, debug: bool) -> int:
 @click.command()
 @click.argument("run_id")
 @server_option
+@json_option
 @debug_option
-def cancel(run_id: str, server: str | None, debug: bool) -> int:
+def cancel(run_id: str, server: str | None, as_json: bool, debug: bool) -> int:
     """Stop a run for good; what is stored stays."""
 
     async def main() -> int:
         async with connect(server) as (client, _):
-            click.echo(say_state(await client.cancel_run(run_id)))
+            _print(await client.cancel_run(run_id), as_json)
         return 0
 
     return run_async(main())
@@ -110,6 +115,7 @@ def cancel(run_id: str, server: str | None, debug: bool) -> int:
 @click.option("--retry-errors", is_flag=True, help="Also try rows with errors again, of a run that has ended, too.")
 @_output_dir_option
 @server_option
+@json_option
 @debug_option
 def resume(
     run_id: str,
@@ -118,6 +124,7 @@ def resume(
     retry_errors: bool,
     output_dir: Path | None,
     server: str | None,
+    as_json: bool,
     debug: bool,
 ) -> int:
     """Continue a paused run and follow it; stored answers are not asked for again.
@@ -128,6 +135,7 @@ def resume(
     A run whose agent is Python code needs that code: name it with --spec or --agent. The exit status is that of
     `assay run`.
     """
+    ending = Ending(server, output_dir, Form.document_if(as_json))
 
     async def main() -> int:
         async with connect(server) as (client, stack):
@@ -138,10 +146,17 @@ def resume(
             run = await client.resume_run(run_id, retry_errors=retry_errors)
             if run.finished:
                 click.echo("no row has an error that can be tried again", err=True)
-                return await conclude(client, run, server=server, output_dir=output_dir)
-            return await follow_to_end(client, run, caller=caller, stack=stack, server=server, output_dir=output_dir)
+                return await conclude(client, run, ending)
+            return await follow_to_end(client, run, ending, caller=caller, stack=stack)
 
     return run_async(main())
+
+
+def _print(run: Run, as_json: bool) -> None:
+    if as_json:
+        print_document(full(run))
+    else:
+        click.echo(say_state(run))
 
 
 def _start_models(stack: LocalStack, run: Run) -> None:
