@@ -21,7 +21,7 @@ from assay.results import AgentSettings, JudgeSettings, MetricSettings, RunSetti
 from assay.spec.agents import ADAPTERS, check_agent
 from assay.spec.judging import JudgeReader, missing_key
 from assay.spec.model import LATER_REPORTS, REPORTS, Spec, wants_verdicts
-from assay.spec.overrides import apply_override, select_metrics
+from assay.spec.overrides import apply_override, gate_on_left_out, select_metrics
 from assay.spec.prompt_options import PROMPT_KEYS, PROVIDERS, read_prompt_files
 from assay.spec.variables import missing_variables
 from assay.yaml_nodes import Lines, parse_yaml
@@ -147,8 +147,7 @@ class _Reader:
         preset = self._fill_preset()
         for override in overrides:
             apply_override(data, override, self._problems)
-        if metrics is not None:
-            select_metrics(data, metrics)
+        left_out = select_metrics(data, metrics) if metrics is not None else []
         for key in data:
             if key not in _KEYS:
                 self._report(str(key), unknown_name("field", key, _KEYS))
@@ -159,7 +158,7 @@ class _Reader:
                 name=self._name(),
                 agent=self._agent(needs_agent),
                 metrics=chosen,
-                gates=self._gates({metric.name: metric.kind for metric in chosen}, repeats),
+                gates=self._gates({metric.name: metric.kind for metric in chosen}, repeats, left_out),
                 repeats=repeats,
                 preset=preset,
                 judge=self._judge(chosen),
@@ -362,7 +361,7 @@ class _Reader:
             self._take(error.problems)
             return None
 
-    def _gates(self, metrics: Mapping[str, str], repeats: int) -> tuple[str, ...]:
+    def _gates(self, metrics: Mapping[str, str], repeats: int, left_out: Sequence[str]) -> tuple[str, ...]:
         value = self._data.get("gates", [])
         if not isinstance(value, list):
             self._report("gates", "must be a list of conditions, e.g. ['pass_rate >= 0.85']")
@@ -376,7 +375,7 @@ class _Reader:
             try:
                 gates.append(parse_gate(item, metrics=metrics, repeats=repeats).expression)
             except InvalidInputError as error:
-                self._report(where, error.problems[0].message)
+                self._report(where, gate_on_left_out(item, left_out, metrics) or error.problems[0].message)
         return tuple(gates)
 
     def _reports(self) -> tuple[str, ...]:
