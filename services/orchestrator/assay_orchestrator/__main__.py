@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 _SERVICE = "assay.v1.RunService"
 _PREFIX = "ASSAY_ORCHESTRATOR_"
+_RECONNECT_MS = 1_000
 
 
 def main() -> None:
@@ -105,7 +106,7 @@ async def serve(settings: Settings) -> None:
     """Serve with these settings until a signal, or until the lease is over."""
     from assay.local.lease import watch_lease
     from assay.rpc.channel import open_channel
-    from assay.rpc.options import ServerOptions
+    from assay.rpc.options import ChannelOptions, ServerOptions
     from assay.rpc.server import RpcServer, serve_until_signal
     from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
     from assay_orchestrator.manager import RunManager
@@ -126,7 +127,10 @@ async def serve(settings: Settings) -> None:
                 embedder = embedder_pb2_grpc.EmbedderServiceStub(channel)
             judge = None
             if settings.judge:
-                channel = await stack.enter_async_context(open_channel(settings.judge))
+                # One that is started again is found at once: how long it may be away is the runs' matter.
+                channel = await stack.enter_async_context(
+                    open_channel(settings.judge, ChannelOptions(reconnect_max_ms=_RECONNECT_MS))
+                )
                 judge = judge_pb2_grpc.JudgeServiceStub(channel)
             manager = RunManager(database, settings, Planner(settings, embedder, judge))
             service = RunService(database, manager, settings, server.stopping)

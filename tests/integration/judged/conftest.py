@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from assay.metrics import complete_parameters
 from assay.results import AgentSettings, JudgeSettings, MetricSettings, Run, RunSettings, RunState, StateChange
 from assay.rpc.server import RpcServer
 from assay.testing.judges import says
-from assay.testing.providers import ScriptedProvider
+from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
 from assay.v1 import judge_pb2_grpc
 from assay_judge.hosting import open_service
 from assay_judge.judges import Permissions
@@ -58,13 +59,19 @@ class Stage:
     Args:
         folder: Where all of it keeps its state.
         provider: The judge's model.
+        replies: What it says, one after the other, the last again and again.
         agent: Under test.
     """
 
     folder: Path
     provider: ScriptedProvider
+    replies: list[Any]
     agent: CountingAgent = field(default_factory=CountingAgent)
     process: subprocess.Popen[bytes] | None = None
+
+    def say(self, *replies: Any) -> None:
+        """Have the provider say something else from now on."""
+        self.replies[:] = replies
 
     @asynccontextmanager
     async def judge(self, **settings: Any) -> AsyncIterator[None]:
@@ -86,7 +93,7 @@ class Stage:
     async def orchestrator(self, *flags: str, judge: bool = True) -> AsyncIterator[Client]:
         """Run an orchestrator over the same database each time, and end it as `kill -9` does."""
         address = f"unix:{self.folder}/o.sock"
-        own = ["--listen", address, "--database", str(self.folder / "assay.db"), "--judge-patience-s", "0.5"]
+        own = ["--listen", address, "--database", str(self.folder / "assay.db"), "--judge-patience-s", "1.5"]
         own += ["--judge", f"unix:{self.folder}/j.sock"] if judge else []
         with (self.folder / "o.log").open("ab") as log:
             self.process = subprocess.Popen([sys.executable, "-m", "assay_orchestrator", *own, *flags], stderr=log)  # noqa: ASYNC220 - it takes no time
@@ -114,7 +121,7 @@ class Stage:
             name="judged",
             agent=AgentSettings(adapter, "m:f" if adapter == "python" else ""),
             metrics=tuple(MetricSettings(name, complete_parameters(name, {}, where=name)) for name in chosen),
-            judge=self.who() if judge is ... else judge,
+            judge=self.who(canary_rate=0.0) if judge is ... else judge,
             **changes,
         )
 
@@ -179,10 +186,17 @@ def set_up(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
     running: list[ScriptedProvider] = []
 
     def start(*replies: Any) -> Stage:
-        provider = ScriptedProvider(*(replies or (says(GOOD),)))
+        waiting, turn = list(replies or [says(GOOD)]), threading.Lock()
+
+        def speak(request: ProviderRequest) -> Reply:
+            with turn:
+                reply = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+            return reply if isinstance(reply, Reply) else reply(request)
+
+        provider = ScriptedProvider(speak)
         provider.__enter__()
         running.append(provider)
-        return Stage(tmp_path, provider)
+        return Stage(tmp_path, provider, waiting)
 
     yield start
     for provider in running:
