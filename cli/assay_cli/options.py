@@ -101,10 +101,25 @@ def say_what_is_left_out(info: DatasetInfo) -> None:
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
-    """Run a command's coroutine; Ctrl-C cancels it and comes out as KeyboardInterrupt."""
+    """Run a command's coroutine; Ctrl-C and SIGTERM cancel it and come out as KeyboardInterrupt."""
     import asyncio
+    import signal
 
-    return asyncio.run(main)
+    async def stoppable() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def stop() -> None:
+            loop.remove_signal_handler(signal.SIGTERM)  # a second one ends the command at once
+            if task is not None:
+                task.cancel()
+
+        loop.add_signal_handler(signal.SIGTERM, stop)
+        return await main
+
+    try:
+        return asyncio.run(stoppable())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+import pytest
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
@@ -115,17 +116,19 @@ def test_hostile_text_reaches_neither_terminal_nor_report_as_control(project: Cl
     assert "evil" in done.stdout
 
 
-def test_an_interrupted_run_is_resumed_without_asking_again(project: Cli) -> None:
-    """Ctrl-C exits with 130 and says how to go on; what was answered is not asked again."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interrupted_run_is_resumed_without_asking_again(project: Cli, number: signal.Signals) -> None:
+    """Ctrl-C and SIGTERM exit with 130 and say how to go on; what was answered is not asked again."""
     project.write("agent.py", WAITING_AGENT)
     asked = project.folder / "asked.txt"
     (project.folder / "assay.yaml").rename(project.folder / "my spec.yaml")
     process = project.start("run", "my spec.yaml", "--set", "agent.concurrency=1", "--output-dir", "out")
     # The question that hangs is asked as soon as the answer before it has come, which may not be stored yet.
     project.wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
+    assert "interrupted: what is done is stored" in err
     hint = next(line for line in err.splitlines() if "--resume" in line)
     (project.folder / "go").touch()
     asked.unlink()
