@@ -458,6 +458,8 @@ class RunManager:
             await self._database.write(end)
             failpoint("summary.after_commit")
         except StorageError as problem:
+            if state is RunState.SUCCEEDED:
+                raise  # the worker has the run paused, or its end tried again
             self._broken[run_id] = problem
         finally:
             self._planner.forget(run_id, f"the run has {state.value}")
