@@ -143,6 +143,7 @@ class Drill:
                 if run.finished:
                     return run
                 if run.state is RunState.PAUSED and run.pause_cause is not PauseCause.OWNER:
+                    self.topology.disturbed("pause")
                     await self.insist(lambda client: client.resume_run(history.run_id))
 
     async def insist(self, call: Callable[[Client], Awaitable[T]]) -> T:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.metrics import build_metric
-from assay.results import CaseResult, Run, RunState
+from assay.results import CaseResult, Run, RunState, StateChange
 from assay_orchestrator.settings_json import settings_from_json, summary_to_json
 from assay_orchestrator.store import results, runs, schema
 from assay_orchestrator.summary import summarise
@@ -52,15 +52,19 @@ class History:
     replaced: bool = False
 
     async def watch(self, client: Client) -> None:
-        """Follow the run until it ends or stops, and note every event that is told."""
+        """Follow the run until it ends or pauses, and note every event that is told."""
         cursor = max(self.seen, default=0)
         async for event in client.watch_run(self.run_id, after_sequence=cursor):
             if isinstance(event, Run):
+                if event.state is RunState.PAUSED and event.last_sequence <= cursor:
+                    return
                 continue
             if event.sequence <= cursor:
                 self.problems.append(f"event {event.sequence} was told after event {cursor}")
             cursor = event.sequence
             self.seen[cursor] = event if isinstance(event, CaseResult) else None
+            if isinstance(event, StateChange) and event.state is RunState.PAUSED:
+                return
 
 
 @dataclass(slots=True)
