@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
-    "DEFAULT_RATE",
     "DETAIL",
     "KINDS",
     "LIMIT",
@@ -41,9 +40,6 @@ __all__ = [
     "choose_canaries",
     "is_canary_place",
 ]
-
-DEFAULT_RATE = 0.05
-"""Share of the cases that have a canary."""
 
 LIMIT = 0.1
 """Largest rate of wrong verdicts on canaries with which a run is still believed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from assay.canaries import CanarySummary, CanaryTally
 from assay.results import JudgeSettings, JudgingSummary, SpendCap
 from assay.v1 import orchestrator_pb2 as pb
 
@@ -31,6 +32,7 @@ def judge_to_wire(judge: JudgeSettings) -> pb.JudgeSpec:
         timeout_ms=round(judge.timeout_s * 1000),
         spend_cap_usd=judge.spend_cap_usd,
         concurrency=judge.concurrency,
+        canary_rate=judge.canary_rate,
     )
 
 
@@ -48,6 +50,7 @@ def judge_from_wire(judge: pb.JudgeSpec) -> JudgeSettings:
         timeout_s=judge.timeout_ms / 1000 or _DEFAULTS.timeout_s,
         spend_cap_usd=judge.spend_cap_usd if judge.HasField("spend_cap_usd") else None,
         concurrency=judge.concurrency or _DEFAULTS.concurrency,
+        canary_rate=judge.canary_rate if judge.HasField("canary_rate") else _DEFAULTS.canary_rate,
     )
 
 
@@ -75,6 +78,7 @@ def judging_to_wire(judging: JudgingSummary) -> pb.JudgingSummary:
         saved_usd=judging.saved_usd,
         unpriced_count=judging.unpriced,
         fingerprints=judging.fingerprints,
+        canaries=_canaries_to_wire(judging.canaries) if judging.canaries is not None else None,
     )
 
 
@@ -92,4 +96,21 @@ def judging_from_wire(judging: pb.JudgingSummary) -> JudgingSummary:
         saved_usd=judging.saved_usd if judging.HasField("saved_usd") else None,
         unpriced=judging.unpriced_count,
         fingerprints=tuple(judging.fingerprints),
+        canaries=_canaries_from_wire(judging.canaries) if judging.HasField("canaries") else None,
+    )
+
+
+def _canaries_to_wire(canaries: CanarySummary) -> pb.CanarySummary:
+    return pb.CanarySummary(
+        kinds=[pb.CanaryTally(kind=each.kind, count=each.count, wrong_count=each.wrong) for each in canaries.kinds],
+        undecided_count=canaries.undecided,
+        cost_usd=canaries.cost_usd,
+    )
+
+
+def _canaries_from_wire(canaries: pb.CanarySummary) -> CanarySummary:
+    return CanarySummary(
+        tuple(CanaryTally(each.kind, each.count, each.wrong_count) for each in canaries.kinds),
+        canaries.undecided_count,
+        canaries.cost_usd if canaries.HasField("cost_usd") else None,
     )

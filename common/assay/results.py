@@ -15,6 +15,8 @@ from assay.answers import AgentResponse, AgentStatus
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.canaries import CanarySummary
+
 __all__ = [
     "FINISHED_STATES",
     "AgentSettings",
@@ -278,6 +280,8 @@ class JudgingSummary:
         saved_usd: What the cached ones had cost when they were asked for; None where none of them has a price.
         unpriced: Verdicts asked for without a price: they are not part of cost_usd.
         fingerprints: Of judge and rubric (model, parameters, template, schema, parser), sorted; at most 20.
+        canaries: What the judge said of answers whose worth is known, which is no part of the rest; None where the
+            run has none.
     """
 
     verdicts: int = 0
@@ -291,6 +295,7 @@ class JudgingSummary:
     saved_usd: float | None = None
     unpriced: int = 0
     fingerprints: tuple[str, ...] = ()
+    canaries: CanarySummary | None = None
 
     @property
     def hit_rate(self) -> float | None:
@@ -389,6 +394,7 @@ class JudgeSettings:
         timeout_s: How long one verdict may take.
         spend_cap_usd: Most that the run may spend on judging; None for no cap.
         concurrency: Most verdicts under way.
+        canary_rate: Share of the cases for which the judge is also asked about an answer whose worth is known.
     """
 
     provider: str
@@ -402,6 +408,7 @@ class JudgeSettings:
     timeout_s: float = 120.0
     spend_cap_usd: float | None = None
     concurrency: int = 16
+    canary_rate: float = 0.05
 
     @property
     def identity(self) -> str:

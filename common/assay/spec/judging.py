@@ -31,8 +31,8 @@ NO_JUDGE = "no judge configured: name one under `judge` in the spec, such as {pr
 _PROVIDERS = ("openai", "anthropic", "replay")
 _OWN_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 _KEYS = ("provider", "model", "base_url", "key_variable", "rubric", "temperature", "max_tokens", "timeout",
-         "spend_cap", "concurrency")  # fmt: skip
-_LATER_KEYS = ("batch", "canaries")
+         "spend_cap", "concurrency", "canaries")  # fmt: skip
+_LATER_KEYS = ("batch",)
 _ELSEWHERE = {
     "record": "is a setting of the judge service: set ASSAY_JUDGE_RECORD to a file where it is started",
     "replay": "is a setting of the judge service: set ASSAY_JUDGE_REPLAY to a file where it is started",
@@ -65,6 +65,7 @@ def check_judge(judge: JudgeSettings) -> list[Problem]:
          "must be a number of US dollars that is not negative, e.g. 2.50"),
         (not 1 <= judge.concurrency <= _MAX_CONCURRENCY, "concurrency",
          f"must be a whole number from 1 to {_MAX_CONCURRENCY}"),
+        (not 0 <= judge.canary_rate <= 1, "canaries", "must be a share of the cases from 0 to 1, e.g. 0.05"),
     ]  # fmt: skip
     checks += [
         (len(text) > _MAX_TEXT_CHARS or not (not text or text.isprintable()), field,
@@ -140,6 +141,7 @@ class JudgeReader:
             timeout_s=self._duration(value.get("timeout")),
             spend_cap_usd=self._number(value, "spend_cap"),
             concurrency=self._whole(value, "concurrency", _DEFAULTS.concurrency),
+            canary_rate=_DEFAULTS.canary_rate if (rate := self._number(value, "canaries")) is None else rate,
         )
         told = {problem.field for problem in self._problems[before:]}
         self._problems += [problem for problem in check_judge(judge) if problem.field not in told]

@@ -635,6 +635,7 @@ class JudgeSpec(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     SPEND_CAP_USD_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
+    CANARY_RATE_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     """"openai" (also any service that speaks its protocol, by base_url), "anthropic" or "replay"."""
     model: _builtins.str
@@ -659,6 +660,8 @@ class JudgeSpec(_message.Message):
     """Most that the run may spend on judging, in US dollars, at least 0; absent for no cap."""
     concurrency: _builtins.int
     """Most verdicts under way, 1 to 200; 0 means 16."""
+    canary_rate: _builtins.float
+    """Share of the cases for which the judge is also asked about an answer whose worth is known, 0 to 1; absent: 0.05."""
     def __init__(
         self,
         *,
@@ -673,15 +676,20 @@ class JudgeSpec(_message.Message):
         timeout_ms: _builtins.int = ...,
         spend_cap_usd: _builtins.float | None = ...,
         concurrency: _builtins.int = ...,
+        canary_rate: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "canary_rate", b"canary_rate", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "base_url", b"base_url", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "provider", b"provider", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "base_url", b"base_url", "canary_rate", b"canary_rate", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "provider", b"provider", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__canary_rate: _TypeAlias = _typing.Literal["canary_rate"]  # noqa: Y015
+    _WhichOneofArgType__canary_rate: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate"]  # noqa: Y015
     _WhichOneofReturnType__spend_cap_usd: _TypeAlias = _typing.Literal["spend_cap_usd"]  # noqa: Y015
     _WhichOneofArgType__spend_cap_usd: _TypeAlias = _typing.Literal["_spend_cap_usd", b"_spend_cap_usd"]  # noqa: Y015
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
     _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__canary_rate) -> _WhichOneofReturnType__canary_rate | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__spend_cap_usd) -> _WhichOneofReturnType__spend_cap_usd | None: ...
     @_typing.overload
@@ -1094,6 +1102,7 @@ class JudgingSummary(_message.Message):
     SAVED_USD_FIELD_NUMBER: _builtins.int
     UNPRICED_COUNT_FIELD_NUMBER: _builtins.int
     FINGERPRINTS_FIELD_NUMBER: _builtins.int
+    CANARIES_FIELD_NUMBER: _builtins.int
     verdict_count: _builtins.int
     """All of them, those that are not valid among them."""
     asked_count: _builtins.int
@@ -1118,6 +1127,10 @@ class JudgingSummary(_message.Message):
     def fingerprints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Fingerprints of judge and rubric (model, parameters, template, schema, parser), sorted; at most 20."""
 
+    @_builtins.property
+    def canaries(self) -> Global___CanarySummary:
+        """Verdicts on answers whose worth is known; no part of the other counts. Absent where the run has none."""
+
     def __init__(
         self,
         *,
@@ -1132,10 +1145,11 @@ class JudgingSummary(_message.Message):
         saved_usd: _builtins.float | None = ...,
         unpriced_count: _builtins.int = ...,
         fingerprints: _abc.Iterable[_builtins.str] | None = ...,
+        canaries: Global___CanarySummary | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "cost_usd", b"cost_usd", "saved_usd", b"saved_usd"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "canaries", b"canaries", "cost_usd", b"cost_usd", "saved_usd", b"saved_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "asked_count", b"asked_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens", "saved_usd", b"saved_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "asked_count", b"asked_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "canaries", b"canaries", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens", "saved_usd", b"saved_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
     _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
@@ -1147,6 +1161,70 @@ class JudgingSummary(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_usd) -> _WhichOneofReturnType__saved_usd | None: ...
 
 Global___JudgingSummary: _TypeAlias = JudgingSummary  # noqa: Y015
+
+@_typing.final
+class CanarySummary(_message.Message):
+    """CanarySummary counts what a judge said of answers whose worth is known."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KINDS_FIELD_NUMBER: _builtins.int
+    UNDECIDED_COUNT_FIELD_NUMBER: _builtins.int
+    COST_USD_FIELD_NUMBER: _builtins.int
+    undecided_count: _builtins.int
+    """Canaries without a valid verdict."""
+    cost_usd: _builtins.float
+    """What they cost, in US dollars; absent where none of them has a price."""
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedCompositeFieldContainer[Global___CanaryTally]:
+        """By kind."""
+
+    def __init__(
+        self,
+        *,
+        kinds: _abc.Iterable[Global___CanaryTally] | None = ...,
+        undecided_count: _builtins.int = ...,
+        cost_usd: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "cost_usd", b"cost_usd"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "cost_usd", b"cost_usd", "kinds", b"kinds", "undecided_count", b"undecided_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
+    _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_usd) -> _WhichOneofReturnType__cost_usd | None: ...
+
+Global___CanarySummary: _TypeAlias = CanarySummary  # noqa: Y015
+
+@_typing.final
+class CanaryTally(_message.Message):
+    """CanaryTally counts the canaries of one kind that have a valid verdict."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    WRONG_COUNT_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """"known_good" must pass; "known_bad", "injection", "master_key" and "empty" must fail."""
+    count: _builtins.int
+    """All of them."""
+    wrong_count: _builtins.int
+    """Those that passed and must fail, or failed and must pass."""
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        count: _builtins.int = ...,
+        wrong_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "kind", b"kind", "wrong_count", b"wrong_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CanaryTally: _TypeAlias = CanaryTally  # noqa: Y015
 
 @_typing.final
 class GroupSummary(_message.Message):

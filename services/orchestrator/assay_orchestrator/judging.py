@@ -121,6 +121,15 @@ class RunJudge:
         verdicts = {name: evidence for name, evidence in zip(rubrics, found, strict=True) if evidence is not None}
         return verdicts if len(verdicts) == len(rubrics) else None
 
+    @property
+    def canary_rate(self) -> float:
+        """Share of the cases for which it is also asked about an answer whose worth is known."""
+        return self._judge.canary_rate
+
+    def goes_by_references(self, rubric: str) -> bool:
+        """Return whether a rubric asks if an answer is right, so that a reference is a good one and others are not."""
+        return rubric == _QUALITY or (not self._judge.rubric_yaml and self._judge.rubric in ("", _ANSWER, _QUALITY))
+
     async def aclose(self) -> None:
         """End what is under way for nobody."""
         waiting: list[asyncio.Future[Any]] = [*self._uses.values()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.canaries import DETAIL, CanaryFold, canary_of
 from assay.metrics.exact_sum import ExactSum
 from assay.results import JudgingSummary
 
@@ -25,6 +26,7 @@ class JudgingFold:
         self._tokens = {"input_tokens": 0, "output_tokens": 0}
         self._money = {"cost_usd": ExactSum(), "saved_usd": ExactSum()}
         self._fingerprints: set[str] = set()
+        self._canaries = CanaryFold()
 
     def add(self, row: CaseResult) -> None:
         """Take one more row; a verdict that several of its metrics rest on counts once."""
@@ -33,6 +35,7 @@ class JudgingFold:
             verdict = score.detail.get("verdict")
             if isinstance(verdict, dict) and "fingerprint" in verdict:
                 found[verdict.get("key") or score.metric] = verdict
+            self._add_canary(score.detail.get(DETAIL))
         for verdict in found.values():
             self._add(verdict)
 
@@ -47,7 +50,15 @@ class JudgingFold:
             cost_usd=cost,
             saved_usd=saved,
             fingerprints=tuple(sorted(self._fingerprints)[:_MOST_FINGERPRINTS]),
+            canaries=self._canaries.result(),
         )
+
+    def _add_canary(self, document: object) -> None:
+        canary = canary_of(document) if isinstance(document, dict) else None
+        if canary is not None and isinstance(document, dict):
+            verdict = document.get("verdict") or {}
+            cost = None if verdict.get("cached") else verdict.get("cost_usd")
+            self._canaries.add(canary, passed=document.get("passed"), cost_usd=cost)
 
     def _add(self, verdict: Mapping[str, Any]) -> None:
         asked = not verdict["cached"] and verdict["attempts"] > 0

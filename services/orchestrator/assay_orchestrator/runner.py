@@ -17,6 +17,7 @@ from assay.results import CaseResult
 from assay.spec.judging import NO_JUDGE
 from assay_orchestrator import dead_letters
 from assay_orchestrator.agents.protocol import NotAskedError
+from assay_orchestrator.canary_rows import CanaryRows
 from assay_orchestrator.store import attempts, datasets, results
 from assay_orchestrator.store.attempts import Tries
 from assay_orchestrator.store.results import AnswerRecord
@@ -98,6 +99,7 @@ class ShardRunner:
         self._shard = shard
         self._begun: set[tuple[int, int]] = set()
         self._unjudged = 0
+        self._canaries: CanaryRows | None = None
 
     @property
     def trouble(self) -> str:
@@ -142,6 +144,8 @@ class ShardRunner:
                 attempts.tries(connection, plan.run_id, first, count),
             )
         )
+        if plan.judge is not None:
+            self._canaries = CanaryRows(plan.judge, plan.metrics, cases, first)
         return [
             _Work(case, *key, stored.get(key, ()), tries.get(key, Tries()))
             for offset, case in enumerate(cases)
@@ -172,7 +176,10 @@ class ShardRunner:
             if verdicts is None:
                 self._unjudged += 1
                 return
-            await self._put(fresh, self._result(work, response, evidence, verdicts))
+            result = self._result(work, response, evidence, verdicts)
+            if verdicts and self._canaries is not None:
+                result = await self._canaries.observed(result, work.case, _history(work.case, answers[:-1]))
+            await self._put(fresh, result)
         except NotAskedError:
             pass  # the run is being paused: what was stored of this row stays
 

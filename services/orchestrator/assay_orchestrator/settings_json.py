@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from assay.canaries import CanarySummary, CanaryTally
 from assay.results import (
     AgentSettings,
     DatasetReading,
@@ -53,7 +54,12 @@ def summary_from_json(data: dict[str, Any]) -> RunSummary:
     gates = tuple(GateResult(**{**gate, "outcome": GateOutcome(gate["outcome"])}) for gate in data["gates"])
     judging = data.get("judging")
     if judging is not None:
-        judging = JudgingSummary(**{**judging, "fingerprints": tuple(judging["fingerprints"])})
+        canaries = judging.get("canaries")
+        if canaries is not None:
+            kinds = tuple(CanaryTally(**each) for each in canaries["kinds"])
+            canaries = CanarySummary(**{**canaries, "kinds": kinds})
+        judging = {**judging, "fingerprints": tuple(judging["fingerprints"]), "canaries": canaries}
+        judging = JudgingSummary(**judging)
     return RunSummary(
         **{
             **data,
