@@ -63,6 +63,7 @@ async def follow_to_end(
     from assay.evaluation import drive_run
     from assay_cli.progress import make_progress
 
+    from assay_cli.starting import telling_of_start
     out = sys.stdout
     hidden = ending.form is not Form.TEXT and not sys.stderr.isatty()
     try:
@@ -74,7 +75,8 @@ async def follow_to_end(
                 if ending.form is Form.LINES:
                     print_line(event_document(event), out)
 
-            run = await drive_run(client, run, caller, take, stack, resume=caller is not None or stack is not None)
+            async with telling_of_start(stack, progress):
+                run = await drive_run(client, run, caller, take, stack, resume=caller is not None or stack is not None)
     except asyncio.CancelledError:
         click.echo("", err=True)
         if caller is None and stack is None:

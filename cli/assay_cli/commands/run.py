@@ -192,11 +192,13 @@ class _Job:
 
         hidden = self._no_progress or (self._as_json and not sys.stderr.isatty())
         with make_progress(run, hidden=hidden) as progress:
-            return await drive_run(client, run, caller, progress.take, stack)
+            async with telling_of_start(stack, progress):
+                return await drive_run(client, run, caller, progress.take, stack)
 
     async def _report(self, client: Client, run: Run) -> int:
         from assay_cli.console import ConsoleSummary
         from assay_cli.reports.json_report import JsonReport
+        from assay_cli.starting import telling_of_start
 
         assert run.summary is not None
         folder = self._output_dir or Path("assay-reports") / run.run_id
