@@ -249,7 +249,7 @@ def test_a_database_of_a_newer_version_is_refused(project: Cli) -> None:
 
 
 def test_a_model_that_cannot_be_loaded_is_said_at_once(project: Cli) -> None:
-    """A run whose embedder cannot start says what it waits for, and then that service's own words; it can be resumed."""
+    """A run whose embedder cannot start says what it waits for, then that service's own words; it can be resumed."""
     metrics = "metrics=[{semantic_similarity: {model: /no/such/model, threshold: 0.5}}]"
     done = project.run("run", "assay.yaml", "--set", metrics, "--set", "gates=[]", status=3)
     assert "starting the embedder …" in done.stderr
