@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assay.results import PauseCause
 from assay_cli.failures import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line
 from assay_cli.run_documents import Form, event_document, full
@@ -156,7 +157,8 @@ def load_caller(run: Run, spec: Path | None, target: str | None) -> AgentCaller 
 def how_to_resume(run: Run, server: str | None) -> str:
     """Return the sentence that says how a run is continued."""
     where = f" --server {server}" if server else ""
-    code = " --spec SPEC" if run.settings.agent.adapter in ANSWERED_HERE else ""
+    asks = run.settings.agent.adapter in ANSWERED_HERE and run.pause_cause is not PauseCause.JUDGE
+    code = " --spec SPEC" if asks else ""
     return f"Continue with: assay runs resume {run.run_id}{code}{where}"
 
 

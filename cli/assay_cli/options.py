@@ -123,12 +123,15 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
 
 
 @asynccontextmanager
-async def connect(server: str | None, models: Sequence[str] = ()) -> AsyncIterator[tuple[Client, LocalStack | None]]:
+async def connect(
+    server: str | None, models: Sequence[str] = (), *, judge: bool = False
+) -> AsyncIterator[tuple[Client, LocalStack | None]]:
     """Connect to a server, or to a local stack that is started for it and stopped after.
 
     Args:
         server: Its address; None for the local stack.
         models: Embedding models that will be needed.
+        judge: Whether a judge will be needed.
     """
     import asyncio
 
@@ -138,7 +141,7 @@ async def connect(server: str | None, models: Sequence[str] = ()) -> AsyncIterat
         from assay.local.stack import LocalStack
 
         stack = LocalStack(Home.open())
-        stack.start(models=models)
+        stack.start(models=models, judge=judge)
     try:
         # Imported while the services start.
         from assay.client import Client

@@ -60,6 +60,7 @@ def full(run: Run) -> dict[str, Any]:
         "started_at": run.started_at,
         "ended_at": run.ended_at,
         "dataset": dataset_document(run),
+        "judge": dataclasses.asdict(run.settings.judge) if run.settings.judge is not None else None,
         "partial": run.summary is not None and run.summary.partial,
         "summary": summary,
     }

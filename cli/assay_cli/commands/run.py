@@ -91,7 +91,14 @@ def run(
         overrides = (*overrides, f"repeats={repeats}")
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
     chosen = [name.strip() for name in metrics.split(",") if name.strip()] if metrics is not None else None
-    checked = load_spec(spec, overrides=overrides, dataset=dataset, metrics=chosen, environ=environment_for(server))
+    checked = load_spec(
+        spec,
+        overrides=overrides,
+        dataset=dataset,
+        metrics=chosen,
+        environ=environment_for(server),
+        judge_environ=environment_for(server, "judge"),
+    )
     assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
     if quick:
         limit = min(limit or _QUICK_CASES, _QUICK_CASES)
@@ -149,7 +156,8 @@ class _Job:
         """Run, report, and return the exit status."""
         import asyncio
 
-        async with connect(server, self._spec.embedding_models) as (client, stack):
+        spec = self._spec
+        async with connect(server, spec.embedding_models, judge=spec.needs_judge) as (client, stack):
             run = await self._start(client)
             try:
                 run = await self._drive(client, run, caller, stack)

@@ -16,7 +16,7 @@ from assay_cli.terminal import shorten, table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.results import RowAttempt
+    from assay.results import RowAttempt, Run
 
 __all__ = ["runs"]
 
@@ -93,10 +93,10 @@ def show(run_id: str, case_id: str | None, server: str | None, as_json: bool, de
             if as_json:
                 print_document(full(run))
             elif run.summary is None:
-                click.echo(say_state(run))
+                click.echo(_standing(run))
             else:
-                if run.summary.partial:
-                    click.echo(f"{say_state(run)}\n")
+                if run.summary.partial or run.settings.judge is not None:
+                    click.echo(f"{_standing(run)}\n")
                 from assay_cli.console import ConsoleSummary
 
                 console = ConsoleSummary(run)
@@ -106,6 +106,13 @@ def show(run_id: str, case_id: str | None, server: str | None, as_json: bool, de
         return 0
 
     return run_async(main())
+
+
+def _standing(run: Run) -> str:
+    """Return where a run stands, and who judges it."""
+    from assay_cli.judging_text import judge_line
+
+    return "\n".join([say_state(run), *([judge_line(run.settings.judge)] if run.settings.judge is not None else [])])
 
 
 def _history_table(attempts: Sequence[RowAttempt]) -> str:

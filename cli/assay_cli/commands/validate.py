@@ -63,7 +63,13 @@ def validate(
     found = _Findings()
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
     try:
-        checked = load_spec(spec, overrides=overrides, dataset=dataset, environ=environment_for(server))
+        checked = load_spec(
+            spec,
+            overrides=overrides,
+            dataset=dataset,
+            environ=environment_for(server),
+            judge_environ=environment_for(server, "judge"),
+        )
     except InvalidInputError as error:
         found.problems += error.problems
         _find_more(found, spec, overrides, dataset)
