@@ -63,8 +63,8 @@ async def follow_to_end(
     """
     from assay.evaluation import drive_run
     from assay_cli.progress import make_progress
-
     from assay_cli.starting import telling_of_start
+
     out = sys.stdout
     hidden = ending.form is not Form.TEXT and not sys.stderr.isatty()
     try:

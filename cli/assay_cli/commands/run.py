@@ -197,6 +197,7 @@ class _Job:
     async def _drive(self, client: Client, run: Run, caller: AgentCaller | None, stack: LocalStack | None) -> Run:
         from assay.evaluation import drive_run
         from assay_cli.progress import make_progress
+        from assay_cli.starting import telling_of_start
 
         hidden = self._no_progress or (self._as_json and not sys.stderr.isatty())
         with make_progress(run, hidden=hidden) as progress:
@@ -206,7 +207,6 @@ class _Job:
     async def _report(self, client: Client, run: Run) -> int:
         from assay_cli.console import ConsoleSummary
         from assay_cli.reports.json_report import JsonReport
-        from assay_cli.starting import telling_of_start
 
         assert run.summary is not None
         folder = self._output_dir or Path("assay-reports") / run.run_id

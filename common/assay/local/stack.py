@@ -109,11 +109,11 @@ class LocalStack:
                 )
 
     @property
-    @property
     def started(self) -> Mapping[str, Path]:
         """The sockets of the services that were started here, by the services' names."""
         return {service: self._home.socket(service) for service in self._children}
 
+    @property
     def listens(self) -> bool:
         """Whether the orchestrator takes connections."""
         return _listens(self._home.socket("orchestrator"))
