@@ -169,12 +169,17 @@ class Topology:
         lines = [line.split() for log in logs for line in log.read_text().splitlines()]
         return [(line[1], line[3]) for line in lines]
 
+    def failpoint_environment(self, failpoints: str) -> dict[str, str]:
+        """Return the variables of a process with these failpoints and a log of its own."""
+        if not failpoints:  # with a log, even of nothing to do, every failpoint costs something
+            return {"ASSAY_FAILPOINTS": ""}
+        self._launches += 1
+        log = self.folder / f"failpoints-{self._launches:04}.log"
+        return {"ASSAY_FAILPOINTS": failpoints, "ASSAY_FAILPOINTS_LOG": str(log)}
+
     def _launch(self, slot: Slot) -> None:
         failpoints = slot.armed.pop(0) if slot.armed else ""
-        environ = {**slot.environ, "ASSAY_FAILPOINTS": failpoints}
-        if failpoints:  # with a log, even of nothing to do, every failpoint costs something
-            self._launches += 1
-            environ["ASSAY_FAILPOINTS_LOG"] = str(self.folder / f"failpoints-{self._launches}.log")
+        environ = {**slot.environ, **self.failpoint_environment(failpoints)}
         with (self.folder / f"{slot.name}.log").open("ab") as log:
             slot.process = subprocess.Popen(
                 slot.arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, cwd=self.folder,
