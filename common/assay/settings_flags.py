@@ -101,8 +101,8 @@ class SettingsFlags:
         """Return what `build` makes of the settings, by name.
 
         Raises:
-            InvalidInputError: Everything that is wrong, each with its flag or variable, and what `build` finds, be it in a
-                ValueError.
+            InvalidInputError: Everything that is wrong, each with its flag or variable; and what `build` finds, be it
+                in a ValueError.
             SystemExit: Help or the version was asked for.
         """
         known, unknown = self._parser.parse_known_args(arguments)
