@@ -17,12 +17,14 @@ from tests.chaos.black_holes import Proxy
 from tests.chaos.drills import Plan, drilling
 from tests.chaos.topologies import OneOrchestrator
 
+from assay.errors import UnavailableError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.chaos.drills import Drill
-    from tests.chaos.histories import Verdict
+    from tests.chaos.histories import History, Verdict
 
 pytestmark = pytest.mark.chaos
 
@@ -113,6 +115,7 @@ async def test_the_network_to_the_database_swallows_everything(
     async with Proxy(killable_postgres.port) as proxy:
         url = killable_postgres.url.replace(f":{killable_postgres.port}/", f":{proxy.port}/")
         async with drilling(SLOW, folder, OneOrchestrator, url) as drill:
+            drill.topology.database_url = killable_postgres.url  # for our own looks at it: the proxy is in this thread
             drill.agent.delay_s = 0.01
             drill.topology.start()
             watching = asyncio.ensure_future(drill.watch_to_the_end(await drill.submit()))
@@ -175,7 +178,7 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[bool]:
 
 async def test_the_disk_is_full(folder: Path, undisturbed: Callable[[Plan], dict[str, Any]]) -> None:
     """The run pauses and says that the disk is full; with room again it is resumed and nothing was lost."""
-    with small_disk(folder / "data", 3) as mounted:
+    with small_disk(folder / "data", 16) as mounted:
         async with drilling(SLOW, folder, OneOrchestrator) as drill:
             drill.agent.delay_s = 0.01
             drill.topology.start()
@@ -183,7 +186,7 @@ async def test_the_disk_is_full(folder: Path, undisturbed: Callable[[Plan], dict
             await drill.agent.until_asked(40)
             lift = _fill(folder / "data") if mounted else _limit(drill, folder / "data" / "assay.db-wal")
             drill.topology.disturbed("disk")
-            paused = await _until_paused(drill, history.run_id)
+            paused = await _until_paused(drill, history)
             assert "full or broken" in paused
             lift()
             drill.topology.disturbed("disk")
@@ -214,14 +217,14 @@ def _limit(drill: Drill, file: Path) -> Callable[[], None]:
     return lambda: process.rlimit(psutil.RLIMIT_FSIZE, unlimited) and None
 
 
-async def _until_paused(drill: Drill, run_id: str) -> str:
-    """Wait until the run stands still or nobody can tell; return the reason."""
-    async with asyncio.timeout(60):
-        while True:
-            run = await drill.insist(lambda client: client.get_run(run_id, partial=False))
-            if run.state_reason:
-                return run.state_reason
-            await asyncio.sleep(0.05)
+async def _until_paused(drill: Drill, history: History) -> str:
+    """Watch until the run stands still, or until watchers are told that not even that could be stored."""
+    async with drill.client() as client:
+        try:
+            await history.watch(client)
+        except UnavailableError as problem:
+            return problem.message
+        return (await client.get_run(history.run_id, partial=False)).state_reason
 
 
 @pytest.mark.parametrize("jump", ["3600", "-3600"])
