@@ -71,16 +71,30 @@ async def test_a_judge_that_cannot_be_reached(set_up: SetUp, case_of: CaseOf) ->
     assert len(set(stage.agent.asked)) == len(stage.agent.asked) == 40
 
 
+async def test_runs_wait_in_postgresql_too(set_up: SetUp, case_of: CaseOf, postgres_url: str) -> None:
+    """The same run, the same end, whatever database keeps it."""
+    stage = set_up()
+    async with stage.orchestrator("--database-url", postgres_url) as client:
+        settings = stage.settings(judge=stage.who(spend_cap_usd=0.0, canary_rate=0.0), adapter="replay")
+        cases = [dataclasses.replace(case_of(1, "a1"), case_id=f"c{n}") for n in range(1_200)]
+        run = await stage.follow(client, await stage.create(client, settings, cases))
+        assert_waits(run, 1_200, "the judge service cannot be reached")
+        async with stage.judge():
+            assert_waits(await resumed(stage, client, run), 1_200, "the spend cap of 0 dollars is reached")
+            done = await resumed(stage, client, run, SpendCap(1.0))
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 1_200)
+
+
 async def test_many_shards_wait_and_are_judged(set_up: SetUp, case_of: CaseOf) -> None:
     """Shards that await verdicts do not keep the others from being answered."""
     stage = set_up()
-    cases = [dataclasses.replace(case_of(1, "a1"), case_id=f"c{n}") for n in range(2_300)]
+    cases = [dataclasses.replace(case_of(1, "a1"), case_id=f"c{n}") for n in range(1_300)]
     async with stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, stage.settings(adapter="replay"), cases))
-        assert_waits(run, 2_300)
+        assert_waits(run, 1_300)
         async with stage.judge():
             done = await resumed(stage, client, run)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 2_300)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 1_300)
     assert len(stage.provider.requests) == 1
 
 
