@@ -19,6 +19,7 @@ from assay.errors import (
     ConflictError,
     NotFoundError,
     OverloadedError,
+    SpecError,
     StorageError,
     WrongStateError,
 )
@@ -128,6 +129,15 @@ class RunManager:
                 "use a new request id"
             )
         return await self.get(existing.run_id)
+
+    async def check_judge(self, settings: RunSettings) -> None:
+        """Refuse a run for which the judge service will not judge.
+
+        Raises:
+            SpecError: It will not; holds every problem.
+        """
+        if problems := await self._planner.judge_problems(settings):
+            raise SpecError(problems)
 
     async def get(self, run_id: str) -> Run:
         """Return a run as it stands.
