@@ -129,6 +129,15 @@ class Topology:
         """Note that answers on their way may have been lost just now."""
         self.endings.append(Ending(name, time.time(), None))
 
+    async def lose(self, name: str) -> None:
+        """Kill the process in a place, and let nobody take its place."""
+        slot = self.slots[name]
+        slot.restarts = False
+        self.send(name, signal.SIGKILL)
+        await self._keeping.pop(name)
+        del self.slots[name]
+        (self.folder / f"{name}.sock").unlink(missing_ok=True)  # a kill leaves it behind
+
     async def until_ended(self, name: str, count: int = 1) -> None:
         """Wait until processes in a place have ended so many times in all."""
         slot = self.slots[name]
@@ -238,7 +247,7 @@ class Cluster(Topology):
         common = ("--database-url", database_url, "--heartbeat-s", "0.5", "--dead-after-s", str(dead_after_s))
         self.add("api", "--role", "api", "--listen", self.address, *common)
         for index in range(workers):
-            self.add(f"worker{index}", "--role", "worker", "--listen", f"unix:{folder}/w{index}.sock", *common)
+            self.add(f"worker{index}", "--role", "worker", "--listen", f"unix:{folder}/worker{index}.sock", *common)
 
 
 def open_engine(topology: OneOrchestrator | Cluster) -> sa.Engine:
