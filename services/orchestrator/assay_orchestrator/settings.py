@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["Settings"]
 
@@ -66,16 +66,20 @@ class Settings:
     reflection: bool = True
 
     def __post_init__(self) -> None:
+        if problems := list(self._problems()):
+            raise ValueError("\n".join(problems))
+
+    def _problems(self) -> Iterator[str]:
         if self.recover not in ("auto", "on-request"):
-            raise ValueError(f"recover must be 'auto' or 'on-request', not {self.recover!r}")
+            yield f"recover must be 'auto' or 'on-request', not {self.recover!r}"
         if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
-            raise ValueError("database_url must begin with postgresql://; for an SQLite file use database")
+            yield "database_url must begin with postgresql://; for an SQLite file use database"
         for name in ("database_patience_s", "embedder_patience_s", "judge_patience_s", "grace_s"):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative")
+                yield f"{name} must not be negative"
         if self.watch_bookmark_s <= 0 or self.watch_stall_s <= 0:
-            raise ValueError("watch_bookmark_s and watch_stall_s must be greater than 0")
+            yield "watch_bookmark_s and watch_stall_s must be greater than 0"
         if self.active_run_limit < 1:
-            raise ValueError("active_run_limit must be at least 1")
+            yield "active_run_limit must be at least 1"
         if self.row_try_limit < 2:
-            raise ValueError("row_try_limit must be at least 2")
+            yield "row_try_limit must be at least 2"
