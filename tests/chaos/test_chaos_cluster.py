@@ -74,7 +74,7 @@ async def test_a_process_dies_and_is_started_again(
 async def test_a_worker_stands_still_until_it_counts_as_dead(
     folder: Path, postgres_url: str, undisturbed: Callable[[Plan], dict[str, Any]]
 ) -> None:
-    """SIGSTOP for twice the time after which others have its work, then SIGCONT: it takes nothing from them, and exits."""
+    """SIGSTOP for twice the time after which others have its work: it takes nothing back from them, and exits."""
     async with drilling(PLAN, folder, Cluster, postgres_url) as drill:
         topology = drill.topology
         assert isinstance(topology, Cluster)
