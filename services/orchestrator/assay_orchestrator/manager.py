@@ -303,6 +303,7 @@ class RunManager:
         for session in self._worker.sessions.all():
             await self._worker.cancel(session.plan.run_id)
         await closing
+        await self._worker.looks.aclose()
         await self._deleter.aclose()
         await self._partial.aclose()
         self.notifier.notify_all()
