@@ -44,14 +44,14 @@ async def awaiting(client: Client, run: Run) -> str:
     raise AssertionError("the run ended without awaiting a batch")
 
 
-async def test_all_verdicts_are_one_batch_at_half_the_price(set_up: SetUp, case_of: CaseOf) -> None:
+async def test_all_verdicts_are_ordered_first_at_half_the_price(set_up: SetUp, case_of: CaseOf) -> None:
     """A run of several shards is ordered whole before any verdict is fetched, says that it waits, and costs half."""
     stage = set_up()
     stage.provider.batches.is_held = True
     cases = [case_of(n, f"a{n}") for n in range(1_030)]
     settings = dataclasses.replace(batched(stage), agent=dataclasses.replace(stage.settings().agent, adapter="replay",
                                                                              target="", concurrency=32))  # fmt: skip
-    async with stage.judge(**{**QUICK, "batch_wait_s": 8.0, "batch_requests": 1_030}), stage.orchestrator() as client:
+    async with stage.judge(**{**QUICK, "batch_wait_s": 2.0}), stage.orchestrator() as client:
         run = await stage.create(client, settings, cases)
         said = await awaiting(client, run)
         assert said == "every answer is stored, 1030 rows await verdicts of a batch"
@@ -59,7 +59,9 @@ async def test_all_verdicts_are_one_batch_at_half_the_price(set_up: SetUp, case_
         done = await stage.until(client, run, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)
         rows = await stage.rows(client, run)
     assert (done.state, done.state_reason, done.counts.passed) == (RunState.SUCCEEDED, "", 1_030)
-    assert [len(batch) for batch in stage.provider.batches.submitted] == [1_030]
+    batches = stage.provider.batches.submitted
+    assert sum(map(len, batches)) == 1_030
+    assert len(batches) <= 5  # as many as there were waits while they were ordered
     assert stage.provider.requests == []
     assert done.summary is not None
     judging = done.summary.judging

@@ -313,7 +313,7 @@ async def test_shards_that_wait_go_on_when_the_judge_judges_again(set_up: SetUp,
     """The first shard finds the judge shut and is set aside; the second is judged, and so is the first, unasked."""
     stage = set_up(Reply("no such key", status=401))
     settings = with_agent(stage.settings(adapter="replay"), concurrency=1)
-    cases = [case_of(n, f"a{n % 2}") for n in range(1_020)]
+    cases = [dataclasses.replace(case_of(1, "a1"), case_id=f"c{n}") for n in range(1_020)]
     async with stage.judge(), stage.orchestrator() as client:
         run = await stage.create(client, settings, cases)
         while not stage.provider.requests:  # noqa: ASYNC110 - the provider has threads of its own
