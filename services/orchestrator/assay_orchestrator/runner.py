@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "ShardRunner"]
 
+_LOOKS_AT_ONCE = 16
+_ENOUGH_LOOKS = 64
+"""How many rows are asked for in vain before a shard is left alone until the next look."""
+
 _UNJUDGED = JudgeEvidence(None, skipped="judge_not_configured", detail={"message": NO_JUDGE})
 
 
@@ -91,15 +95,19 @@ class ShardRunner:
         database: Where datasets, answers and results are.
         session: What the shards of the run share in this process.
         shard: Which rows, and by what right they are stored.
+        is_ordered: Whether all verdicts that it needs were ordered before. Then some that are not there yet tell
+            enough about the others.
     """
 
-    def __init__(self, database: Database, session: Session, shard: Shard) -> None:
+    def __init__(self, database: Database, session: Session, shard: Shard, *, is_ordered: bool = False) -> None:
         self._database = database
         self._session = session
         self._plan = session.plan
         self._shard = shard
         self._begun: set[tuple[int, int]] = set()
         self._unjudged = 0
+        self._pending = 0
+        self._looking = asyncio.Semaphore(_LOOKS_AT_ONCE) if is_ordered else None
         self.has_judged = False
         """Whether a row has got its verdicts here."""
         self.look_after_s: float | None = None
@@ -111,6 +119,11 @@ class ShardRunner:
         """Why rows are left that are answered but await a verdict; empty where none are, or others are left too."""
         judge = self._plan.judge
         return judge.trouble if judge is not None and self._unjudged and not self._plan.pausing.is_set() else ""
+
+    @property
+    def has_ordered(self) -> bool:
+        """Whether all that rows are left for is verdicts that are ordered."""
+        return self.look_after_s is not None and not self._unjudged and not self._plan.pausing.is_set()
 
     async def run(self) -> None:
         """Finish every row; while the run is being paused, only those whose answer has come or is on its way.
@@ -188,6 +201,7 @@ class ShardRunner:
                 result = await self._canaries.observed(result, work.case, _history(work.case, answers[:-1]))
             await self._put(fresh, result)
         except NotYetError as pending:
+            self._pending += 1
             self.look_after_s = min(pending.after_s, self.look_after_s or pending.after_s)
         except NotAskedError:
             pass  # the run is being paused: what was stored of this row stays
@@ -286,6 +300,17 @@ class ShardRunner:
         judge = self._plan.judge
         if not rubrics or judge is None or not judge.batches:
             return
+        if self._looking is not None:
+            async with self._looking:
+                if self._pending >= _ENOUGH_LOOKS and not self.has_judged and self.look_after_s is not None:
+                    raise NotYetError(self.look_after_s)
+                await self._order_now(judge, rubrics, work, answers)
+        else:
+            await self._order_now(judge, rubrics, work, answers)
+
+    async def _order_now(
+        self, judge: RunJury, rubrics: Sequence[str], work: _Work, answers: Sequence[AgentResponse]
+    ) -> None:
         beside = self._canaries.beside(work.case_index, work.repeat_index) if self._canaries is not None else []
         said = _history(work.case, answers[:-1])
         await judge.order(work.case, said, work.repeat_index, [(answers[-1], rubrics), *beside])

@@ -10,8 +10,10 @@ import pytest
 
 from assay.errors import SpecError
 from assay.results import PauseCause, RunState, SpendCap, StateChange
+from assay.rpc.channel import open_channel
 from assay.testing.judges import says, user_of
 from assay.testing.providers import ProviderRequest, Reply
+from assay.v1 import judge_pb2, judge_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,12 +37,14 @@ def batched(stage: Stage, *metrics: str, **judge: Any) -> Any:
     return stage.settings(*metrics, judge=stage.who(**{"batch": True, "canary_rate": 0.0, **judge}))
 
 
-async def awaiting(client: Client, run: Run) -> str:
-    """Wait until a run says that it awaits a batch; return the sentence."""
+async def awaiting(client: Client, run: Run, times: int = 1) -> str:
+    """Wait until a run has said so often that it awaits a batch; return the sentence."""
     async for event in client.watch_run(run.run_id):
         if isinstance(event, StateChange) and "verdicts of a batch" in event.reason:
             assert event.state is RunState.RUNNING
-            return event.reason
+            times -= 1
+            if not times:
+                return event.reason
     raise AssertionError("the run ended without awaiting a batch")
 
 
@@ -203,3 +207,21 @@ async def test_a_judge_without_a_batch_api_is_refused_before_anything_is_called(
             await stage.create(client, batched(stage), [case_of(1)])
     assert not stage.agent.asked
     assert not stage.provider.requests
+
+
+async def test_a_look_asks_for_some_rows_alone(set_up: SetUp, case_of: CaseOf) -> None:
+    """While the first rows of a shard have no verdict, the others are not asked for again."""
+    stage = set_up()
+    settings = batched(stage)
+    settings = dataclasses.replace(settings, agent=dataclasses.replace(settings.agent, adapter="replay", target=""))
+    own = {**QUICK, "batch_poll_s": 3_600.0}  # nobody looks by themselves
+    async with stage.judge(**own), stage.orchestrator() as client, open_channel(f"unix:{stage.folder}/j.sock") as to:
+        run = await stage.create(client, settings, [case_of(n, f"a{n}") for n in range(400)])
+        await awaiting(client, run)
+        await client.pause_run(run.run_id)
+        await client.resume_run(run.run_id)
+        await awaiting(client, run, times=2)
+        request = judge_pb2.GradeRequest(rubric="quality", question="q", answer="…")
+        cache = (await judge_pb2_grpc.JudgeServiceStub(to).Grade(request, timeout=60)).cache
+    assert cache.misses == 400
+    assert 64 <= cache.joined <= 64 + 16

@@ -113,6 +113,7 @@ class ShardWorker:
 
         self.sessions = Sessions(make)
         self.looks = Looks(self._look_again)
+        self._ordered: set[tuple[str, int]] = set()
 
     async def work(self, run_id: str, shard_index: int) -> None:
         """Do one job.
@@ -183,7 +184,7 @@ class ShardWorker:
         try:
             async with AsyncExitStack() as stack:
                 session = await stack.enter_async_context(self.sessions.join(run_id))
-                runner = ShardRunner(self._database, session, shard)
+                runner = ShardRunner(self._database, session, shard, is_ordered=(run_id, shard_index) in self._ordered)
                 async with session.share(shard.slots):
                     await runner.run()
                 await self._leave(shard, runner)
@@ -203,6 +204,7 @@ class ShardWorker:
             failpoint("shard.leave_before_commit")
             return _Left(jobs, paused, awaits)
 
+        (self._ordered.add if runner.has_ordered else self._ordered.discard)((shard.run_id, shard.shard_index))
         if runner.look_after_s is not None:
             self.looks.note(shard.run_id, runner.look_after_s)
 
