@@ -11,12 +11,12 @@ import sqlalchemy as sa
 from assay.answers import AgentResponse, AgentStatus, response_from_json, response_to_json
 from assay.metrics.score import score_from_json, score_to_json
 from assay.results import CaseResult
-from assay_orchestrator.store import runs, schema
+from assay_orchestrator.store import runs, schema, shards
 from assay_orchestrator.store.texts import json_text
 from assay_orchestrator.store.times import now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["AnswerRecord", "RowKey"]
 
@@ -42,13 +42,27 @@ def put(
     run_id: str,
     new_answers: Sequence[AnswerRecord],
     new_results: Sequence[CaseResult],
+    epochs: Mapping[int, int],
 ) -> int:
     """Store answers and results; results get the run's next sequence numbers, in the order given.
 
+    Args:
+        connection: In whose transaction.
+        run_id: The run.
+        new_answers: Answers that are not stored yet.
+        new_results: Results that are not stored yet.
+        epochs: By what right: the epoch of every shard that the rows are of.
+
     Returns:
         The first of these numbers; 0 without results.
+
+    Raises:
+        FencedError: One of the shards is somebody else's by now; nothing is stored.
     """
     moment, first = now(), 0
+    if new_results:
+        shards.lock_run(connection, run_id)
+    shards.check(connection, run_id, epochs)
     if new_answers:
         connection.execute(
             schema.answers.insert(),

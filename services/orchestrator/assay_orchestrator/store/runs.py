@@ -38,6 +38,11 @@ class RunRecord:
     summary: dict[str, Any] | None = None
     started_at: str | None = None
     ended_at: str | None = None
+    team: str = ""
+    weight: float = 1.0
+    agent_key: str = ""
+    concurrency: int = 1
+    hosted: bool = False
 
     @property
     def finished(self) -> bool:
@@ -77,6 +82,11 @@ def _insert(run: RunRecord) -> sa.Insert:
         total_count=run.total_count,
         assay_version=run.assay_version,
         created_at=run.created_at,
+        team=run.team,
+        weight=run.weight,
+        agent_key=run.agent_key,
+        concurrency=run.concurrency,
+        hosted=run.hosted,
     )
 
 
@@ -185,4 +195,9 @@ def _record(row: sa.Row[Any]) -> RunRecord:
         summary=json.loads(row.summary_json) if row.summary_json else None,
         started_at=row.started_at,
         ended_at=row.ended_at,
+        team=row.team,
+        weight=row.weight,
+        agent_key=row.agent_key,
+        concurrency=row.concurrency,
+        hosted=row.hosted,
     )

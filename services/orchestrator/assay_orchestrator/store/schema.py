@@ -11,7 +11,18 @@ from assay_orchestrator.store.texts import CleanString, CleanText
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["answers", "at_positions", "dataset_cases", "datasets", "metadata", "results", "run_events", "runs"]
+__all__ = [
+    "answers",
+    "at_positions",
+    "dataset_cases",
+    "datasets",
+    "fair_clock",
+    "metadata",
+    "results",
+    "run_events",
+    "runs",
+    "shards",
+]
 
 metadata = sa.MetaData()
 
@@ -58,6 +69,35 @@ runs = sa.Table(
     sa.Column("created_at", sa.String(32), nullable=False, index=True),
     sa.Column("started_at", sa.String(32)),
     sa.Column("ended_at", sa.String(32)),
+    sa.Column("team", CleanString(64), nullable=False, server_default=""),
+    sa.Column("weight", sa.Float, nullable=False, server_default="1"),
+    sa.Column("agent_key", CleanText, nullable=False, server_default=""),
+    sa.Column("concurrency", sa.Integer, nullable=False, server_default="1"),
+    sa.Column("hosted", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("finish_tag", sa.Float, nullable=False, server_default="0"),
+)
+
+shards = sa.Table(
+    "shards",
+    metadata,
+    sa.Column("run_id", CleanString(120), primary_key=True),
+    sa.Column("shard_index", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("first_case", sa.BigInteger, nullable=False),
+    sa.Column("case_count", sa.Integer, nullable=False),
+    sa.Column("row_count", sa.Integer, nullable=False),
+    sa.Column("state", sa.String(8), nullable=False, server_default="waiting"),
+    sa.Column("epoch", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("slots", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("start_tag", sa.Float, nullable=False, server_default="0"),
+    sa.Index("ix_shards_state", "state", "run_id"),
+    sqlite_with_rowid=False,
+)
+
+fair_clock = sa.Table(
+    "fair_clock",
+    metadata,
+    sa.Column("clock_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("virtual_time", sa.Float, nullable=False),
 )
 
 answers = sa.Table(

@@ -158,6 +158,7 @@ def _create(connection: sa.Connection) -> None:
     from assay_orchestrator.store import schema, views
 
     schema.metadata.create_all(connection)
+    connection.execute(schema.fair_clock.insert().values(clock_id=1, virtual_time=0.0))
     views.create(connection)
     connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
     connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (revisions.HEAD_REVISION,))

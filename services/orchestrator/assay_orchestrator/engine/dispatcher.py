@@ -1,0 +1,69 @@
+"""What a dispatcher promises, whichever it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    import sqlalchemy as sa
+
+    from assay_orchestrator.store.shards import ShardJob
+
+    Work = Callable[[str, int], Awaitable[None]]
+    """Takes a run's id and a shard's index; when it returns, the job is over for good."""
+
+__all__ = ["Dispatcher", "TryAgainError"]
+
+
+class TryAgainError(Exception):
+    """The job is not over: give it to somebody again.
+
+    Args:
+        after_s: Not before this many seconds have passed.
+    """
+
+    def __init__(self, after_s: float = 0.0) -> None:
+        super().__init__(f"again after {after_s:g} s")
+        self.after_s = after_s
+
+
+class Dispatcher(Protocol):
+    """Brings jobs to workers: at least once each, the highest priority first.
+
+    A job is a hint that a shard needs work. It may come twice, and it may be lost: `lost` finds those.
+
+    Attributes:
+        alone: Whether this process is the only one that works.
+    """
+
+    alone: bool
+
+    def enqueue(self, connection: sa.Connection, jobs: Sequence[ShardJob]) -> None:
+        """Enqueue jobs in the transaction of a connection: if that is rolled back, they were never there."""
+        ...
+
+    def committed(self, jobs: Iterable[ShardJob]) -> None:
+        """Hear that the transaction of `enqueue` has been committed."""
+        ...
+
+    def open(self, work: Work) -> None:
+        """Begin to take jobs."""
+        ...
+
+    def attend(self, run_id: str) -> None:
+        """Take the jobs of a run whose agent is hosted by a client of this process, too."""
+        ...
+
+    def leave(self, run_id: str) -> None:
+        """Take no more jobs of such a run."""
+        ...
+
+    async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
+        """Return those of the jobs that nobody has and that wait nowhere."""
+        ...
+
+    async def aclose(self) -> None:
+        """Take no more jobs, and wait until those that were taken have returned."""
+        ...

@@ -1,0 +1,113 @@
+"""Dispatching within one process: a heap of jobs and a limited number of tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+from typing import TYPE_CHECKING
+
+from assay_orchestrator.engine.dispatcher import TryAgainError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import sqlalchemy as sa
+
+    from assay_orchestrator.engine.dispatcher import Work
+    from assay_orchestrator.store.shards import ShardJob
+
+__all__ = ["EmbeddedDispatcher"]
+
+_RETRY_S = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class EmbeddedDispatcher:
+    """Keeps jobs in memory: after a restart, every shard that is not done waits again.
+
+    Args:
+        concurrency: Most jobs at once.
+    """
+
+    alone = True
+
+    def __init__(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._waiting: list[tuple[int, int, ShardJob]] = []
+        self._order = itertools.count()
+        self._known: set[tuple[str, int]] = set()  # waiting here
+        self._taken: set[tuple[str, int]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._later: set[asyncio.TimerHandle] = set()
+        self._work: Work | None = None
+
+    def enqueue(self, connection: sa.Connection, jobs: Sequence[ShardJob]) -> None:
+        """Do nothing: what is in memory has no part in a transaction."""
+
+    def committed(self, jobs: Iterable[ShardJob]) -> None:
+        """Take jobs that are not here yet, and start what may start."""
+        for job in jobs:
+            if (job.run_id, job.shard_index) not in self._known:
+                self._known.add((job.run_id, job.shard_index))
+                heapq.heappush(self._waiting, (-job.priority, next(self._order), job))
+        self._start()
+
+    def open(self, work: Work) -> None:
+        """Begin to take jobs."""
+        self._work = work
+        self._start()
+
+    def attend(self, run_id: str) -> None:
+        """Do nothing: every client is a client of this process."""
+
+    def leave(self, run_id: str) -> None:
+        """Do nothing, as above."""
+
+    async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
+        """Return the jobs that are not here."""
+        return [job for job in jobs if (job.run_id, job.shard_index) not in self._known | self._taken]
+
+    async def aclose(self) -> None:
+        """Take no more jobs, and wait until those that were taken have returned."""
+        self._work = None
+        for handle in self._later:
+            handle.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _start(self) -> None:
+        while self._work is not None and self._waiting and len(self._tasks) < self._concurrency:
+            _, _, job = heapq.heappop(self._waiting)
+            task = asyncio.create_task(self._do(self._work, job), name=f"shard {job.run_id}/{job.shard_index}")
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._start()
+
+    async def _do(self, work: Work, job: ShardJob) -> None:
+        # No longer known as waiting before the work begins: whoever ends it may enqueue the same shard at once.
+        key = (job.run_id, job.shard_index)
+        self._known.discard(key)
+        self._taken.add(key)
+        try:
+            await work(*key)
+        except TryAgainError as again:
+            self._again(job, again.after_s)
+        except Exception:  # a defect must not lose the job
+            _log.exception("shard %s/%s failed", *key)
+            self._again(job, _RETRY_S)
+        finally:
+            self._taken.discard(key)
+
+    def _again(self, job: ShardJob, after_s: float) -> None:
+        def come() -> None:
+            self._later.discard(handle)
+            self.committed([job])
+
+        handle = asyncio.get_running_loop().call_later(after_s, come)
+        self._later.add(handle)

@@ -1,0 +1,352 @@
+"""Queries about shards: the parts of a run that workers take, and who is next.
+
+A shard waits, is queued (a worker has it, or a job says that one should), or is done. What is done is known by its
+results alone; a job is only a hint.
+
+Fairness is start-time fair queueing (P. Goyal, H. Vin, H. Cheng, "Start-time fair queueing", 1996): a queued shard
+has a start tag, the greater of the virtual time and its run's finish tag, and the lowest is served first; the run's
+finish tag is then the start tag plus the shard's rows by the run's weight. The virtual time is the start tag of the
+shard that was started last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from assay.errors import AssayError
+from assay.results import RunState
+from assay_orchestrator.store import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["SUMMARY", "FairShares", "FencedError", "Shard", "ShardJob"]
+
+SUMMARY = -1
+"""The index of the job that ends a run: every shard is done, the summary is to be folded."""
+
+_SHARD_ROWS = 200
+_ROWS_AT_ONCE = 16
+_WINDOW = 64
+_LOWEST_PRIORITY = -(2**31) + 1
+_CLOCK = 1
+_GOING = (RunState.PENDING.value, RunState.RUNNING.value)
+
+
+class FencedError(AssayError):
+    """Another worker has the shard: nothing more of it may be stored here."""
+
+    reason = "FENCED"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardJob:
+    """A hint that a shard needs work.
+
+    Args:
+        run_id: The run.
+        shard_index: Which part of it, or SUMMARY.
+        priority: The highest is served first.
+        hosted: Whether only a process to which the run's clients are attached can do it.
+    """
+
+    run_id: str
+    shard_index: int
+    priority: int
+    hosted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A shard that a worker has started.
+
+    Args:
+        run_id: The run.
+        shard_index: Which part of it.
+        first_case: Position of its first case in the dataset.
+        case_count: Its cases.
+        epoch: The worker's right to store its rows: it ends when the shard is started again.
+        slots: How many questions of it may be in flight at once.
+    """
+
+    run_id: str
+    shard_index: int
+    first_case: int
+    case_count: int
+    epoch: int
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class FairShares:
+    """How teams and agents share the workers.
+
+    Args:
+        team_weights: Weight by team; 1 for others.
+        agent_limits: Most questions in flight at an agent, over all runs, by the agent's key; none for others.
+    """
+
+    team_weights: Mapping[str, float]
+    agent_limits: Mapping[str, int]
+
+
+def create(connection: sa.Connection, run_id: str, case_count: int, repeats: int) -> None:
+    """Divide a run into shards of about 200 rows, all of them waiting."""
+    size = max(1, _SHARD_ROWS // repeats)
+    connection.execute(
+        schema.shards.insert(),
+        [
+            {
+                "run_id": run_id,
+                "shard_index": index,
+                "first_case": first,
+                "case_count": min(size, case_count - first),
+                "row_count": min(size, case_count - first) * repeats,
+            }
+            for index, first in enumerate(range(0, case_count, size))
+        ],
+    )
+
+
+def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[ShardJob]:
+    """Queue waiting shards of a run, up to what its window and its concurrency let in; return their jobs.
+
+    The questions that a run may have in flight are divided among its queued shards: however many workers there
+    are, there are never more.
+    """
+    run = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id).with_for_update()).one()
+    if run.state not in _GOING or run.pause_cause:
+        return []
+    queued, used = _queued(connection, run_id)
+    room = min(_WINDOW, max(2, -(-run.concurrency // _ROWS_AT_ONCE))) - queued
+    free = min(run.concurrency - used, _agent_room(connection, run.agent_key, shares))
+    waiting = _waiting(connection, run_id, min(room, free)) if room > 0 and free > 0 else []
+    if not waiting:
+        return []
+    weight = _weight(connection, run, shares)
+    tag = max(_virtual_time(connection), run.finish_tag)
+    jobs: list[ShardJob] = []
+    for position, shard in enumerate(waiting):
+        slots = free // len(waiting) + (position < free % len(waiting))
+        _change(connection, run_id, shard.shard_index, state="queued", slots=slots, start_tag=tag)
+        jobs.append(ShardJob(run_id, shard.shard_index, _priority(tag), run.hosted))
+        tag += shard.row_count / weight
+    connection.execute(schema.runs.update().where(schema.runs.c.run_id == run_id).values(finish_tag=tag))
+    return jobs
+
+
+def start(connection: sa.Connection, run_id: str, shard_index: int) -> Shard | None:
+    """Take a queued shard: whoever had it before has lost the right to store its rows.
+
+    Returns:
+        The shard, or None where there is nothing to do: it is done, or its run does not go on.
+    """
+    run = connection.execute(
+        sa.select(schema.runs.c.state, schema.runs.c.pause_cause)
+        .where(schema.runs.c.run_id == run_id)
+        .with_for_update(read=True)
+    ).one_or_none()
+    if run is None:
+        return None
+    if run.state not in _GOING or run.pause_cause:
+        give_back(connection, run_id, shard_index)
+        return None
+    table = schema.shards
+    shard = connection.execute(
+        table.update()
+        .where(table.c.run_id == run_id, table.c.shard_index == shard_index, table.c.state == "queued")
+        .values(epoch=table.c.epoch + 1)
+        .returning(table)
+    ).one_or_none()
+    if shard is None:
+        return None
+    _advance(connection, shard.start_tag)
+    return Shard(run_id, shard_index, shard.first_case, shard.case_count, shard.epoch, shard.slots)
+
+
+def check(connection: sa.Connection, run_id: str, epochs: Mapping[int, int]) -> None:
+    """Raise unless whoever holds these epochs may still store rows of these shards; hold them until the commit.
+
+    Raises:
+        FencedError: A shard was started again by somebody else, or its run was deleted or cancelled.
+    """
+    table = schema.shards
+    found = connection.execute(
+        sa.select(table.c.shard_index, table.c.epoch)
+        .where(table.c.run_id == run_id, table.c.shard_index.in_(list(epochs)))
+        .with_for_update(read=True)
+    )
+    if {row.shard_index: row.epoch for row in found} != dict(epochs):
+        raise FencedError(f"another worker goes on with what this one had of run {run_id}")
+
+
+def lock_run(connection: sa.Connection, run_id: str) -> None:
+    """Keep everyone else from changing a run until the commit.
+
+    Always taken before locks of the run's shards: two that went the other way round would wait for each other.
+    """
+    connection.execute(sa.select(schema.runs.c.run_id).where(schema.runs.c.run_id == run_id).with_for_update())
+
+
+def give_back(connection: sa.Connection, run_id: str, shard_index: int, epoch: int | None = None) -> None:
+    """Let a queued shard wait again; with an epoch, only if it is still the shard's."""
+    table = schema.shards
+    where = [table.c.run_id == run_id, table.c.shard_index == shard_index, table.c.state == "queued"]
+    if epoch is not None:
+        where.append(table.c.epoch == epoch)
+    connection.execute(table.update().where(*where).values(state="waiting", slots=0))
+
+
+def give_back_all(connection: sa.Connection, run_id: str | None = None) -> None:
+    """Let every queued shard wait again, of one run or of all: whoever had them is gone."""
+    table = schema.shards
+    where = [table.c.state == "queued"]
+    if run_id is not None:
+        where.append(table.c.run_id == run_id)
+    connection.execute(table.update().where(*where).values(state="waiting", slots=0))
+
+
+def complete(connection: sa.Connection, shard: Shard) -> bool:
+    """Mark a shard done if every row of it has a result; return whether that is so.
+
+    Raises:
+        FencedError: It was started again by somebody else.
+    """
+    lock_run(connection, shard.run_id)
+    check(connection, shard.run_id, {shard.shard_index: shard.epoch})
+    results = schema.results
+    stored = connection.execute(
+        sa.select(sa.func.count())
+        .select_from(results)
+        .where(
+            results.c.run_id == shard.run_id,
+            results.c.case_index >= shard.first_case,
+            results.c.case_index < shard.first_case + shard.case_count,
+        )
+    ).scalar_one()
+    table = schema.shards
+    row_count = connection.execute(
+        sa.select(table.c.row_count).where(table.c.run_id == shard.run_id, table.c.shard_index == shard.shard_index)
+    ).scalar_one()
+    if stored != row_count:
+        return False
+    _change(connection, shard.run_id, shard.shard_index, state="done", slots=0)
+    return True
+
+
+def all_done(connection: sa.Connection, run_id: str) -> bool:
+    """Return whether a run has shards and every one is done."""
+    table = schema.shards
+    states = connection.execute(sa.select(table.c.state).where(table.c.run_id == run_id).distinct()).scalars().all()
+    return states == ["done"]
+
+
+def have_shards(connection: sa.Connection, run_id: str) -> bool:
+    """Return whether a run was divided already: those of earlier versions were not."""
+    table = schema.shards
+    return connection.execute(sa.select(sa.exists().where(table.c.run_id == run_id))).scalar_one()
+
+
+def list_queued(connection: sa.Connection) -> list[ShardJob]:
+    """Return the jobs that queued shards of runs that go on should have."""
+    table, runs = schema.shards, schema.runs
+    query = (
+        sa.select(table.c.run_id, table.c.shard_index, table.c.start_tag, runs.c.hosted)
+        .join(runs, runs.c.run_id == table.c.run_id)
+        .where(table.c.state == "queued", runs.c.state.in_(_GOING))
+    )
+    return [
+        ShardJob(row.run_id, row.shard_index, _priority(row.start_tag), row.hosted)
+        for row in connection.execute(query)
+    ]
+
+
+def sharing_agent(connection: sa.Connection, run_id: str) -> list[str]:
+    """Return the runs that go on and share a limited agent with a run, itself included, the least served first."""
+    table = schema.runs
+    key = connection.execute(sa.select(table.c.agent_key).where(table.c.run_id == run_id)).scalar_one_or_none()
+    if not key:
+        return [run_id] if key is not None else []
+    query = (
+        sa.select(table.c.run_id)
+        .where(table.c.agent_key == key, table.c.state.in_(_GOING))
+        .order_by(table.c.finish_tag, table.c.run_id)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def _queued(connection: sa.Connection, run_id: str) -> tuple[int, int]:
+    """Return how many shards of a run are queued, and the questions they may have in flight."""
+    table = schema.shards
+    row = connection.execute(
+        sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(table.c.slots), 0)).where(
+            table.c.run_id == run_id, table.c.state == "queued"
+        )
+    ).one()
+    return int(row[0]), int(row[1])
+
+
+def _agent_room(connection: sa.Connection, key: str, shares: FairShares) -> int:
+    """Return how many questions an agent may have beside those that all its runs may have in flight now."""
+    limit = shares.agent_limits.get(key)
+    if limit is None:
+        return 2**31
+    table, runs = schema.shards, schema.runs
+    # The runs' rows keep two top-ups of one agent apart; without an order they could wait for each other.
+    connection.execute(
+        sa.select(runs.c.run_id)
+        .where(runs.c.agent_key == key, runs.c.state.in_(_GOING))
+        .order_by(runs.c.run_id)
+        .with_for_update()
+    )
+    used = connection.execute(
+        sa.select(sa.func.coalesce(sa.func.sum(table.c.slots), 0))
+        .join(runs, runs.c.run_id == table.c.run_id)
+        .where(runs.c.agent_key == key, table.c.state == "queued")
+    ).scalar_one()
+    return limit - int(used)
+
+
+def _waiting(connection: sa.Connection, run_id: str, count: int) -> Sequence[sa.Row[tuple[int, int]]]:
+    table = schema.shards
+    return connection.execute(
+        sa.select(table.c.shard_index, table.c.row_count)
+        .where(table.c.run_id == run_id, table.c.state == "waiting")
+        .order_by(table.c.shard_index)
+        .limit(count)
+    ).all()
+
+
+def _weight(connection: sa.Connection, run: sa.Row[tuple[object, ...]], shares: FairShares) -> float:
+    """Return a run's share: its team's weight, divided among the team's runs that go on by their own weights."""
+    table = schema.runs
+    team_total = connection.execute(
+        sa.select(sa.func.sum(table.c.weight)).where(table.c.team == run.team, table.c.state.in_(_GOING))
+    ).scalar_one()
+    return shares.team_weights.get(run.team, 1.0) * run.weight / float(team_total)
+
+
+def _virtual_time(connection: sa.Connection) -> float:
+    clock = schema.fair_clock
+    return float(connection.execute(sa.select(clock.c.virtual_time).where(clock.c.clock_id == _CLOCK)).scalar_one())
+
+
+def _advance(connection: sa.Connection, tag: float) -> None:
+    clock = schema.fair_clock
+    connection.execute(
+        clock.update().where(clock.c.clock_id == _CLOCK, clock.c.virtual_time < tag).values(virtual_time=tag)
+    )
+
+
+def _change(connection: sa.Connection, run_id: str, shard_index: int, **values: object) -> None:
+    table = schema.shards
+    connection.execute(
+        table.update().where(table.c.run_id == run_id, table.c.shard_index == shard_index).values(**values)
+    )
+
+
+def _priority(tag: float) -> int:
+    return max(_LOWEST_PRIORITY, -int(tag))

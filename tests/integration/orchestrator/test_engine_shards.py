@@ -1,0 +1,205 @@
+"""Shards: what is queued, in which order, by whose right rows are stored; on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from assay.answers import AgentStatus
+from assay.cases import Case, Turn
+from assay.results import CaseResult, DatasetRef, RunState
+from assay_orchestrator.store import datasets, results, runs, shards
+from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store.shards import FairShares, FencedError, Shard
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    import sqlalchemy as sa
+
+    from assay_orchestrator.store.database import Database
+
+CASES = 1000
+EQUAL = FairShares({}, {})
+
+
+def row(case_index: int, repeat_index: int = 0) -> CaseResult:
+    """Return a result without scores."""
+    return CaseResult(f"c{case_index}", case_index, repeat_index, "", AgentStatus.SUCCESS, True, (), 1.5, "")
+
+
+def add_run(connection: sa.Connection, run_id: str, *, repeats: int = 1, concurrency: int = 64, **more: Any) -> None:
+    """Store a run over the test's dataset, divided into shards."""
+    made = RunRecord(
+        run_id, f"q-{run_id}", "h", {"name": "n"}, "d", CASES * repeats, "0.1.0", "2026-05-01T00:00:00.000Z",
+        concurrency=concurrency, **more,
+    )  # fmt: skip
+    runs.create(connection, made)
+    shards.create(connection, run_id, CASES, repeats)
+
+
+@pytest_asyncio.fixture
+async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
+    """Return a store that holds a dataset of a thousand cases and the run "r" over it."""
+    database = open_store()
+
+    def fill(connection: sa.Connection) -> None:
+        rows = [(f"c{index}", datasets.case_text(Case(f"c{index}", (Turn("q"),)))) for index in range(CASES)]
+        datasets.add_cases(connection, "u", 0, rows)
+        datasets.finish(connection, "u", DatasetRef("d", "names", "plain/json", CASES))
+        add_run(connection, "r")
+
+    try:
+        await database.write(fill)
+        yield database
+    finally:
+        database.close()
+
+
+async def started(store: Database, run_id: str, shard_index: int) -> Shard:
+    """Start a shard that is queued."""
+    shard = await store.write(lambda c: shards.start(c, run_id, shard_index))
+    assert shard is not None
+    return shard
+
+
+async def test_a_run_may_never_ask_more_than_its_concurrency(store: Database) -> None:
+    """The questions in flight are divided among queued shards; a shard that ends hands its own to the next."""
+    jobs = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    assert [job.shard_index for job in jobs] == [0, 1, 2, 3]
+    held = [await started(store, "r", job.shard_index) for job in jobs]
+    assert [shard.slots for shard in held] == [16, 16, 16, 16]
+    assert await store.write(lambda c: shards.top_up(c, "r", EQUAL)) == []
+    await store.write(lambda c: shards.give_back(c, "r", 0, held[0].epoch))
+    again = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    assert [(job.shard_index, (await started(store, "r", 0)).slots) for job in again] == [(0, 16)]
+
+
+async def test_rows_are_stored_by_right_of_the_newest_epoch(store: Database) -> None:
+    """Whoever starts a shard takes it away from whoever had it: what the other stores is refused, nothing of it kept."""
+    await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    first = await started(store, "r", 0)
+    await store.write(lambda c: results.put(c, "r", [], [row(0)], {0: first.epoch}))
+    second = await started(store, "r", 0)
+    assert second.epoch == first.epoch + 1
+    with pytest.raises(FencedError):
+        await store.write(lambda c: results.put(c, "r", [], [row(1)], {0: first.epoch}))
+    await store.write(lambda c: results.put(c, "r", [], [row(1)], {0: second.epoch}))
+    assert await store.read(lambda c: results.count_finished(c, "r")) == 2
+    with pytest.raises(FencedError):
+        await store.write(lambda c: shards.complete(c, first))
+
+
+async def test_a_shard_is_done_when_every_row_has_a_result(store: Database) -> None:
+    """Nothing else makes it done; a run is over when all its shards are."""
+    await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    held = [await started(store, "r", index) for index in range(4)]
+    await store.write(lambda c: results.put(c, "r", [], [row(i) for i in range(199)], {0: held[0].epoch}))
+    assert not await store.write(lambda c: shards.complete(c, held[0]))
+    await store.write(lambda c: results.put(c, "r", [], [row(199)], {0: held[0].epoch}))
+    assert await store.write(lambda c: shards.complete(c, held[0]))
+    assert await store.write(lambda c: shards.start(c, "r", 0)) is None
+    assert not await store.read(lambda c: shards.all_done(c, "r"))
+    (job,) = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    held.append(await started(store, "r", job.shard_index))
+    for shard in held[1:]:
+        rows = [row(i) for i in range(shard.first_case, shard.first_case + shard.case_count)]
+        await store.write(lambda c, rows=rows, shard=shard: results.put(c, "r", [], rows, {shard.shard_index: shard.epoch}))  # type: ignore[misc]
+        assert await store.write(lambda c, shard=shard: shards.complete(c, shard))  # type: ignore[misc]
+    assert await store.read(lambda c: shards.all_done(c, "r"))
+
+
+@pytest.mark.parametrize("state", [RunState.PAUSED, RunState.CANCELLED])
+async def test_a_run_that_does_not_go_on_gives_its_shards_back(store: Database, state: RunState) -> None:
+    """A job of a run that was paused or cancelled meanwhile does nothing, and the shard waits."""
+    await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    await store.write(lambda c: runs.change_state(c, "r", state))
+    assert await store.write(lambda c: shards.start(c, "r", 0)) is None
+    assert await store.write(lambda c: shards.top_up(c, "r", EQUAL)) == []
+    await store.write(lambda c: runs.change_state(c, "r", RunState.RUNNING))
+    jobs = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    assert [job.shard_index for job in jobs] == [0]
+
+
+async def test_repeats_belong_to_one_shard(store: Database) -> None:
+    """All runs of a case are in its shard, so that they follow on one another."""
+    await store.write(lambda c: add_run(c, "many", repeats=100))
+    await store.write(lambda c: shards.top_up(c, "many", EQUAL))
+    assert (await started(store, "many", 1)).first_case == 2
+
+
+async def test_teams_are_served_by_weight(store: Database) -> None:
+    """Of the first shards served, teams of weights 1, 1 and 2 have a quarter, a quarter and a half."""
+    shares = FairShares({"c": 2.0}, {})
+
+    def fill(connection: sa.Connection) -> None:
+        for team in "abc":
+            add_run(connection, f"run-{team}", concurrency=32, team=team)
+
+    await store.write(fill)
+    assert await serve(store, ["run-a", "run-b", "run-c"], shares, 8) == {"run-a": 2, "run-b": 2, "run-c": 4}
+
+
+async def test_runs_of_a_team_share_what_it_has(store: Database) -> None:
+    """Twenty teams of equal weight, one of which floods with ten runs: each is served as often."""
+
+    def fill(connection: sa.Connection) -> None:
+        for team in range(20):
+            for run in range(10 if team == 0 else 1):
+                add_run(connection, f"{team}-{run}", concurrency=32, team=str(team))
+
+    await store.write(fill)
+    names = [f"{team}-{run}" for team in range(20) for run in range(10 if team == 0 else 1)]
+    served = await serve(store, names, EQUAL, 60)
+    teams = [sum(count for name, count in served.items() if name.split("-")[0] == str(team)) for team in range(20)]
+    assert sum(teams) ** 2 / (20 * sum(count * count for count in teams)) >= 0.95
+
+
+async def test_a_small_run_does_not_wait_for_a_large_one(store: Database) -> None:
+    """A run that comes later is next, whatever the one before it has queued."""
+    big = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    await started(store, "r", big[0].shard_index)
+    await store.write(lambda c: add_run(c, "small"))
+    small = await store.write(lambda c: shards.top_up(c, "small", EQUAL))
+    assert small[0].priority >= max(job.priority for job in big[1:])
+
+
+async def test_an_agents_limit_holds_over_all_its_runs(store: Database) -> None:
+    """Two runs that ask the same agent have what it takes between them, and share what is let go of."""
+    shares = FairShares({}, {"agent.example.org": 40})
+
+    def fill(connection: sa.Connection) -> None:
+        for name in ("one", "two"):
+            add_run(connection, name, concurrency=32, agent_key="agent.example.org")
+
+    await store.write(fill)
+    slots = []
+    for name in ("one", "two"):
+        for job in await store.write(lambda c, name=name: shards.top_up(c, name, shares)):  # type: ignore[misc]
+            slots.append((await started(store, name, job.shard_index)).slots)
+    assert slots == [16, 16, 4, 4]
+    assert await store.read(lambda c: shards.sharing_agent(c, "one")) == ["one", "two"]
+
+
+async def serve(store: Database, names: list[str], shares: FairShares, count: int) -> dict[str, int]:
+    """Serve `count` shards, one at a time, as workers would: the highest priority first."""
+    waiting = []
+    for name in names:
+        waiting += await store.write(lambda c, name=name: shards.top_up(c, name, shares))  # type: ignore[misc]
+    served = dict.fromkeys(names, 0)
+    for _ in range(count):
+        waiting.sort(key=lambda job: -job.priority)
+        job = waiting.pop(0)
+        shard = await started(store, job.run_id, job.shard_index)
+        rows = [row(i) for i in range(shard.first_case, shard.first_case + shard.case_count)]
+        served[job.run_id] += 1
+
+        def end(connection: sa.Connection, shard: Shard = shard, rows: list[CaseResult] = rows) -> list[shards.ShardJob]:
+            results.put(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
+            assert shards.complete(connection, shard)
+            return shards.top_up(connection, shard.run_id, shares)
+
+        waiting += await store.write(end)
+    return served
