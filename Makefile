@@ -19,7 +19,7 @@ check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contrac
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy $(PACKAGES)
 	$(BIN)/mypy --explicit-package-bases tests benchmarks
-	@for agent in examples/*/agent.py; do $(BIN)/mypy $$agent || exit 1; done
+	@for code in examples/*/agent.py examples/*/keyword_model.py; do $(BIN)/mypy $$code || exit 1; done
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
 	@rm -rf .venv-protos/checked && tools/generate-stubs .venv-protos/checked && diff -r -x __pycache__ -x __init__.py .venv-protos/checked/assay/v1 common/assay/v1 \

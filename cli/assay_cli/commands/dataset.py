@@ -11,9 +11,9 @@ import click
 from assay.cases import case_to_json
 from assay.datasets import open_dataset
 from assay.datasets.counts import count_cases
-from assay.errors import InvalidInputError, Problem
+from assay.errors import InvalidInputError
 from assay_cli.failures import EXIT_USAGE
-from assay_cli.options import format_option, json_option
+from assay_cli.options import field_map, format_option, json_option, map_option
 from assay_cli.terminal import clean, shorten
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from assay.cases import Case
     from assay.datasets import DatasetInfo
     from assay.datasets.counts import CaseCounts
+    from assay.errors import Problem
 
 __all__ = ["dataset"]
 
@@ -49,7 +50,7 @@ def dataset() -> None:
 @dataset.command()
 @click.argument("file")
 @format_option
-@click.option("--map", "mapping", multiple=True, metavar="FIELD=NAME", help="What holds a field in the file.")
+@map_option
 @click.option("--encoding", metavar="NAME", help="The file's encoding (UTF-8).")
 @json_option
 def inspect(
@@ -57,7 +58,7 @@ def inspect(
 ) -> int:
     """Show what FILE is recognised as: format, fields, counts, warnings, and its first case."""
     try:
-        cases = open_dataset(file, field_map=_field_map(mapping), encoding=encoding, format=dataset_format)
+        cases = open_dataset(file, field_map=field_map(mapping), encoding=encoding, format=dataset_format)
         info = cases.check()
         counts, first = count_cases(cases.cases())
     except InvalidInputError as error:
@@ -71,16 +72,6 @@ def inspect(
     else:
         click.echo("\n\n".join(part for part in _parts(file, info, counts, first) if part))
     return 0
-
-
-def _field_map(mapping: Sequence[str]) -> dict[str, str]:
-    pairs = [item.partition("=") for item in mapping]
-    wrong = [item for item, (name, equals, _) in zip(mapping, pairs, strict=True) if not equals or not name.strip()]
-    if wrong:
-        raise InvalidInputError(
-            [Problem(f"must be FIELD=NAME, such as input=question, not {item!r}", "--map") for item in wrong]
-        )
-    return {name.strip(): source.strip() for name, _, source in pairs}
 
 
 def _problems(problems: Sequence[Problem]) -> list[dict[str, Any]]:

@@ -18,9 +18,11 @@ from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import (
     bad_case_option,
     connect,
+    dataset_overrides,
     debug_option,
     format_option,
     json_option,
+    map_option,
     run_async,
     say_what_is_left_out,
     server_option,
@@ -52,6 +54,7 @@ _QUICK_CASES = 10
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the spec.")
 @click.option("--resume", "resume_id", metavar="RUN", help="Continue this run instead of starting one.")
 @format_option
+@map_option
 @bad_case_option
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 @server_option
@@ -68,6 +71,7 @@ def run(
     overrides: tuple[str, ...],
     resume_id: str | None,
     dataset_format: str | None,
+    mapping: tuple[str, ...],
     on_bad_case: str | None,
     no_progress: bool,
     server: str | None,
@@ -81,10 +85,7 @@ def run(
     """
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
-    if dataset_format is not None:
-        overrides = (*overrides, f"format={dataset_format}")
-    if on_bad_case is not None:
-        overrides = (*overrides, f"on_bad_case={on_bad_case}")
+    overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
     chosen = [name.strip() for name in metrics.split(",") if name.strip()] if metrics is not None else None
     checked = load_spec(spec, overrides=overrides, dataset=dataset, metrics=chosen)
     assert checked.dataset is not None, "load_spec refuses a spec without a dataset"

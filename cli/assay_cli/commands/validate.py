@@ -15,7 +15,15 @@ from assay.spec.loading import load_spec
 from assay.spec.overrides import apply_override
 from assay.yaml_nodes import parse_yaml
 from assay_cli.failures import EXIT_INFRASTRUCTURE
-from assay_cli.options import bad_case_option, debug_option, format_option, json_option, say_what_is_left_out
+from assay_cli.options import (
+    bad_case_option,
+    dataset_overrides,
+    debug_option,
+    format_option,
+    json_option,
+    map_option,
+    say_what_is_left_out,
+)
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
@@ -29,6 +37,7 @@ __all__ = ["validate"]
 @click.option("--dataset", type=click.Path(path_type=Path), help="A dataset in place of the spec's.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the spec.")
 @format_option
+@map_option
 @bad_case_option
 @json_option
 @debug_option
@@ -37,6 +46,7 @@ def validate(
     dataset: Path | None,
     overrides: tuple[str, ...],
     dataset_format: str | None,
+    mapping: tuple[str, ...],
     on_bad_case: str | None,
     as_json: bool,
     debug: bool,
@@ -44,10 +54,7 @@ def validate(
     """Check SPEC, its dataset and its agent's code; say what was recognised, or every problem at once."""
     problems: list[Problem] = []
     left_out = 0
-    if dataset_format is not None:
-        overrides = (*overrides, f"format={dataset_format}")
-    if on_bad_case is not None:
-        overrides = (*overrides, f"on_bad_case={on_bad_case}")
+    overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
     lines: list[str] = []
     try:
         checked = load_spec(spec, overrides=overrides, dataset=dataset)

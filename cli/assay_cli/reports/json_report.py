@@ -114,6 +114,8 @@ class JsonReport:
             "spec_path": str(self._spec.source) if self._spec and self._spec.source else None,
             "dataset": {
                 **dataclasses.asdict(run.dataset),
+                # An equal dataset that was stored before, under another name and format, is kept in its place.
+                **({"name": info.name, "format": info.format} if info else {}),
                 "sha256": info.sha256 if info else None,
                 "mapping": dict(info.mapping) if info else None,
                 "warnings": [str(warning) for warning in info.warnings] if info else None,
@@ -190,6 +192,9 @@ _FLAT = ("avg_hit_rate", "avg_mrr", "avg_judge_score", "avg_combined_score", "be
 
 def _flat(summary: RunSummary) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for metric in summary.metrics:
-        found.update({name: metric.detail[name] for name in _FLAT if name in metric.detail})
+    # A composite repeats the means of its parts over the rows that it scored: the parts' own come first.
+    for metric in sorted(summary.metrics, key=lambda metric: "combined_of_averages" in metric.detail):
+        for name in _FLAT:
+            if name in metric.detail:
+                found.setdefault(name, metric.detail[name])
     return found

@@ -127,7 +127,13 @@ class Findings:
         )
 
     def _look_at_choice(self, name: str, layout: Layout, record: Record) -> None:
-        held = [source for source in layout.sources[name] if not is_blank(record.data[source])]
+        # An object of expectations is no second reference.
+        held = [
+            source
+            for source in layout.sources[name]
+            if not is_blank(record.data[source])
+            and not (name == "references" and isinstance(record.data[source], dict))
+        ]
         if len(held) > 1:
             self.warn(
                 f"choice {held}",

@@ -125,10 +125,17 @@ def object_in_cell(cell: str) -> Any:
 def json_in_cell(cell: str) -> Any:
     """Return what a cell holds as JSON, or the cell."""
     try:
-        value = json.loads(cell, parse_constant=_no_number)
+        value = json.loads(cell, parse_constant=_no_number, parse_float=_finite)
     except (ValueError, RecursionError):
         return cell
     return cell if find_unusable(value) else value
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits} is more than a number can be")
+    return number
 
 
 def _no_number(name: str) -> None:

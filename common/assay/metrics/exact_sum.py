@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import math
+import sys
+from fractions import Fraction
 
 __all__ = ["ExactSum"]
+
+
+_LARGEST = 2.0**960
+"""Terms up to this size cannot overflow, however many there are."""
 
 
 class ExactSum:
     """A running sum without rounding error.
 
     It keeps non-overlapping partial sums, as `math.fsum` does (Shewchuk, "Adaptive Precision
-    Floating-Point Arithmetic", 1997), but takes the terms one by one.
+    Floating-Point Arithmetic", 1997), but takes the terms one by one. From the first term near the end of what a
+    float holds it goes on with fractions, which are slower and do not overflow.
     """
 
     def __init__(self) -> None:
         self._partials: list[float] = []
+        self._whole: Fraction | None = None
         self.count = 0
 
-    def add(self, term: float) -> None:
-        """Add one finite term."""
+    def add(self, term: float, weight: float = 1.0) -> None:
+        """Add one finite term, `weight` times."""
         self.count += 1
+        product = term * weight
+        is_small = abs(product) <= _LARGEST
+        if self._whole is None and is_small:
+            self._add(product)
+        else:
+            self._whole = self.exact + (Fraction(product) if is_small else Fraction(term) * Fraction(weight))
+
+    def _add(self, term: float) -> None:
         kept = 0
         for partial in self._partials:
             if abs(term) < abs(partial):
@@ -34,11 +50,23 @@ class ExactSum:
         self._partials[kept:] = [term]
 
     @property
+    def exact(self) -> Fraction:
+        """The sum."""
+        return self._whole if self._whole is not None else sum(map(Fraction, self._partials), Fraction())
+
+    @property
     def total(self) -> float:
-        """The sum, rounded once."""
-        return math.fsum(self._partials)
+        """The sum, rounded once; the largest float where it is beyond that."""
+        if self._whole is None:
+            return math.fsum(self._partials)
+        try:
+            return float(self._whole)
+        except OverflowError:
+            return sys.float_info.max if self._whole > 0 else -sys.float_info.max
 
     @property
     def mean(self) -> float | None:
         """The mean; None without terms."""
+        if self._whole is not None:
+            return float(self._whole / self.count)
         return self.total / self.count if self.count else None

@@ -84,6 +84,7 @@ def _why_not(row: Row) -> str:
 class _Fold(MeanFold):
     def detail(self, value: float | None) -> dict[str, Any]:
         return {
+            "avg_hit_rate": value,
             "hits": self.passed,
             "total": self.values.count,
             "interval": wilson(self.passed, self.values.count),

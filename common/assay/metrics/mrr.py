@@ -63,6 +63,11 @@ class MeanReciprocalRank:
         detail = {"version": self.version, "position": position, "retrieved": len(row.response.sources)}
         return scored(self.name, 1 / position if position else 0.0, reason=reason, detail=detail)
 
-    def aggregate(self) -> MeanFold:
+    def aggregate(self) -> _Fold:
         """Return an empty fold."""
-        return MeanFold(self.name, self._threshold, target=self._target, rule=self.info.rule)
+        return _Fold(self.name, self._threshold, target=self._target, rule=self.info.rule)
+
+
+class _Fold(MeanFold):
+    def detail(self, value: float | None) -> dict[str, Any]:
+        return {"avg_mrr": value}

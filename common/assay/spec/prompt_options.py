@@ -26,7 +26,7 @@ PROMPT_KEYS = ("base_url", "api_key", "prompt", "prompt_file", "system", "system
 _HASHES = ("prompt_sha256", "system_sha256")
 _KEY = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _MAX_TEMPLATE_CHARS = 400_000
-_MAX_EXTRA_CHARS = 100_000
+_MAX_EXTRA_BYTES = 100_000
 _MAX_TOKENS = 10_000_000
 _DEFAULT_MAX_TOKENS = 1024
 
@@ -207,6 +207,9 @@ def _base_url(provider: Provider, value: object, problems: list[Problem]) -> str
 
 
 def _url_problem(provider: Provider, url: str) -> str:
+    if "@" in url.rpartition("//")[2].partition("/")[0]:
+        # Before any message that repeats the URL.
+        return "holds a name or password: give the key with api_key, as ${NAME} of an environment variable"
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -214,8 +217,6 @@ def _url_problem(provider: Provider, url: str) -> str:
         valid = False
     if not valid or any(character.isspace() for character in url):
         return f"must be an http or https URL such as http://127.0.0.1:8000/v1, not {url!r}"
-    if "@" in parts.netloc:
-        return "holds a name or password: give the key with api_key, as ${NAME} of an environment variable"
     host = parts.netloc.rpartition(":")[0] if parts.port is not None else parts.netloc
     if not host.isascii() or host != host.lower() or "\\" in url:
         # What is checked against the allowed hosts must be what is called.
@@ -273,8 +274,8 @@ def _extra(value: object, provider: Provider, problems: list[Problem]) -> dict[s
         )
         return {}
     try:
-        if len(json.dumps(value, allow_nan=False)) > _MAX_EXTRA_CHARS:
-            problems.append(Problem(f"is longer than {_MAX_EXTRA_CHARS:,} characters of JSON", "agent.extra"))
+        if len(json.dumps(value, ensure_ascii=False, allow_nan=False).encode()) > _MAX_EXTRA_BYTES:
+            problems.append(Problem(f"is longer than {_MAX_EXTRA_BYTES:,} bytes of JSON", "agent.extra"))
     except (TypeError, ValueError, RecursionError):
         problems.append(Problem("must hold only what JSON can hold", "agent.extra"))
         return {}

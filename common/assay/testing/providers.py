@@ -95,14 +95,15 @@ class ScriptedProvider:
 
     Args:
         replies: What is answered: replies, or functions of the request that return one.
+        port: Where; a free port if 0.
     """
 
-    def __init__(self, *replies: Script) -> None:
+    def __init__(self, *replies: Script, port: int = 0) -> None:
         self.requests: list[ProviderRequest] = []
         self._replies = list(replies) or [echo]
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.provider = self
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
 
@@ -218,7 +219,10 @@ def _completion(reply: Reply) -> dict[str, Any]:
             "prompt_tokens": reply.usage.input,
             "completion_tokens": reply.usage.output,
             "total_tokens": reply.usage.input + reply.usage.output,
-            "prompt_tokens_details": {"cached_tokens": reply.usage.cache_read},
+            "prompt_tokens_details": {
+                "cached_tokens": reply.usage.cache_read,
+                "cache_write_tokens": reply.usage.cache_write,
+            },
             "completion_tokens_details": {"reasoning_tokens": reply.usage.reasoning},
         }
     return data
@@ -252,5 +256,6 @@ def _message(reply: Reply) -> dict[str, Any]:
             "output_tokens": used.output,
             "cache_read_input_tokens": used.cache_read,
             "cache_creation_input_tokens": used.cache_write,
+            "output_tokens_details": {"thinking_tokens": used.reasoning},
         }
     return data

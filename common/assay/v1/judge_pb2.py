@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from assay.v1 import agent_pb2 as assay_dot_v1_dot_agent__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x61ssay/v1/judge.proto\x12\x08\x61ssay.v1\x1a\x14\x61ssay/v1/agent.proto\"\x8e\x01\n\x0cGradeRequest\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x10\n\x08question\x18\x02 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x03 \x01(\t\x12\x16\n\treference\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08\x63ontexts\x18\x05 \x03(\t\x12\x14\n\x0csample_index\x18\x06 \x01(\rB\x0c\n\n_reference\"3\n\rGradeResponse\x12\"\n\x07verdict\x18\x01 \x01(\x0b\x32\x11.assay.v1.Verdict\"\xf8\x01\n\x07Verdict\x12\'\n\x06status\x18\x01 \x01(\x0e\x32\x17.assay.v1.VerdictStatus\x12-\n\x06scores\x18\x02 \x03(\x0b\x32\x1d.assay.v1.Verdict.ScoresEntry\x12\x11\n\treasoning\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x05 \x01(\t\x12\x1e\n\x05usage\x18\x06 \x01(\x0b\x32\x0f.assay.v1.Usage\x12\x0e\n\x06\x63\x61\x63hed\x18\x07 \x01(\x08\x1a-\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"O\n\x12GradeStreamRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12%\n\x05grade\x18\x02 \x01(\x0b\x32\x16.assay.v1.GradeRequest\"M\n\x13GradeStreamResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\"\n\x07verdict\x18\x02 \x01(\x0b\x32\x11.assay.v1.Verdict\"\x96\x01\n\x12\x43omparePairRequest\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x10\n\x08question\x18\x02 \x01(\t\x12\x10\n\x08\x61nswer_a\x18\x03 \x01(\t\x12\x10\n\x08\x61nswer_b\x18\x04 \x01(\t\x12\x16\n\treference\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x0csample_index\x18\x06 \x01(\rB\x0c\n\n_reference\"q\n\x13\x43omparePairResponse\x12$\n\x06winner\x18\x01 \x01(\x0e\x32\x14.assay.v1.PairWinner\x12\x0f\n\x07\x66lipped\x18\x02 \x01(\x08\x12#\n\x08verdicts\x18\x03 \x03(\x0b\x32\x11.assay.v1.Verdict\"\x14\n\x12ListRubricsRequest\"8\n\x13ListRubricsResponse\x12!\n\x07rubrics\x18\x01 \x03(\x0b\x32\x10.assay.v1.Rubric\"_\n\x06Rubric\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x10\n\x08\x63riteria\x18\x03 \x03(\t\x12\x0f\n\x07minimum\x18\x04 \x01(\x01\x12\x0f\n\x07maximum\x18\x05 \x01(\x01*\x85\x01\n\rVerdictStatus\x12\x1e\n\x1aVERDICT_STATUS_UNSPECIFIED\x10\x00\x12\x18\n\x14VERDICT_STATUS_VALID\x10\x01\x12\x1a\n\x16VERDICT_STATUS_INVALID\x10\x02\x12\x1e\n\x1aVERDICT_STATUS_UNAVAILABLE\x10\x03*d\n\nPairWinner\x12\x1b\n\x17PAIR_WINNER_UNSPECIFIED\x10\x00\x12\x11\n\rPAIR_WINNER_A\x10\x01\x12\x11\n\rPAIR_WINNER_B\x10\x02\x12\x13\n\x0fPAIR_WINNER_TIE\x10\x03\x32\xb0\x02\n\x0cJudgeService\x12\x38\n\x05Grade\x12\x16.assay.v1.GradeRequest\x1a\x17.assay.v1.GradeResponse\x12N\n\x0bGradeStream\x12\x1c.assay.v1.GradeStreamRequest\x1a\x1d.assay.v1.GradeStreamResponse(\x01\x30\x01\x12J\n\x0b\x43omparePair\x12\x1c.assay.v1.ComparePairRequest\x1a\x1d.assay.v1.ComparePairResponse\x12J\n\x0bListRubrics\x12\x1c.assay.v1.ListRubricsRequest\x1a\x1d.assay.v1.ListRubricsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x61ssay/v1/judge.proto\x12\x08\x61ssay.v1\x1a\x14\x61ssay/v1/agent.proto\"\x9a\x02\n\x0cGradeRequest\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x10\n\x08question\x18\x02 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x03 \x01(\t\x12\x16\n\treference\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08\x63ontexts\x18\x05 \x03(\t\x12\x14\n\x0csample_index\x18\x06 \x01(\r\x12\x13\n\x0brubric_yaml\x18\x07 \x01(\t\x12#\n\x05judge\x18\x08 \x01(\x0b\x32\x14.assay.v1.JudgeModel\x12\x0e\n\x06run_id\x18\t \x01(\t\x12\x1a\n\rspend_cap_usd\x18\n \x01(\x01H\x01\x88\x01\x01\x12\x12\n\ntimeout_ms\x18\x0b \x01(\rB\x0c\n\n_referenceB\x10\n\x0e_spend_cap_usd\"\x93\x01\n\nJudgeModel\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x10\n\x08\x62\x61se_url\x18\x03 \x01(\t\x12\x14\n\x0ckey_variable\x18\x04 \x01(\t\x12\x18\n\x0btemperature\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\nmax_tokens\x18\x06 \x01(\rB\x0e\n\x0c_temperature\"\x83\x01\n\rGradeResponse\x12\"\n\x07verdict\x18\x01 \x01(\x0b\x32\x11.assay.v1.Verdict\x12(\n\x05\x63\x61\x63he\x18\x02 \x01(\x0b\x32\x19.assay.v1.CacheStatistics\x12$\n\x08spending\x18\x03 \x01(\x0b\x32\x12.assay.v1.Spending\"P\n\x0f\x43\x61\x63heStatistics\x12\x0c\n\x04hits\x18\x01 \x01(\x04\x12\x0e\n\x06misses\x18\x02 \x01(\x04\x12\x0e\n\x06joined\x18\x03 \x01(\x04\x12\x0f\n\x07\x65ntries\x18\x04 \x01(\x04\"U\n\x08Spending\x12\x11\n\tspent_usd\x18\x01 \x01(\x01\x12\x14\n\x0creserved_usd\x18\x02 \x01(\x01\x12\x14\n\x07\x63\x61p_usd\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\n\n\x08_cap_usd\"\x91\x03\n\x07Verdict\x12\'\n\x06status\x18\x01 \x01(\x0e\x32\x17.assay.v1.VerdictStatus\x12-\n\x06scores\x18\x02 \x03(\x0b\x32\x1d.assay.v1.Verdict.ScoresEntry\x12\x11\n\treasoning\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x05 \x01(\t\x12\x1e\n\x05usage\x18\x06 \x01(\x0b\x32\x0f.assay.v1.Usage\x12\x0e\n\x06\x63\x61\x63hed\x18\x07 \x01(\x08\x12\x0f\n\x07message\x18\x08 \x01(\t\x12\x10\n\x08\x61ttempts\x18\t \x01(\r\x12\x18\n\x0btemperature\x18\n \x01(\x01H\x00\x88\x01\x01\x12\r\n\x05model\x18\x0b \x01(\t\x12\r\n\x05\x66lags\x18\x0c \x03(\t\x12\x0f\n\x07\x62y_rule\x18\r \x01(\x08\x12\x0b\n\x03key\x18\x0e \x01(\t\x12\x0e\n\x06\x63hoice\x18\x0f \x01(\t\x1a-\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x0e\n\x0c_temperature\"O\n\x12GradeStreamRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12%\n\x05grade\x18\x02 \x01(\x0b\x32\x16.assay.v1.GradeRequest\"\xc2\x01\n\x13GradeStreamResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\"\n\x07verdict\x18\x02 \x01(\x0b\x32\x11.assay.v1.Verdict\x12#\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x14.assay.v1.JudgeError\x12(\n\x05\x63\x61\x63he\x18\x04 \x01(\x0b\x32\x19.assay.v1.CacheStatistics\x12$\n\x08spending\x18\x05 \x01(\x0b\x32\x12.assay.v1.Spending\";\n\nJudgeError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"\xa2\x02\n\x12\x43omparePairRequest\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x10\n\x08question\x18\x02 \x01(\t\x12\x10\n\x08\x61nswer_a\x18\x03 \x01(\t\x12\x10\n\x08\x61nswer_b\x18\x04 \x01(\t\x12\x16\n\treference\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x0csample_index\x18\x06 \x01(\r\x12\x13\n\x0brubric_yaml\x18\x07 \x01(\t\x12#\n\x05judge\x18\x08 \x01(\x0b\x32\x14.assay.v1.JudgeModel\x12\x0e\n\x06run_id\x18\t \x01(\t\x12\x1a\n\rspend_cap_usd\x18\n \x01(\x01H\x01\x88\x01\x01\x12\x12\n\ntimeout_ms\x18\x0b \x01(\rB\x0c\n\n_referenceB\x10\n\x0e_spend_cap_usd\"\xc1\x01\n\x13\x43omparePairResponse\x12$\n\x06winner\x18\x01 \x01(\x0e\x32\x14.assay.v1.PairWinner\x12\x0f\n\x07\x66lipped\x18\x02 \x01(\x08\x12#\n\x08verdicts\x18\x03 \x03(\x0b\x32\x11.assay.v1.Verdict\x12(\n\x05\x63\x61\x63he\x18\x04 \x01(\x0b\x32\x19.assay.v1.CacheStatistics\x12$\n\x08spending\x18\x05 \x01(\x0b\x32\x12.assay.v1.Spending\"\x14\n\x12ListRubricsRequest\"8\n\x13ListRubricsResponse\x12!\n\x07rubrics\x18\x01 \x03(\x0b\x32\x10.assay.v1.Rubric\"\x80\x01\n\x06Rubric\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x10\n\x08\x63riteria\x18\x03 \x03(\t\x12\x0f\n\x07minimum\x18\x04 \x01(\x01\x12\x0f\n\x07maximum\x18\x05 \x01(\x01\x12\r\n\x05whole\x18\x06 \x01(\x08\x12\x10\n\x08\x63ompares\x18\x07 \x01(\x08*\x85\x01\n\rVerdictStatus\x12\x1e\n\x1aVERDICT_STATUS_UNSPECIFIED\x10\x00\x12\x18\n\x14VERDICT_STATUS_VALID\x10\x01\x12\x1a\n\x16VERDICT_STATUS_INVALID\x10\x02\x12\x1e\n\x1aVERDICT_STATUS_UNAVAILABLE\x10\x03*d\n\nPairWinner\x12\x1b\n\x17PAIR_WINNER_UNSPECIFIED\x10\x00\x12\x11\n\rPAIR_WINNER_A\x10\x01\x12\x11\n\rPAIR_WINNER_B\x10\x02\x12\x13\n\x0fPAIR_WINNER_TIE\x10\x03\x32\xb0\x02\n\x0cJudgeService\x12\x38\n\x05Grade\x12\x16.assay.v1.GradeRequest\x1a\x17.assay.v1.GradeResponse\x12N\n\x0bGradeStream\x12\x1c.assay.v1.GradeStreamRequest\x1a\x1d.assay.v1.GradeStreamResponse(\x01\x30\x01\x12J\n\x0b\x43omparePair\x12\x1c.assay.v1.ComparePairRequest\x1a\x1d.assay.v1.ComparePairResponse\x12J\n\x0bListRubrics\x12\x1c.assay.v1.ListRubricsRequest\x1a\x1d.assay.v1.ListRubricsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,32 +34,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_VERDICT_SCORESENTRY']._loaded_options = None
   _globals['_VERDICT_SCORESENTRY']._serialized_options = b'8\001'
-  _globals['_VERDICTSTATUS']._serialized_start=1111
-  _globals['_VERDICTSTATUS']._serialized_end=1244
-  _globals['_PAIRWINNER']._serialized_start=1246
-  _globals['_PAIRWINNER']._serialized_end=1346
+  _globals['_VERDICTSTATUS']._serialized_start=2238
+  _globals['_VERDICTSTATUS']._serialized_end=2371
+  _globals['_PAIRWINNER']._serialized_start=2373
+  _globals['_PAIRWINNER']._serialized_end=2473
   _globals['_GRADEREQUEST']._serialized_start=57
-  _globals['_GRADEREQUEST']._serialized_end=199
-  _globals['_GRADERESPONSE']._serialized_start=201
-  _globals['_GRADERESPONSE']._serialized_end=252
-  _globals['_VERDICT']._serialized_start=255
-  _globals['_VERDICT']._serialized_end=503
-  _globals['_VERDICT_SCORESENTRY']._serialized_start=458
-  _globals['_VERDICT_SCORESENTRY']._serialized_end=503
-  _globals['_GRADESTREAMREQUEST']._serialized_start=505
-  _globals['_GRADESTREAMREQUEST']._serialized_end=584
-  _globals['_GRADESTREAMRESPONSE']._serialized_start=586
-  _globals['_GRADESTREAMRESPONSE']._serialized_end=663
-  _globals['_COMPAREPAIRREQUEST']._serialized_start=666
-  _globals['_COMPAREPAIRREQUEST']._serialized_end=816
-  _globals['_COMPAREPAIRRESPONSE']._serialized_start=818
-  _globals['_COMPAREPAIRRESPONSE']._serialized_end=931
-  _globals['_LISTRUBRICSREQUEST']._serialized_start=933
-  _globals['_LISTRUBRICSREQUEST']._serialized_end=953
-  _globals['_LISTRUBRICSRESPONSE']._serialized_start=955
-  _globals['_LISTRUBRICSRESPONSE']._serialized_end=1011
-  _globals['_RUBRIC']._serialized_start=1013
-  _globals['_RUBRIC']._serialized_end=1108
-  _globals['_JUDGESERVICE']._serialized_start=1349
-  _globals['_JUDGESERVICE']._serialized_end=1653
+  _globals['_GRADEREQUEST']._serialized_end=339
+  _globals['_JUDGEMODEL']._serialized_start=342
+  _globals['_JUDGEMODEL']._serialized_end=489
+  _globals['_GRADERESPONSE']._serialized_start=492
+  _globals['_GRADERESPONSE']._serialized_end=623
+  _globals['_CACHESTATISTICS']._serialized_start=625
+  _globals['_CACHESTATISTICS']._serialized_end=705
+  _globals['_SPENDING']._serialized_start=707
+  _globals['_SPENDING']._serialized_end=792
+  _globals['_VERDICT']._serialized_start=795
+  _globals['_VERDICT']._serialized_end=1196
+  _globals['_VERDICT_SCORESENTRY']._serialized_start=1135
+  _globals['_VERDICT_SCORESENTRY']._serialized_end=1180
+  _globals['_GRADESTREAMREQUEST']._serialized_start=1198
+  _globals['_GRADESTREAMREQUEST']._serialized_end=1277
+  _globals['_GRADESTREAMRESPONSE']._serialized_start=1280
+  _globals['_GRADESTREAMRESPONSE']._serialized_end=1474
+  _globals['_JUDGEERROR']._serialized_start=1476
+  _globals['_JUDGEERROR']._serialized_end=1535
+  _globals['_COMPAREPAIRREQUEST']._serialized_start=1538
+  _globals['_COMPAREPAIRREQUEST']._serialized_end=1828
+  _globals['_COMPAREPAIRRESPONSE']._serialized_start=1831
+  _globals['_COMPAREPAIRRESPONSE']._serialized_end=2024
+  _globals['_LISTRUBRICSREQUEST']._serialized_start=2026
+  _globals['_LISTRUBRICSREQUEST']._serialized_end=2046
+  _globals['_LISTRUBRICSRESPONSE']._serialized_start=2048
+  _globals['_LISTRUBRICSRESPONSE']._serialized_end=2104
+  _globals['_RUBRIC']._serialized_start=2107
+  _globals['_RUBRIC']._serialized_end=2235
+  _globals['_JUDGESERVICE']._serialized_start=2476
+  _globals['_JUDGESERVICE']._serialized_end=2780
 # @@protoc_insertion_point(module_scope)

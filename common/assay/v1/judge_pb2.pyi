@@ -88,6 +88,11 @@ class GradeRequest(_message.Message):
     REFERENCE_FIELD_NUMBER: _builtins.int
     CONTEXTS_FIELD_NUMBER: _builtins.int
     SAMPLE_INDEX_FIELD_NUMBER: _builtins.int
+    RUBRIC_YAML_FIELD_NUMBER: _builtins.int
+    JUDGE_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    SPEND_CAP_USD_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
     """The rubric's name, e.g. "quality" or "answer"."""
     question: _builtins.str
@@ -98,9 +103,23 @@ class GradeRequest(_message.Message):
     """The reference answer; absent where there is none."""
     sample_index: _builtins.int
     """Distinguishes repeated verdicts on the same material; bypasses the cache between them."""
+    rubric_yaml: _builtins.str
+    """An own rubric as YAML, used in place of one that the server knows; empty for none."""
+    run_id: _builtins.str
+    """The run that pays. Its calls share a retry budget and a spend cap; empty for none."""
+    spend_cap_usd: _builtins.float
+    """Most that the run may spend on judging, in US dollars, at least 0. Absent: the server's own cap.
+    The lower of the two holds. Needs run_id.
+    """
+    timeout_ms: _builtins.int
+    """How long this verdict may take, in milliseconds; 0: until the call's deadline, or the server's default."""
     @_builtins.property
     def contexts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Passages that the answer should rest on."""
+
+    @_builtins.property
+    def judge(self) -> Global___JudgeModel:
+        """The judge to ask; absent for the server's own."""
 
     def __init__(
         self,
@@ -111,16 +130,76 @@ class GradeRequest(_message.Message):
         reference: _builtins.str | None = ...,
         contexts: _abc.Iterable[_builtins.str] | None = ...,
         sample_index: _builtins.int = ...,
+        rubric_yaml: _builtins.str = ...,
+        judge: Global___JudgeModel | None = ...,
+        run_id: _builtins.str = ...,
+        spend_cap_usd: _builtins.float | None = ...,
+        timeout_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "reference", b"reference"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "answer", b"answer", "contexts", b"contexts", "question", b"question", "reference", b"reference", "rubric", b"rubric", "sample_index", b"sample_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer", b"answer", "contexts", b"contexts", "judge", b"judge", "question", b"question", "reference", b"reference", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__reference: _TypeAlias = _typing.Literal["reference"]  # noqa: Y015
     _WhichOneofArgType__reference: _TypeAlias = _typing.Literal["_reference", b"_reference"]  # noqa: Y015
+    _WhichOneofReturnType__spend_cap_usd: _TypeAlias = _typing.Literal["spend_cap_usd"]  # noqa: Y015
+    _WhichOneofArgType__spend_cap_usd: _TypeAlias = _typing.Literal["_spend_cap_usd", b"_spend_cap_usd"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reference) -> _WhichOneofReturnType__reference | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__spend_cap_usd) -> _WhichOneofReturnType__spend_cap_usd | None: ...
 
 Global___GradeRequest: _TypeAlias = GradeRequest  # noqa: Y015
+
+@_typing.final
+class JudgeModel(_message.Message):
+    """JudgeModel says which judge to ask, and how."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    BASE_URL_FIELD_NUMBER: _builtins.int
+    KEY_VARIABLE_FIELD_NUMBER: _builtins.int
+    TEMPERATURE_FIELD_NUMBER: _builtins.int
+    MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    provider: _builtins.str
+    """"anthropic", "openai" (also any service that speaks its protocol, by base_url), "replay" or "none".
+    Empty: the server's own judge, and nothing else may be set but temperature and max_tokens.
+    """
+    model: _builtins.str
+    """The model's id. For "replay": the judge as recorded, e.g. "openai:gpt-4o-mini"; empty where the recording
+    holds only one.
+    """
+    base_url: _builtins.str
+    """Where the service is; empty for the provider's own. Servers allow only what their operator lists."""
+    key_variable: _builtins.str
+    """Name of the environment variable of the server that holds the key. Empty: the provider's usual one for its
+    own service, no key for any other.
+    """
+    temperature: _builtins.float
+    """Sampling temperature, 0 to 2; absent: 0.1. Left out where the model does not take it."""
+    max_tokens: _builtins.int
+    """Most tokens of a verdict, thoughts included, at most 100,000; 0: 2,048."""
+    def __init__(
+        self,
+        *,
+        provider: _builtins.str = ...,
+        model: _builtins.str = ...,
+        base_url: _builtins.str = ...,
+        key_variable: _builtins.str = ...,
+        temperature: _builtins.float | None = ...,
+        max_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "temperature", b"temperature"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "base_url", b"base_url", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "provider", b"provider", "temperature", b"temperature"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
+    _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature) -> _WhichOneofReturnType__temperature | None: ...
+
+Global___JudgeModel: _TypeAlias = JudgeModel  # noqa: Y015
 
 @_typing.final
 class GradeResponse(_message.Message):
@@ -129,22 +208,100 @@ class GradeResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     VERDICT_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
+    SPENDING_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def verdict(self) -> Global___Verdict:
         """The verdict."""
+
+    @_builtins.property
+    def cache(self) -> Global___CacheStatistics:
+        """What the cache of verdicts has done so far."""
+
+    @_builtins.property
+    def spending(self) -> Global___Spending:
+        """What the run has spent; absent where the request names no run."""
 
     def __init__(
         self,
         *,
         verdict: Global___Verdict | None = ...,
+        cache: Global___CacheStatistics | None = ...,
+        spending: Global___Spending | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["verdict", b"verdict"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "spending", b"spending", "verdict", b"verdict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "spending", b"spending", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GradeResponse: _TypeAlias = GradeResponse  # noqa: Y015
+
+@_typing.final
+class CacheStatistics(_message.Message):
+    """CacheStatistics counts requests for verdicts since the server started."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HITS_FIELD_NUMBER: _builtins.int
+    MISSES_FIELD_NUMBER: _builtins.int
+    JOINED_FIELD_NUMBER: _builtins.int
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    hits: _builtins.int
+    """Answered from the cache."""
+    misses: _builtins.int
+    """Asked of the judge."""
+    joined: _builtins.int
+    """Answered together with an identical request that was under way."""
+    entries: _builtins.int
+    """Verdicts in the cache."""
+    def __init__(
+        self,
+        *,
+        hits: _builtins.int = ...,
+        misses: _builtins.int = ...,
+        joined: _builtins.int = ...,
+        entries: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "hits", b"hits", "joined", b"joined", "misses", b"misses"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CacheStatistics: _TypeAlias = CacheStatistics  # noqa: Y015
+
+@_typing.final
+class Spending(_message.Message):
+    """Spending is what judging has cost one run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPENT_USD_FIELD_NUMBER: _builtins.int
+    RESERVED_USD_FIELD_NUMBER: _builtins.int
+    CAP_USD_FIELD_NUMBER: _builtins.int
+    spent_usd: _builtins.float
+    """Paid, in US dollars. A call whose outcome is unknown counts with the most that it may have cost."""
+    reserved_usd: _builtins.float
+    """Set aside for calls under way, in US dollars."""
+    cap_usd: _builtins.float
+    """The cap, in US dollars; absent where there is none."""
+    def __init__(
+        self,
+        *,
+        spent_usd: _builtins.float = ...,
+        reserved_usd: _builtins.float = ...,
+        cap_usd: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cap_usd", b"_cap_usd", "cap_usd", b"cap_usd"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cap_usd", b"_cap_usd", "cap_usd", b"cap_usd", "reserved_usd", b"reserved_usd", "spent_usd", b"spent_usd"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cap_usd: _TypeAlias = _typing.Literal["cap_usd"]  # noqa: Y015
+    _WhichOneofArgType__cap_usd: _TypeAlias = _typing.Literal["_cap_usd", b"_cap_usd"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cap_usd) -> _WhichOneofReturnType__cap_usd | None: ...
+
+Global___Spending: _TypeAlias = Spending  # noqa: Y015
 
 @_typing.final
 class Verdict(_message.Message):
@@ -179,23 +336,54 @@ class Verdict(_message.Message):
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     CACHED_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    TEMPERATURE_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    BY_RULE_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    CHOICE_FIELD_NUMBER: _builtins.int
     status: Global___VerdictStatus.ValueType
     """Whether the verdict counts."""
     reasoning: _builtins.str
     """The judge's reasons. Untrusted text."""
     reason: _builtins.str
-    """Why there is no valid verdict; empty when VALID."""
+    """Why there is no valid verdict, one stable word; empty when VALID. When INVALID: invalid_verdict, refused,
+    truncated, empty_verdict. When UNAVAILABLE: judge_not_configured, judge_unavailable, judge_refuses_request,
+    rate_limited, deadline_exceeded, retry_budget_spent, spend_cap_reached, price_unknown, not_recorded.
+    """
     fingerprint: _builtins.str
     """Hash of model, parameters, template, schema and parser."""
     cached: _builtins.bool
-    """Whether the verdict came from the cache."""
+    """Whether the verdict came from the cache, or from an identical request that was under way."""
+    message: _builtins.str
+    """The same as reason, as a sentence for people; empty when VALID. Untrusted text."""
+    attempts: _builtins.int
+    """Calls of the judge that were made for this verdict."""
+    temperature: _builtins.float
+    """The temperature that was sent; absent where none was."""
+    model: _builtins.str
+    """The model as it names itself in its answer; empty where it does not."""
+    by_rule: _builtins.bool
+    """Whether no judge was asked because a rule gives such an answer the lowest score."""
+    key: _builtins.str
+    """SHA-256 of everything that the verdict rests on, its key in the cache."""
+    choice: _builtins.str
+    """Which of two answers is better as they were shown: "first", "second" or "tie"; empty unless a pair was compared."""
     @_builtins.property
     def scores(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
-        """Score of each criterion by name, on the rubric's scale. Empty unless VALID."""
+        """Score of each criterion by name, on the rubric's scale, as the judge gave it. Empty unless VALID."""
 
     @_builtins.property
     def usage(self) -> _agent_pb2.Usage:
-        """Tokens and cost of all attempts."""
+        """Tokens and cost of all attempts; nothing for a verdict from the cache."""
+
+    @_builtins.property
+    def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What looks odd about the answer: empty_answer, punctuation_only, copies_question, copies_prompt,
+        addresses_judge. A flag alone changes no score.
+        """
 
     def __init__(
         self,
@@ -207,12 +395,22 @@ class Verdict(_message.Message):
         fingerprint: _builtins.str = ...,
         usage: _agent_pb2.Usage | None = ...,
         cached: _builtins.bool = ...,
+        message: _builtins.str = ...,
+        attempts: _builtins.int = ...,
+        temperature: _builtins.float | None = ...,
+        model: _builtins.str = ...,
+        flags: _abc.Iterable[_builtins.str] | None = ...,
+        by_rule: _builtins.bool = ...,
+        key: _builtins.str = ...,
+        choice: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "fingerprint", b"fingerprint", "reason", b"reason", "reasoning", b"reasoning", "scores", b"scores", "status", b"status", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "attempts", b"attempts", "by_rule", b"by_rule", "cached", b"cached", "choice", b"choice", "fingerprint", b"fingerprint", "flags", b"flags", "key", b"key", "message", b"message", "model", b"model", "reason", b"reason", "reasoning", b"reasoning", "scores", b"scores", "status", b"status", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
+    _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature) -> _WhichOneofReturnType__temperature | None: ...
 
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 
@@ -252,25 +450,73 @@ class GradeStreamResponse(_message.Message):
 
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     VERDICT_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
+    SPENDING_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The id of the request that this answers."""
     @_builtins.property
     def verdict(self) -> Global___Verdict:
-        """The verdict."""
+        """The verdict; absent where the request failed."""
+
+    @_builtins.property
+    def error(self) -> Global___JudgeError:
+        """Why this request failed; the stream goes on."""
+
+    @_builtins.property
+    def cache(self) -> Global___CacheStatistics:
+        """What the cache of verdicts has done so far."""
+
+    @_builtins.property
+    def spending(self) -> Global___Spending:
+        """What the run has spent; absent where the request names no run."""
 
     def __init__(
         self,
         *,
         request_id: _builtins.str = ...,
         verdict: Global___Verdict | None = ...,
+        error: Global___JudgeError | None = ...,
+        cache: Global___CacheStatistics | None = ...,
+        spending: Global___Spending | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["verdict", b"verdict"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "error", b"error", "spending", b"spending", "verdict", b"verdict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "error", b"error", "request_id", b"request_id", "spending", b"spending", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GradeStreamResponse: _TypeAlias = GradeStreamResponse  # noqa: Y015
+
+@_typing.final
+class JudgeError(_message.Message):
+    """JudgeError says why one request of a stream failed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    code: _builtins.int
+    """The google.rpc.Code that a unary call would have ended with."""
+    reason: _builtins.str
+    """The machine-readable reason, as in ErrorInfo."""
+    message: _builtins.str
+    """A sentence for people."""
+    def __init__(
+        self,
+        *,
+        code: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JudgeError: _TypeAlias = JudgeError  # noqa: Y015
 
 @_typing.final
 class ComparePairRequest(_message.Message):
@@ -284,6 +530,11 @@ class ComparePairRequest(_message.Message):
     ANSWER_B_FIELD_NUMBER: _builtins.int
     REFERENCE_FIELD_NUMBER: _builtins.int
     SAMPLE_INDEX_FIELD_NUMBER: _builtins.int
+    RUBRIC_YAML_FIELD_NUMBER: _builtins.int
+    JUDGE_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    SPEND_CAP_USD_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
     """The rubric's name."""
     question: _builtins.str
@@ -296,6 +547,20 @@ class ComparePairRequest(_message.Message):
     """The reference answer; absent where there is none."""
     sample_index: _builtins.int
     """Distinguishes repeated verdicts on the same material."""
+    rubric_yaml: _builtins.str
+    """An own rubric as YAML, used in place of one that the server knows; empty for none."""
+    run_id: _builtins.str
+    """The run that pays. Its calls share a retry budget and a spend cap; empty for none."""
+    spend_cap_usd: _builtins.float
+    """Most that the run may spend on judging, in US dollars, at least 0. Absent: the server's own cap.
+    The lower of the two holds. Needs run_id.
+    """
+    timeout_ms: _builtins.int
+    """How long this verdict may take, in milliseconds; 0: until the call's deadline, or the server's default."""
+    @_builtins.property
+    def judge(self) -> Global___JudgeModel:
+        """The judge to ask; absent for the server's own."""
+
     def __init__(
         self,
         *,
@@ -305,14 +570,24 @@ class ComparePairRequest(_message.Message):
         answer_b: _builtins.str = ...,
         reference: _builtins.str | None = ...,
         sample_index: _builtins.int = ...,
+        rubric_yaml: _builtins.str = ...,
+        judge: Global___JudgeModel | None = ...,
+        run_id: _builtins.str = ...,
+        spend_cap_usd: _builtins.float | None = ...,
+        timeout_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "reference", b"reference"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "answer_a", b"answer_a", "answer_b", b"answer_b", "question", b"question", "reference", b"reference", "rubric", b"rubric", "sample_index", b"sample_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer_a", b"answer_a", "answer_b", b"answer_b", "judge", b"judge", "question", b"question", "reference", b"reference", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__reference: _TypeAlias = _typing.Literal["reference"]  # noqa: Y015
     _WhichOneofArgType__reference: _TypeAlias = _typing.Literal["_reference", b"_reference"]  # noqa: Y015
+    _WhichOneofReturnType__spend_cap_usd: _TypeAlias = _typing.Literal["spend_cap_usd"]  # noqa: Y015
+    _WhichOneofArgType__spend_cap_usd: _TypeAlias = _typing.Literal["_spend_cap_usd", b"_spend_cap_usd"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reference) -> _WhichOneofReturnType__reference | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__spend_cap_usd) -> _WhichOneofReturnType__spend_cap_usd | None: ...
 
 Global___ComparePairRequest: _TypeAlias = ComparePairRequest  # noqa: Y015
 
@@ -325,6 +600,8 @@ class ComparePairResponse(_message.Message):
     WINNER_FIELD_NUMBER: _builtins.int
     FLIPPED_FIELD_NUMBER: _builtins.int
     VERDICTS_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
+    SPENDING_FIELD_NUMBER: _builtins.int
     winner: Global___PairWinner.ValueType
     """The outcome."""
     flipped: _builtins.bool
@@ -333,16 +610,26 @@ class ComparePairResponse(_message.Message):
     def verdicts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Verdict]:
         """The verdicts with A shown first and with B shown first."""
 
+    @_builtins.property
+    def cache(self) -> Global___CacheStatistics:
+        """What the cache of verdicts has done so far."""
+
+    @_builtins.property
+    def spending(self) -> Global___Spending:
+        """What the run has spent; absent where the request names no run."""
+
     def __init__(
         self,
         *,
         winner: Global___PairWinner.ValueType = ...,
         flipped: _builtins.bool = ...,
         verdicts: _abc.Iterable[Global___Verdict] | None = ...,
+        cache: Global___CacheStatistics | None = ...,
+        spending: Global___Spending | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "spending", b"spending"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flipped", b"flipped", "verdicts", b"verdicts", "winner", b"winner"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "flipped", b"flipped", "spending", b"spending", "verdicts", b"verdicts", "winner", b"winner"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -400,6 +687,8 @@ class Rubric(_message.Message):
     CRITERIA_FIELD_NUMBER: _builtins.int
     MINIMUM_FIELD_NUMBER: _builtins.int
     MAXIMUM_FIELD_NUMBER: _builtins.int
+    WHOLE_FIELD_NUMBER: _builtins.int
+    COMPARES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name callers use."""
     description: _builtins.str
@@ -408,6 +697,10 @@ class Rubric(_message.Message):
     """Lowest score."""
     maximum: _builtins.float
     """Highest score."""
+    whole: _builtins.bool
+    """Whether scores are whole numbers."""
+    compares: _builtins.bool
+    """Whether it compares two answers, and gives no scores."""
     @_builtins.property
     def criteria(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The criteria in the order they are asked."""
@@ -420,10 +713,12 @@ class Rubric(_message.Message):
         criteria: _abc.Iterable[_builtins.str] | None = ...,
         minimum: _builtins.float = ...,
         maximum: _builtins.float = ...,
+        whole: _builtins.bool = ...,
+        compares: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["criteria", b"criteria", "description", b"description", "maximum", b"maximum", "minimum", b"minimum", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compares", b"compares", "criteria", b"criteria", "description", b"description", "maximum", b"maximum", "minimum", b"minimum", "name", b"name", "whole", b"whole"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

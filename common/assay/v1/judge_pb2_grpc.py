@@ -28,10 +28,11 @@ if _version_not_supported:
 class JudgeServiceStub(object):
     """JudgeService grades answers with a language model.
 
-    Errors: INVALID_ARGUMENT (unknown rubric or field), FAILED_PRECONDITION
-    (reason JUDGE_NOT_CONFIGURED), RESOURCE_EXHAUSTED (reason QUEUE_FULL or
-    SPEND_CAP_REACHED), UNAVAILABLE. A verdict that could not be had is an
-    outcome of the answer, not an RPC error.
+    Errors: INVALID_ARGUMENT (unknown rubric, wrong field, a judge that this
+    server may not ask), FAILED_PRECONDITION (reasons JUDGE_KEY_MISSING,
+    JUDGE_NOT_INSTALLED), RESOURCE_EXHAUSTED (reason QUEUE_FULL), UNAVAILABLE
+    (reason STOPPING). A verdict that could not be had is an outcome of the
+    answer, not an RPC error: see Verdict.reason.
     """
 
     def __init__(self, channel):
@@ -65,10 +66,11 @@ class JudgeServiceStub(object):
 class JudgeServiceServicer(object):
     """JudgeService grades answers with a language model.
 
-    Errors: INVALID_ARGUMENT (unknown rubric or field), FAILED_PRECONDITION
-    (reason JUDGE_NOT_CONFIGURED), RESOURCE_EXHAUSTED (reason QUEUE_FULL or
-    SPEND_CAP_REACHED), UNAVAILABLE. A verdict that could not be had is an
-    outcome of the answer, not an RPC error.
+    Errors: INVALID_ARGUMENT (unknown rubric, wrong field, a judge that this
+    server may not ask), FAILED_PRECONDITION (reasons JUDGE_KEY_MISSING,
+    JUDGE_NOT_INSTALLED), RESOURCE_EXHAUSTED (reason QUEUE_FULL), UNAVAILABLE
+    (reason STOPPING). A verdict that could not be had is an outcome of the
+    answer, not an RPC error: see Verdict.reason.
     """
 
     def Grade(self, request, context):
@@ -133,10 +135,11 @@ def add_JudgeServiceServicer_to_server(servicer, server):
 class JudgeService(object):
     """JudgeService grades answers with a language model.
 
-    Errors: INVALID_ARGUMENT (unknown rubric or field), FAILED_PRECONDITION
-    (reason JUDGE_NOT_CONFIGURED), RESOURCE_EXHAUSTED (reason QUEUE_FULL or
-    SPEND_CAP_REACHED), UNAVAILABLE. A verdict that could not be had is an
-    outcome of the answer, not an RPC error.
+    Errors: INVALID_ARGUMENT (unknown rubric, wrong field, a judge that this
+    server may not ask), FAILED_PRECONDITION (reasons JUDGE_KEY_MISSING,
+    JUDGE_NOT_INSTALLED), RESOURCE_EXHAUSTED (reason QUEUE_FULL), UNAVAILABLE
+    (reason STOPPING). A verdict that could not be had is an outcome of the
+    answer, not an RPC error: see Verdict.reason.
     """
 
     @staticmethod

@@ -29,10 +29,11 @@ GRPC_VERSION: str
 class JudgeServiceStub:
     """JudgeService grades answers with a language model.
 
-    Errors: INVALID_ARGUMENT (unknown rubric or field), FAILED_PRECONDITION
-    (reason JUDGE_NOT_CONFIGURED), RESOURCE_EXHAUSTED (reason QUEUE_FULL or
-    SPEND_CAP_REACHED), UNAVAILABLE. A verdict that could not be had is an
-    outcome of the answer, not an RPC error.
+    Errors: INVALID_ARGUMENT (unknown rubric, wrong field, a judge that this
+    server may not ask), FAILED_PRECONDITION (reasons JUDGE_KEY_MISSING,
+    JUDGE_NOT_INSTALLED), RESOURCE_EXHAUSTED (reason QUEUE_FULL), UNAVAILABLE
+    (reason STOPPING). A verdict that could not be had is an outcome of the
+    answer, not an RPC error: see Verdict.reason.
     """
 
     @_typing.overload
@@ -52,10 +53,11 @@ class JudgeServiceStub:
 class JudgeServiceAsyncStub(JudgeServiceStub):
     """JudgeService grades answers with a language model.
 
-    Errors: INVALID_ARGUMENT (unknown rubric or field), FAILED_PRECONDITION
-    (reason JUDGE_NOT_CONFIGURED), RESOURCE_EXHAUSTED (reason QUEUE_FULL or
-    SPEND_CAP_REACHED), UNAVAILABLE. A verdict that could not be had is an
-    outcome of the answer, not an RPC error.
+    Errors: INVALID_ARGUMENT (unknown rubric, wrong field, a judge that this
+    server may not ask), FAILED_PRECONDITION (reasons JUDGE_KEY_MISSING,
+    JUDGE_NOT_INSTALLED), RESOURCE_EXHAUSTED (reason QUEUE_FULL), UNAVAILABLE
+    (reason STOPPING). A verdict that could not be had is an outcome of the
+    answer, not an RPC error: see Verdict.reason.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -71,10 +73,11 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
 class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
     """JudgeService grades answers with a language model.
 
-    Errors: INVALID_ARGUMENT (unknown rubric or field), FAILED_PRECONDITION
-    (reason JUDGE_NOT_CONFIGURED), RESOURCE_EXHAUSTED (reason QUEUE_FULL or
-    SPEND_CAP_REACHED), UNAVAILABLE. A verdict that could not be had is an
-    outcome of the answer, not an RPC error.
+    Errors: INVALID_ARGUMENT (unknown rubric, wrong field, a judge that this
+    server may not ask), FAILED_PRECONDITION (reasons JUDGE_KEY_MISSING,
+    JUDGE_NOT_INSTALLED), RESOURCE_EXHAUSTED (reason QUEUE_FULL), UNAVAILABLE
+    (reason STOPPING). A verdict that could not be had is an outcome of the
+    answer, not an RPC error: see Verdict.reason.
     """
 
     @_abc_1.abstractmethod

@@ -1,5 +1,1 @@
-"""The judge service.
-
-Unfinished: the contract stands in `protos/assay/v1/judge.proto`; no server implements it yet. A spec
-that asks for a judge is refused with a sentence.
-"""
+"""The judge service: answers to verdicts of a language model, each one checked before it counts."""

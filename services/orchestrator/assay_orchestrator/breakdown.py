@@ -122,10 +122,10 @@ class Weights:
         self._differ = self._differ or row.weight != 1.0
         if row.passed is not None:
             self._decided.add(row.weight)
-            self._passed.add(row.weight * row.passed)
+            self._passed.add(float(row.passed), row.weight)
         for score in row.scores:
             if score.value is not None:
-                self._values[score.metric].add(row.weight * score.value)
+                self._values[score.metric].add(score.value, row.weight)
                 self._totals[score.metric].add(row.weight)
 
     def result(self) -> dict[str, Any]:
@@ -139,4 +139,4 @@ class Weights:
 
 
 def _ratio(part: ExactSum, whole: ExactSum) -> float | None:
-    return part.total / whole.total if whole.total else None
+    return float(part.exact / whole.exact) if whole.exact else None

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import gzip
 import json
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -216,6 +217,24 @@ async def test_a_broken_packing_is_an_error(listen: Listen, agent_of: AgentOf, r
     assert "gzip" in message_of(await answer(agent_of(server)), AgentErrorKind.MALFORMED)
 
 
+@pytest.mark.parametrize(
+    ("headers", "waits"),
+    [({"retry_after": "2"}, [2.0]), ({"retry_after": "9", "retry_after_ms": "150"}, [0.15]), ({}, [0.0])],
+)
+async def test_a_busy_server_is_left_alone_for_as_long_as_it_asks(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, headers: dict[str, str], waits: list[float]
+) -> None:
+    """Retry-After comes before the next attempt."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    server = await listen(reply_of(b"busy", status=429, **headers), reply_of(OK))
+    response = await answer(RetryingAgent(agent_of(server), 1, sleep=sleep, jitter=lambda: 0.0))
+    assert (response.text, slept) == ("yes", waits)
+
+
 async def test_a_reply_that_drips_ends_at_the_limit(listen: Listen, agent_of: AgentOf) -> None:
     """The time limit is for the whole call, however often a byte arrives."""
 
@@ -329,6 +348,19 @@ async def test_secrets_of_the_url_are_not_shown(agent_of: AgentOf, unused_tcp_po
     message = message_of(await answer(agent), AgentErrorKind.UNREACHABLE)
     assert "[redacted]" in message
     assert SECRET not in message
+
+
+async def test_secrets_of_the_url_are_not_logged(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A key in the query reaches the agent and no log, though the HTTP client would log every URL."""
+    caplog.set_level(logging.DEBUG, "httpx")
+    caplog.set_level(logging.DEBUG, "httpcore")
+    server = await listen(reply_of(OK))
+    agent = agent_of(f"{server.url}?key=${{BOT_KEY}}", environ={"BOT_KEY": SECRET})
+    assert (await answer(agent)).text == "yes"
+    assert server.received[0].query == {"key": SECRET}
+    assert SECRET not in caplog.text
 
 
 @pytest.mark.parametrize(

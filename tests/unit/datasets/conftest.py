@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from assay.cases import Case
+from assay.case_wire import case_from_wire, case_to_wire
+from assay.cases import Case, case_from_json, case_to_json
 from assay.datasets import open_dataset
 from assay.errors import DatasetError
 
 Write = Callable[[str, str | bytes | list[Any] | dict[str, Any]], str]
 Refusal = Callable[..., list[str]]
+Wired = Callable[..., list[Case]]
 
 
 @pytest.fixture
@@ -54,3 +56,17 @@ def refusal() -> Refusal:
         return [str(problem) for problem in caught.value.problems]
 
     return refuse
+
+
+@pytest.fixture
+def wired(read: Callable[..., list[Case]]) -> Wired:
+    """Return a function that gives the cases of a file after they went over the wire and through the store's JSON."""
+
+    def read_file(path: str | os.PathLike[str], **options: Any) -> list[Case]:
+        cases = read(path, **options)
+        assert [case_from_json(json.loads(json.dumps(case_to_json(case)))) for case in cases] == cases
+        sent = [case_from_wire(case_to_wire(case)) for case in cases]
+        assert sent == cases
+        return sent
+
+    return read_file

@@ -40,6 +40,10 @@ def verdict(accuracy: object, completeness: object, relevance: object, overall: 
         (verdict(0.9, 0.8, 0.9), 0.8666666667, True, True),
         (verdict(0.9, 0.8, 0.9, None), 0.8666666667, True, True),
         (verdict(0.2, 0.3, 0.2, 0.9), 0.9, False, False),
+        (verdict(0.2, 0.3, 0.2, 0.35), 0.35, False, True),
+        (verdict(0.2, 0.3, 0.2, 0.36), 0.36, False, False),
+        (verdict(0.2, 0.3, 0.2, 0.15), 0.15, False, True),
+        (verdict(0.2, 0.3, 0.2, 0.14), 0.14, False, False),
         ({**verdict(1, 0, 1, 1), "passed": False, "note": "ignored"}, 1.0, False, True),
     ],
 )

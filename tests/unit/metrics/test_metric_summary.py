@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assay.answers import AgentStatus
 from assay.metrics.exact_sum import ExactSum
 from assay.metrics.score import Metric, Row
 from assay.results import CaseResult, GateOutcome, RunSummary
@@ -71,14 +73,49 @@ def test_any_order_of_rows_gives_the_same_bits(
     assert _bits(summary_of(rows, gates=gates)) == expected
 
 
-@given(st.lists(st.floats(-1e150, 1e150), max_size=50))
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.lists(st.one_of(FINITE, st.floats(-1e150, 1e150), st.sampled_from([1e308, -1e308, 5e-324])), max_size=50))
 def test_a_streamed_sum_is_rounded_once(terms: list[float]) -> None:
-    """The running sum equals the exact rational sum, rounded, whatever the cancellation."""
+    """The running sum is the exact rational sum, rounded, whatever the cancellation and the size; so is the mean."""
     total = ExactSum()
     for term in terms:
         total.add(term)
-    assert total.total == math.fsum(terms) == float(sum(map(Fraction, terms), Fraction(0)))
-    assert total.count == len(terms)
+    exact = sum(map(Fraction, terms), Fraction(0))
+    assert (total.exact, total.count) == (exact, len(terms))
+    if abs(exact) <= Fraction(sys.float_info.max):
+        assert total.total == float(exact)
+    assert abs(total.total) <= sys.float_info.max
+    if terms:
+        assert total.mean == pytest.approx(float(exact / len(terms)), rel=1e-15, abs=5e-324)
+
+
+@given(st.lists(st.tuples(FINITE, st.floats(0, 1e6)), min_size=1, max_size=20), st.randoms())
+def test_a_weighted_sum_has_no_order(terms: list[tuple[float, float]], order: random.Random) -> None:
+    """Terms and weights that together overflow are summed all the same, to the same bits in any order."""
+    sums = []
+    for _ in range(2):
+        total = ExactSum()
+        for term, weight in terms:
+            total.add(term, weight)
+        sums.append(total.exact)
+        order.shuffle(terms)
+    assert sums[0] == sums[1]
+
+
+def test_values_near_the_end_of_floats_are_summed_up(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
+    """Three rows of 1e308 have a mean, by weight too, and the summary has neither NaN nor infinity."""
+    huge = metric("formula", formula="answer_chars * 1e308", threshold=1)
+    scores = (huge.score(row("x")),)
+    stored = [
+        CaseResult(f"c{index}", index, 0, "a", AgentStatus.SUCCESS, True, scores, 1e300, "", weight=9.0)
+        for index in range(3)
+    ]
+    summary = summarise(stored, [huge], ["formula >= 1e307"])
+    assert (summary.metrics[0].value, summary.weighted["metrics"]) == (1e308, {"formula": 1e308})
+    assert (summary.categories[0].metrics, summary.gates[0].outcome) == ({"formula": 1e308}, GateOutcome.PASS)
+    assert "Infinity" not in _bits(summary)
 
 
 @given(seed=st.integers(0, 2**32))

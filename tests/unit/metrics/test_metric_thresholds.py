@@ -1,13 +1,12 @@
-"""Comparing with a threshold, and the interval of a rate."""
+"""Comparing with a threshold, and the thresholds that metrics have by default."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from assay.metrics.intervals import wilson
-from assay.metrics.thresholds import exceeds, meets
+from assay.metrics import METRICS, build_metric, complete_parameters
+from assay.metrics.thresholds import exceeds, holds, meets
+from assay.results import MetricSettings
 
 
 @pytest.mark.parametrize(
@@ -29,31 +28,52 @@ def test_more_than_needs_more_than_float_noise(value: float, threshold: float, e
 
 
 @pytest.mark.parametrize(
-    ("successes", "n", "low", "high"),
+    ("value", "rule", "expected"),
     [
-        (17, 20, 0.639581, 0.947631),
-        (20, 20, 0.838875, 1.0),
-        (0, 20, 0.0, 0.161125),
-        (5, 5, 0.565518, 1.0),
-        (22, 25, 0.700442, 0.958332),
-        (850, 1000, 0.826531, 0.870790),
+        (0.8, "at_least", True),
+        (0.8, "more_than", False),
+        (0.8, "at_most", True),
+        (0.8 + 1e-10, "more_than", False),
+        (0.8 + 1e-10, "at_most", True),
+        (0.8 - 1e-10, "at_least", True),
+        (0.8 + 1e-6, "at_most", False),
     ],
 )
-def test_wilson_interval_of_known_rates(successes: int, n: int, low: float, high: float) -> None:
-    """The interval has the published values."""
-    assert wilson(successes, n) == pytest.approx((low, high), abs=1e-6)
+def test_rules(value: float, rule: str, expected: bool) -> None:
+    """Each rule compares with 0.8 as its name says, float noise aside; there is no other rule."""
+    assert holds(value, rule, 0.8) is expected
+    with pytest.raises(ValueError, match="no rule"):
+        holds(value, "about", 0.8)
 
 
-def test_no_rows_have_no_interval() -> None:
-    """An interval over nothing is absent, not 0 to 1."""
-    assert wilson(0, 0) is None
+@pytest.mark.parametrize(
+    ("kind", "rule", "threshold", "target"),
+    [
+        ("semantic_similarity", "at_least", 0.75, None),
+        ("exact_match", "at_least", 0.85, None),
+        ("consistency", "at_least", 0.8, None),
+        ("quality", "at_least", 4.0, None),
+        ("hit_rate", "more_than", 0.80, 0.90),
+        ("mrr", "more_than", 0.70, 0.85),
+        ("judge_score", "more_than", 0.75, 0.85),
+        ("combined_score", "more_than", None, 1.20),
+    ],
+)
+def test_defaults(kind: str, rule: str, threshold: float | None, target: float | None) -> None:
+    """Thresholds, targets and rules that hold where a spec says nothing; a summary carries all three."""
+    metric = build_metric(MetricSettings(kind, complete_parameters(kind, {}, where="m")))
+    summary = metric.aggregate().result()
+    assert (summary.rule, summary.threshold, summary.target) == (rule, threshold, target)
+    assert metric.info.rule == rule
+    assert (summary.meets_threshold, summary.meets_target) == (None, None)
 
 
-@given(st.integers(1, 10**9).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_wilson_interval_holds_the_rate_and_stays_in_the_unit(pair: tuple[int, int]) -> None:
-    """0 <= low <= k/n <= high <= 1 for every k and n."""
-    successes, n = pair
-    interval = wilson(successes, n)
-    assert interval is not None
-    low, high = interval
-    assert 0.0 <= low <= successes / n <= high <= 1.0
+def test_every_other_metric_decides_nothing_by_default() -> None:
+    """A metric that is not in the table above has no threshold until a spec gives it one."""
+    decided = {"semantic_similarity", "exact_match", "consistency", "quality", "hit_rate", "mrr", "judge_score"}
+    found = {
+        kind
+        for kind in METRICS
+        if complete_parameters(kind, METRICS[kind].info.example, where="m").get("threshold") is not None
+    }
+    assert found == decided

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import itertools
+import math
 import re
 import tokenize
 import warnings
@@ -88,6 +89,8 @@ def _is_json(value: Any) -> bool:
             pending += item.values()
         elif isinstance(item, list):
             pending += item
-        elif not (item is None or isinstance(item, str | bool | int) or (isinstance(item, float) and item == item)):
+        elif not (
+            item is None or isinstance(item, str | bool | int) or (isinstance(item, float) and math.isfinite(item))
+        ):
             return False
     return True

@@ -96,7 +96,7 @@ def place_inputs(value: object, field: str) -> dict[str, Any]:
             "parameters": {name: item for name, item in values.items() if name != found},
         }
     talk = "messages" if "messages" in values else found
-    if talk is not None and is_talk(values[talk]):
+    if talk is not None and (is_talk(values[talk]) or (talk == "messages" and isinstance(values[talk], list))):
         rest = {name: item for name, item in values.items() if name != talk}
         return conversation(values[talk], f"{field}.{talk}") | {"parameters": rest}
     return {"variables": values}

@@ -11,6 +11,7 @@ from assay_orchestrator.agents.http_mapping import excerpt
 from assay_orchestrator.agents.provider_answer import (
     REFUSAL,
     TRUNCATED,
+    complete,
     count,
     failed_as,
     read_answer,
@@ -45,7 +46,9 @@ def connect(model: str, options: PromptOptions, url: str, key: str, concurrency:
         timeout=TIMEOUT,
         http_client=connection_to(url, concurrency),
     )
-    client._custom_headers = {}  # noqa: SLF001 - there is no public way to leave out what the environment adds
+    # There is no public way to leave out what the environment adds. The package sends the key as a bearer token, and
+    # gateways know it by the protocol's first header.
+    client._custom_headers = {"x-api-key": key} if options.base_url else {}  # noqa: SLF001
     return AnthropicService(client, model, options)
 
 
@@ -119,7 +122,7 @@ def read_message(body: bytes, request_id: str) -> AgentResponse:
             return failed_as(response, TRUNCATED, "the answer was cut off where the model's context window ends")
         case "pause_turn":
             return failed_as(response, TRUNCATED, "the provider paused the turn before the answer was complete")
-    return response
+    return complete(response)
 
 
 def _usage(usage: object) -> dict[str, int] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import logging
 import os
 import time
 from typing import TYPE_CHECKING
@@ -71,6 +72,9 @@ class HttpAgent:
         if problems:
             raise InvalidInputError(problems)
         self._mapping = ReplyMapping(options.response)
+        for name in ("httpx", "httpcore"):
+            # Below warnings they log the URL with its query, which may hold a key, and what the agent replied.
+            logging.getLogger(name).setLevel(logging.WARNING)
         self._client = httpx.AsyncClient(
             headers=_DEFAULT_HEADERS | {name.lower(): value for name, value in headers.items()},
             timeout=httpx.Timeout(None, connect=_CONNECT_TIMEOUT_S),

@@ -12,6 +12,7 @@ from assay_orchestrator.agents.http_mapping import excerpt
 from assay_orchestrator.agents.provider_answer import (
     REFUSAL,
     TRUNCATED,
+    complete,
     count,
     failed_as,
     read_answer,
@@ -116,7 +117,15 @@ def read_completion(body: bytes, request_id: str) -> AgentResponse:
             return failed_as(response, REFUSAL, "the provider's content filter held the answer back")
         case "length":
             return failed_as(response, TRUNCATED, "the answer was cut off at max_tokens: raise agent.max_tokens")
-    return response
+        case "abort" | "error":
+            # Words of vLLM and of gateways, which have sent their 200 by then.
+            return failed_as(response, TRUNCATED, f"the service broke the answer off{_reason(choice.get('error'))}")
+    return complete(response)
+
+
+def _reason(error: object) -> str:
+    said = error.get("message") if isinstance(error, dict) else error
+    return f": {clean_text(said)[:500]}" if isinstance(said, str) and said else ""
 
 
 def _tool_calls(value: object) -> list[dict[str, Any]]:
@@ -124,9 +133,10 @@ def _tool_calls(value: object) -> list[dict[str, Any]]:
     for call in value if isinstance(value, list) else []:
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
-            # The arguments are whatever the model wrote in place of JSON.
-            calls.append({"id": call.get("id"), "name": function.get("name"),
-                          "arguments_json": function.get("arguments")})  # fmt: skip
+            arguments = function.get("arguments")
+            # A text is whatever the model wrote in place of JSON; some local servers send the value itself.
+            key = "arguments_json" if isinstance(arguments, str) else "arguments"
+            calls.append({"id": call.get("id"), "name": function.get("name"), key: arguments})
     return calls
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import importlib
+import importlib.metadata
 import importlib.util
 import os
 import time
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["PromptAgent"]
 
 _NO_KEY = "no-key"
+_OLDEST_MAJOR = {"openai": 3, "anthropic": 2}  # earlier ones use another HTTP client
 
 
 class PromptAgent:
@@ -70,9 +72,8 @@ class PromptAgent:
         own_key = None if self._options.base_url else f"${{{provider.key_variable}}}"
         self._key_name = self._options.api_key or own_key
         self._key = self._secrets.resolve(self._key_name, "agent.api_key") if self._key_name else _NO_KEY
-        if not (self._key.isascii() and self._key.isprintable()) or self._key != self._key.strip():
-            problems.append(Problem("is not a key: it must be printable ASCII without spaces around it",
-                                    "agent.api_key"))  # fmt: skip
+        if not (self._key.isascii() and self._key.isprintable()) or " " in self._key:
+            problems.append(Problem("is not a key: it must be printable ASCII without spaces", "agent.api_key"))
         problems += _missing_package(settings.adapter)
         if problems:
             raise InvalidInputError(problems)
@@ -145,13 +146,27 @@ class PromptAgent:
         return service
 
     def _redacted(self, response: AgentResponse) -> AgentResponse:
-        error = response.error
-        if error is None:
-            return response
-        clean = dataclasses.replace(
-            error, message=self._secrets.redact(error.message), type=self._secrets.redact(error.type)
-        )
-        return dataclasses.replace(response, error=clean)
+        error, hide = response.error, self._secrets.redact_keys
+        if error is not None:
+            error = dataclasses.replace(
+                error, message=self._secrets.redact(error.message), type=self._secrets.redact(error.type)
+            )
+        # No model knows the key, but a gateway that repeats what it got would have it stored with the answer.
+        return dataclasses.replace(
+            response,
+            error=error,
+            text=hide(response.text),
+            model=hide(response.model),
+            finish_reason=hide(response.finish_reason),
+            tool_calls=tuple(
+                dataclasses.replace(
+                    call, name=hide(call.name), id=hide(call.id), arguments_json=hide(call.arguments_json)
+                )
+                for call in response.tool_calls
+            ),
+            metadata={name: hide(value) if isinstance(value, str) else value
+                      for name, value in response.metadata.items()},
+        )  # fmt: skip
 
 
 class _Stopwatch:
@@ -166,11 +181,17 @@ class _Stopwatch:
 
 
 def _missing_package(adapter: str) -> list[Problem]:
-    if importlib.util.find_spec(adapter) is not None:
-        return []
+    oldest = _OLDEST_MAJOR[adapter]
+    if importlib.util.find_spec(adapter) is not None and importlib.util.find_spec("httpx2") is not None:
+        found = importlib.metadata.version(adapter)
+        if int(found.partition(".")[0]) >= oldest:
+            return []
+        found = f", not {found}"
+    else:
+        found = ""
     return [
         Problem(
-            f"the {adapter} adapter needs the package {adapter} where the orchestrator runs: "
+            f"the {adapter} adapter needs the package {adapter} from {oldest}.0 on where the orchestrator runs{found}: "
             "pip install 'assay[providers]'",
             "agent.adapter",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.answers import Message
+from assay.answers import Message, clean_text
 from assay.prompt_template import case_values, fill, missing_variables
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def build_conversation(options: PromptOptions, request: AgentRequest, case: Case
                 "history",
             )
     question = request.input if options.prompt is None else fill(options.prompt, values)
-    said = tuple(Message(message.role, message.content) for message in request.history if message.content.strip())
+    said = [Message(message.role, message.content) for message in request.history if message.content.strip()]
     return Conversation(
-        system=fill(options.system, values) if options.system else "",
-        messages=(*said, Message("user", question)),
+        system=clean_text(fill(options.system, values)) if options.system else "",
+        messages=tuple(Message(one.role, clean_text(one.content)) for one in (*said, Message("user", question))),
     )

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["Parameters", "ProviderStatusError", "Service", "UnreachableError"]
 
 _TOKEN_FIELDS = ("max_tokens", "max_completion_tokens")
-_UNKNOWN_WORDS = ("unsupported", "not supported", "unrecognized", "unknown", "not permitted", "unexpected")
+_UNKNOWN_CODES = ("unsupported_parameter", "unsupported_value", "unknown_parameter")
+_UNKNOWN_WORDS = ("unsupported", "not support", "unrecognized", "unknown", "not permitted", "not allowed", "unexpected",
+                  "deprecated")  # fmt: skip
 
 
 class ProviderStatusError(Exception):
@@ -67,14 +69,20 @@ class Parameters:
         if refusal.status != 400:
             return None
         said = refusal.message.lower()
-        if self.temperature is not None and (refusal.parameter == "temperature" or "temperature" in said):
+        if refusal.code not in _UNKNOWN_CODES and not any(word in said for word in _UNKNOWN_WORDS):
+            # It is known, and its value is wrong: that is the spec's to mend.
+            return None
+        if self.temperature is not None and _names("temperature", refusal, said):
             return dataclasses.replace(self, temperature=None)
-        is_unknown = refusal.code == "unsupported_parameter" or any(word in said for word in _UNKNOWN_WORDS)
-        is_named = refusal.parameter == self.token_field or self.token_field in said
-        if is_unknown and is_named and not self.swapped:
+        if not self.swapped and _names(self.token_field, refusal, said):
             other = _TOKEN_FIELDS[self.token_field == _TOKEN_FIELDS[0]]
             return dataclasses.replace(self, token_field=other, swapped=True)
         return None
+
+
+def _names(field: str, refusal: ProviderStatusError, said: str) -> bool:
+    # Where the service says which field it means, its sentence may quote the prompt, which may hold any word.
+    return refusal.parameter == field if refusal.parameter else field in said
 
 
 class Service(Protocol):

@@ -1,4 +1,4 @@
-"""From what a model said to an answer: a refusal and a text that was cut off are told apart from answers."""
+"""From what a model said to an answer: refusals, texts that were cut off and silence are told apart from answers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
     from assay.answers import AgentResponse
 
-__all__ = ["REFUSAL", "TRUNCATED", "count", "failed_as", "read_answer", "text_of_parts", "tokens"]
+__all__ = ["REFUSAL", "TRUNCATED", "complete", "count", "failed_as", "read_answer", "text_of_parts", "tokens"]
 
 REFUSAL = "refusal"
 TRUNCATED = "truncated"
+_EMPTY = "empty"
 
 
 def read_answer(found: Mapping[str, Any], request_id: str) -> AgentResponse:
@@ -37,11 +38,19 @@ def failed_as(response: AgentResponse, failure: str, message: str) -> AgentRespo
 
     Args:
         response: What the model said.
-        failure: "refusal" or "truncated": the error's type.
+        failure: "refusal", "truncated" or "empty": the error's type.
         message: A sentence for people.
     """
     error = AgentError(AgentErrorKind.RAISED, message, type=failure)
     return dataclasses.replace(response, status=AgentStatus.ERROR, error=error)
+
+
+def complete(response: AgentResponse) -> AgentResponse:
+    """Return an answer that the model ended by itself: it failed if there is neither text nor a call of a tool."""
+    if response.text.strip() or response.tool_calls:
+        return response
+    reason = f" (it stopped with {response.finish_reason[:100]!r})" if response.finish_reason else ""
+    return failed_as(response, _EMPTY, f"the model answered without a word{reason}")
 
 
 def text_of_parts(parts: Iterable[object]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["TIMEOUT", "connection_to", "failure_of", "read_json"]
 
 _CONNECT_TIMEOUT_S = 10.0
+_TALKATIVE = ("openai", "anthropic", "httpx2", "httpcore2")
 TIMEOUT = httpx2.Timeout(None, connect=_CONNECT_TIMEOUT_S)
 """The whole attempt is bounded by its caller: this client's own limits restart with every byte."""
 
@@ -36,6 +38,9 @@ def connection_to(url: str, concurrency: int) -> httpx2.AsyncClient:
     """
     if httpx2.URL(url).host != urlsplit(url).hostname:
         raise ValueError("the URL must name its host in plain lower-case ASCII")
+    for name in _TALKATIVE:
+        # Below warnings they log prompts, answers and headers, which are no business of whoever reads the log.
+        logging.getLogger(name).setLevel(logging.WARNING)
     limits = httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
     return httpx2.AsyncClient(
         transport=_BoundedTransport(httpx2.AsyncHTTPTransport(limits=limits, trust_env=False)),
@@ -105,6 +110,10 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         encoding = reply.headers.get("content-encoding", "identity")
         if encoding not in ("identity", ""):
             await reply.aclose()
+            if reply.status_code >= 300:
+                # The status says enough, and decides whether to ask again.
+                del reply.headers["content-encoding"]
+                return httpx2.Response(reply.status_code, headers=reply.headers, request=request)
             # A few bytes of it may unfold to gigabytes.
             raise MalformedAnswerError(f"the reply is compressed as {encoding[:40]!r}, which was not asked for")
         assert isinstance(reply.stream, httpx2.AsyncByteStream)

@@ -35,7 +35,7 @@ def refused_status(refusal: ProviderStatusError, model: str, url: str, key_name:
         case 401 | 403:
             what = f"the service does not accept the key in {key_name}"
         case 404:
-            what = f"model {model!r} is not available at {url}"
+            what = f"model {model!r} is not available at {url}: check agent.target and agent.base_url"
         case _ if 300 <= status < 400:
             what = "the service redirects, which is not followed: use its final URL as base_url"
         case _:

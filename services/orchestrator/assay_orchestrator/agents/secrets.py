@@ -18,6 +18,7 @@ __all__ = ["Secrets"]
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _RECOGNISABLE_CHARS = 8
+_KEY_CHARS = 16
 _REDACTED = "[redacted]"
 
 
@@ -57,6 +58,12 @@ class Secrets:
             text = text.replace(value, _REDACTED)
         for value in longest_first:
             text = _without_beginning(text, value)
+        return text
+
+    def redact_keys(self, text: str) -> str:
+        """Return the text without the values that are long enough to be keys: for what is no message but an answer."""
+        for value in sorted(self._values, key=len, reverse=True):
+            text = text.replace(value, _REDACTED) if len(value) >= _KEY_CHARS else text
         return text
 
     def _value(self, name: str, where: str) -> str:

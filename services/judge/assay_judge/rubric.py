@@ -1,0 +1,79 @@
+"""What a rubric is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Criterion", "Example", "Rubric"]
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One thing to look at.
+
+    Args:
+        name: Its key in the verdict.
+        description: What is asked.
+        anchors: What some scores mean, from the lowest to the highest.
+        optional: Whether a verdict may say null for it.
+    """
+
+    name: str
+    description: str
+    anchors: Mapping[float, str] = field(default_factory=dict)
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An answer and the verdict that it should get.
+
+    Args:
+        question: The question.
+        answer: The answer.
+        scores: By criterion.
+        reasoning: Why.
+        reference: The reference, empty for none.
+    """
+
+    question: str
+    answer: str
+    scores: Mapping[str, float]
+    reasoning: str
+    reference: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rubric:
+    """What a judge looks at.
+
+    Args:
+        name: The name that callers use.
+        description: One sentence.
+        criteria: In the order in which they are asked.
+        minimum: Lowest score.
+        maximum: Highest score.
+        whole: Whether scores are whole numbers.
+        compares: Whether it compares two answers; it then has no scores.
+        instructions: What else the judge is to know.
+        examples: Answers with their verdicts.
+    """
+
+    name: str
+    description: str
+    criteria: tuple[Criterion, ...]
+    minimum: float = 0.0
+    maximum: float = 1.0
+    whole: bool = False
+    compares: bool = False
+    instructions: str = ""
+    examples: tuple[Example, ...] = ()
+
+    @property
+    def lowest(self) -> dict[str, float]:
+        """The lowest score of every criterion."""
+        return {criterion.name: self.minimum for criterion in self.criteria}

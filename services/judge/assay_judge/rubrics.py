@@ -1,0 +1,113 @@
+"""Rubrics: what a judge is to look at, on which scale, and the three that come with Assay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from assay.errors import InvalidInputError, Problem
+from assay.names import unknown_name
+from assay_judge.rubric_file import read_rubric
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay_judge.rubric import Rubric
+
+__all__ = ["BUILT_IN", "RubricShelf"]
+
+_QUALITY = """
+name: quality
+description: One rating from 1 (very poor) to 5 (excellent).
+instructions: >-
+  Rate the answer as a whole for accuracy, clarity, completeness and helpfulness. Where there is a reference, it
+  says what is right; an answer may say it in other words.
+scale: {minimum: 1, maximum: 5, whole: true}
+criteria:
+  - name: score
+    description: The quality of the answer as a whole.
+    anchors:
+      1: very poor; wrong, empty of content, or no answer to the question
+      2: poor; mostly wrong or missing what matters
+      3: fair; partly right, with errors or gaps that matter
+      4: good; right and clear, with small gaps
+      5: excellent; right, clear, complete and helpful
+"""
+_ANSWER = """
+name: answer
+description: Accuracy, completeness and relevance, and an overall score, each from 0 to 1.
+instructions: >-
+  Score the answer to the question. Where there is a reference, it says what is right and what belongs to a complete
+  answer; where there are passages, the answer should rest on them.
+scale: {minimum: 0, maximum: 1}
+criteria:
+  - name: accuracy
+    description: Whether what is said is true.
+    anchors: {0: everything that matters is wrong, 1: everything is right}
+  - name: completeness
+    description: Whether nothing is missing that belongs to the answer.
+    anchors: {0: all that matters is missing, 1: nothing is missing}
+  - name: relevance
+    description: Whether it answers this question and keeps to it.
+    anchors: {0: it answers another question, 1: all of it serves the question}
+  - name: overall_score
+    description: The answer as a whole, within the range of the other three.
+    optional: true
+"""
+_PAIRWISE = """
+name: pairwise
+description: Which of two answers is better, or that they are equally good.
+compares: true
+instructions: >-
+  Compare two answers to the same question. Length, tone and the order in which they are shown do not matter. Say
+  "tie" where neither is clearly better.
+criteria:
+  - name: accuracy
+    description: Which one says more that is true, and less that is not.
+  - name: completeness
+    description: Which one leaves less out of what belongs to the answer.
+  - name: relevance
+    description: Which one keeps closer to the question.
+"""
+
+BUILT_IN: Mapping[str, Rubric] = {rubric.name: rubric for rubric in map(read_rubric, (_QUALITY, _ANSWER, _PAIRWISE))}
+"""The rubrics that every judge knows, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class RubricShelf:
+    """The rubrics of one server.
+
+    Args:
+        rubrics: By name.
+    """
+
+    rubrics: Mapping[str, Rubric] = field(default_factory=lambda: BUILT_IN)
+
+    def find(self, name: str, own_yaml: str, *, compares: bool) -> Rubric:
+        """Return the rubric that a request names or brings.
+
+        Args:
+            name: Its name.
+            own_yaml: A rubric of the caller's own, which then must have that name if one is given.
+            compares: Whether two answers are to be compared.
+
+        Raises:
+            InvalidInputError: There is none of that name, it is not valid, or it is of the other kind.
+        """
+        if own_yaml.strip():
+            rubric = read_rubric(own_yaml, field="rubric_yaml")
+            if name and name != rubric.name:
+                raise InvalidInputError(
+                    [Problem(f"is {name!r}, but rubric_yaml is named {rubric.name!r}: leave it out", "rubric")]
+                )
+        else:
+            known = {key: each for key, each in self.rubrics.items() if each.compares == compares}
+            found = known.get(name)
+            if found is None:
+                raise InvalidInputError([Problem(unknown_name("rubric", name, known), "rubric")])
+            rubric = found
+        if rubric.compares != compares:
+            wanted = "compares two answers: use ComparePair" if rubric.compares else "scores one answer: use Grade"
+            raise InvalidInputError([Problem(f"the rubric {rubric.name!r} {wanted}", "rubric")])
+        return rubric

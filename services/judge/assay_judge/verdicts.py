@@ -1,0 +1,163 @@
+"""Reading a judge's reply: exactly one valid object that answers this very call, or no verdict at all.
+
+    {"verdict_id": "…", "reasoning": "…", "accuracy": 0.9, …}
+
+The whole reply is one JSON object, without a word, a code fence or a second object around it. Its keys are those of
+the rubric, each once. Numbers are JSON numbers on the rubric's scale. `verdict_id` is the random text that stood in
+the system part of this call alone: an object that the judge copied from the answer cannot hold it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from assay.answers import clean_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay_judge.rubric import Criterion, Rubric
+
+__all__ = ["PARSER", "WINNERS", "InvalidVerdictError", "JudgeVerdict", "read_verdict", "verdict_of", "verdict_schema"]
+
+PARSER = "verdict/1"
+"""Changes when the same reply may be read differently."""
+
+WINNERS = ("first", "second", "tie")
+_MAX_REPLY_CHARS = 200_000
+_MAX_REASONING_CHARS = 20_000
+_CUT = " […]"
+_JSON_SPACE = " \t\r\n"
+
+
+class InvalidVerdictError(ValueError):
+    """The reply is not one valid verdict; the message says why and quotes nothing of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeVerdict:
+    """What a judge said, checked.
+
+    Args:
+        reasoning: Why; untrusted text.
+        scores: By criterion, on the rubric's scale; empty where answers were compared.
+        winner: "first", "second" or "tie" where answers were compared, else empty.
+    """
+
+    reasoning: str
+    scores: Mapping[str, float] = field(default_factory=dict)
+    winner: str = ""
+
+
+def verdict_schema(rubric: Rubric) -> dict[str, Any]:
+    """Return the JSON schema of a rubric's verdict.
+
+    Reasons come before scores, so that a model reasons first. Ranges are said in words: providers do not enforce
+    them, and some refuse schemas that have them.
+    """
+    properties: dict[str, Any] = {
+        "verdict_id": {"type": "string", "description": "The verdict_id of this call, from the system text."},
+        "reasoning": {"type": "string", "description": "Why, in a few sentences."},
+    }
+    if rubric.compares:
+        properties["winner"] = {"type": "string", "enum": list(WINNERS), "description": "The better answer."}
+    for criterion in () if rubric.compares else rubric.criteria:
+        properties[criterion.name] = _score_schema(criterion, rubric)
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def read_verdict(reply: str, rubric: Rubric, verdict_id: str) -> JudgeVerdict:
+    """Return the verdict that a reply is.
+
+    Args:
+        reply: The whole text of the judge.
+        rubric: What was asked.
+        verdict_id: The id of this call.
+
+    Raises:
+        InvalidVerdictError: It is none.
+    """
+    if len(reply) > _MAX_REPLY_CHARS:
+        raise InvalidVerdictError("the reply is too long for a verdict")
+    data = _one_object(reply.strip(_JSON_SPACE))
+    given = data.pop("verdict_id", None)
+    if not isinstance(given, str):
+        raise InvalidVerdictError("verdict_id is missing or no text")
+    if given != verdict_id:
+        raise InvalidVerdictError("verdict_id is not that of this call")
+    return verdict_of(data, rubric)
+
+
+def verdict_of(data: Mapping[str, Any], rubric: Rubric) -> JudgeVerdict:
+    """Return the verdict that an object without its verdict_id holds.
+
+    Raises:
+        InvalidVerdictError: It holds none.
+    """
+    asked = ("winner",) if rubric.compares else tuple(criterion.name for criterion in rubric.criteria)
+    if not set(data) <= {"reasoning", *asked}:
+        raise InvalidVerdictError("it has keys that were not asked for")
+    reasoning = data.get("reasoning")
+    if not isinstance(reasoning, str):
+        raise InvalidVerdictError("reasoning is missing or no text")
+    reasoning = clean_text(reasoning)
+    if len(reasoning) > _MAX_REASONING_CHARS:
+        reasoning = reasoning[: _MAX_REASONING_CHARS - len(_CUT)] + _CUT
+    if rubric.compares:
+        winner = data.get("winner")
+        if not isinstance(winner, str) or winner not in WINNERS:
+            raise InvalidVerdictError('winner must be "first", "second" or "tie"')
+        return JudgeVerdict(reasoning, winner=winner)
+    scores = {}
+    for criterion in rubric.criteria:
+        value = data.get(criterion.name)
+        if value is not None or not criterion.optional:
+            scores[criterion.name] = _score(value, criterion.name, rubric)
+    return JudgeVerdict(reasoning, scores)
+
+
+def _score(value: object, name: str, rubric: Rubric) -> float:
+    scale = f"{'a whole number' if rubric.whole else 'a number'} from {rubric.minimum:g} to {rubric.maximum:g}"
+    if isinstance(value, bool) or not isinstance(value, int | float) or not rubric.minimum <= value <= rubric.maximum:
+        raise InvalidVerdictError(f"{name} must be {scale}")
+    number = float(value)
+    if not math.isfinite(number) or (rubric.whole and not number.is_integer()):
+        raise InvalidVerdictError(f"{name} must be {scale}")
+    return number + 0.0  # -0.0 is 0.0
+
+
+def _score_schema(criterion: Criterion, rubric: Rubric) -> dict[str, Any]:
+    kind = {"type": "integer" if rubric.whole else "number"}
+    words = f"{criterion.description} From {rubric.minimum:g} to {rubric.maximum:g}."
+    if criterion.optional:
+        return {"anyOf": [kind, {"type": "null"}], "description": words}
+    return {**kind, "description": words}
+
+
+def _one_object(text: str) -> dict[str, Any]:
+    try:
+        data = _DECODER.decode(text)
+    except InvalidVerdictError:
+        raise
+    except (ValueError, RecursionError):
+        raise InvalidVerdictError("the reply is not exactly one JSON object") from None
+    if not isinstance(data, dict):
+        raise InvalidVerdictError("the reply is not a JSON object")
+    return data
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        raise InvalidVerdictError("a key is given twice")
+    return data
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise InvalidVerdictError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant)

@@ -1,0 +1,257 @@
+"""The openai and anthropic adapters through the real packages: answers, and what is none."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.answers import AgentErrorKind, AgentResponse, AgentStatus, ToolCall, Usage
+from assay.testing.providers import Reply, ScriptedProvider, Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from assay_orchestrator.agents.prompt import PromptAgent
+
+    Provide = Callable[..., ScriptedProvider]
+    AgentAt = Callable[..., PromptAgent]
+    Ask = Callable[..., Awaitable[AgentResponse]]
+
+both = pytest.mark.parametrize("adapter", ["openai", "anthropic"])
+
+
+@both
+async def test_usage_counts_cached_tokens_as_part_of_the_input(
+    adapter: str, provide: Provide, agent_at: AgentAt, ask: Ask
+) -> None:
+    """One protocol counts them beside the input and the other within; a report has one meaning."""
+    tokens = Tokens(100, 20, cache_read=60, cache_write=10, reasoning=5)
+    response = await ask(agent_at(adapter, provide(Reply("x", usage=tokens))))
+    assert response.usage == Usage(
+        100, 20, 120, cache_read_tokens=60, cache_write_tokens=10, reasoning_tokens=5, requests=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("usage", "read"),
+    [
+        ("null", None),
+        ("{}", None),
+        ('{"prompt_tokens": 7}', Usage(7, requests=1)),
+        ('{"prompt_tokens": 0, "completion_tokens": 3, "prompt_tokens_details": null}', Usage(0, 3, requests=1)),
+        ('{"prompt_tokens": -1, "completion_tokens": "3", "total_tokens": true}', None),
+    ],
+)
+async def test_usage_that_is_not_told_is_absent(
+    usage: str, read: Usage | None, provide: Provide, agent_at: AgentAt, ask: Ask
+) -> None:
+    """Local servers leave counts out: what is not known is not 0, and an answer is not lost over it."""
+    raw = f'{{"choices": [{{"message": {{"content": "x"}}}}], "usage": {usage}}}'
+    response = await ask(agent_at("openai", provide(Reply(raw=raw.encode()))))
+    assert (response.text, response.usage, response.finish_reason) == ("x", read, "")
+
+
+@both
+@pytest.mark.parametrize("thinking", ["", "I had better say nothing."])
+@pytest.mark.parametrize("text", ["", " \n"])
+async def test_silence_is_no_answer(
+    adapter: str, text: str, thinking: str, provide: Provide, agent_at: AgentAt, ask: Ask
+) -> None:
+    """A model that says nothing, or only thinks, has failed the case; it is not scored as if it had said ''."""
+    response = await ask(agent_at(adapter, provide(Reply(text, thinking=thinking, usage=Tokens(9, 3)))))
+    assert response.error is not None
+    assert (response.error.kind, response.error.type) == (AgentErrorKind.RAISED, "empty")
+    assert not response.error.retryable
+    assert response.finish_reason in response.error.message
+    assert response.usage is not None
+
+
+@both
+async def test_a_call_of_a_tool_is_no_text_and_no_failure(
+    adapter: str, provide: Provide, agent_at: AgentAt, ask: Ask
+) -> None:
+    """A model that calls a tool in place of an answer is told apart by its calls and its finish reason."""
+    provider = provide(Reply(stop="tool_calls", tool_calls=[("search", {"query": "مرحبا"})]))
+    tools = [{"type": "function", "function": {"name": "search"}}]
+    response = await ask(agent_at(adapter, provider, extra={"tools": tools}))
+    assert provider.requests[0].body["tools"] == tools
+    call_id, reason = ("call_0", "tool_calls") if adapter == "openai" else ("toolu_0", "tool_use")
+    assert (response.status, response.text, response.finish_reason) == (AgentStatus.SUCCESS, "", reason)
+    (call,) = response.tool_calls
+    assert dataclasses.replace(call, arguments_json="") == ToolCall("search", call_id)
+    assert '"query"' in call.arguments_json
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [(r'"{\"q\": 1}"', '{"q": 1}'), ('"{not json"', "{not json"), ("null", ""), ('{"q": [1]}', '{"q": [1]}')],
+)
+async def test_arguments_of_a_tool_are_kept_however_they_are_written(
+    arguments: str, read: str, provide: Provide, agent_at: AgentAt, ask: Ask
+) -> None:
+    """The protocol wants JSON in a text; some models write no JSON there, and some servers no text."""
+    call = f'{{"function": {{"name": "t", "arguments": {arguments}}}}}'
+    raw = f'{{"choices": [{{"message": {{"tool_calls": [{call}, 3, {{}}]}}}}]}}'
+    response = await ask(agent_at("openai", provide(Reply(raw=raw.encode()))))
+    assert response.tool_calls == (ToolCall("t", arguments_json=read),)
+
+
+@both
+@pytest.mark.parametrize(("stop", "kind"), [("length", "truncated"), ("content_filter", "refusal"), ("stop", "")])
+async def test_refused_and_cut_off_answers_are_failures_that_keep_their_text(
+    adapter: str, stop: str, kind: str, provide: Provide, agent_at: AgentAt, ask: Ask
+) -> None:
+    """Neither is scored as an answer nor asked again."""
+    response = await ask(agent_at(adapter, provide(Reply("As far as", stop=stop, usage=Tokens(9, 3)))))
+    assert response.text == "As far as"
+    assert response.usage is not None
+    if not kind:
+        assert response.error is None
+        return
+    assert response.status is AgentStatus.ERROR
+    assert response.error is not None
+    assert (response.error.kind, response.error.type) == (AgentErrorKind.RAISED, kind)
+    assert not response.error.retryable
+
+
+async def test_a_refusal_field_is_a_refusal(provide: Provide, agent_at: AgentAt, ask: Ask) -> None:
+    """OpenAI's models refuse in a field of their own, with an ordinary finish reason."""
+    raw = b'{"choices": [{"message": {"content": null, "refusal": "I cannot."}, "finish_reason": "stop"}]}'
+    response = await ask(agent_at("openai", provide(Reply(raw=raw))))
+    assert response.text == "I cannot."
+    assert response.error is not None
+    assert response.error.type == "refusal"
+
+
+@both
+@pytest.mark.parametrize(
+    ("reply", "kind", "status", "retryable", "words"),
+    [
+        (Reply("busy", status=429, headers={"retry-after": "3"}), "http_status", 429, True, "busy"),
+        (Reply("overloaded", status=529), "http_status", 529, True, "overloaded"),
+        (Reply("slow", status=408), "http_status", 408, True, ""),
+        (Reply("again", status=409), "http_status", 409, True, ""),
+        (Reply("no", status=503, headers={"x-should-retry": "false"}), "http_status", 503, False, ""),
+        (Reply("pay", status=429, error={"type": "insufficient_quota"}), "http_status", 429, False, ""),
+        (Reply("bad", status=400), "http_status", 400, False, "bad"),
+        (Reply("who", status=401), "http_status", 401, False, "name its variable with api_key"),
+        (Reply("gone", status=404), "http_status", 404, False, "'some-model' is not available"),
+        (Reply(status=302, headers={"location": "http://127.0.0.1:1/"}), "http_status", 302, False, "not followed"),
+        (Reply(raw=b"<h1>Bad Gateway</h1>", status=502), "http_status", 502, True, "Bad Gateway"),
+        (Reply("half an answer", cut=True), "unreachable", None, True, "cannot be reached"),
+        (Reply(raw=b'{"choices": [{]}'), "malformed", None, False, "not JSON"),
+        (Reply(raw=b'{"error": {"message": "upstream"}}'), "malformed", None, False, "upstream"),
+        (Reply(raw=b"[]"), "malformed", None, False, "not a JSON object"),
+        (Reply(raw=b'{"choices": [], "content": 3}'), "malformed", None, False, "no message"),
+        (Reply(raw=b" " * 5_000_000), "too_large", None, False, "4 MiB"),
+        (Reply(raw=b"\x1f\x8b", headers={"content-encoding": "gzip"}), "malformed", None, False, "compressed"),
+        (Reply(raw=b"\x1f\x8b", headers={"content-encoding": "gzip"}, status=503), "http_status", 503, True, "503"),
+        (Reply(raw=b'{"detail": [{"msg": "no such field"}]}', status=422), "http_status", 422, False, "no such field"),
+        (Reply(raw=b'{"error": null}', status=500), "http_status", 500, True, "HTTP 500"),
+        (Reply(raw=b"", status=418), "http_status", 418, False, "no explanation"),
+    ],
+)
+async def test_every_failure_says_what_it_is_and_whether_it_may_pass(
+    adapter: str,
+    reply: Reply,
+    kind: str,
+    status: int | None,
+    retryable: bool,
+    words: str,
+    provide: Provide,
+    agent_at: AgentAt,
+    ask: Ask,
+) -> None:
+    """One attempt is one request: the package's own retries are off, and no failure is an exception."""
+    provider = provide(reply)
+    response = await ask(agent_at(adapter, provider))
+    assert response.error is not None
+    assert (response.error.kind.value, response.error.http_status) == (kind, status)
+    assert response.error.retryable is retryable
+    assert words in response.error.message
+    assert response.error.retry_after_s == (3.0 if "retry-after" in reply.headers else None)
+    assert len(provider.requests) == 1
+
+
+@both
+async def test_a_provider_that_is_not_there_is_unreachable(
+    adapter: str, provide: Provide, agent_at: AgentAt, ask: Ask
+) -> None:
+    """A refused connection may be a restart."""
+    with ScriptedProvider() as gone:
+        agent = agent_at(adapter, gone)
+    response = await ask(agent)
+    assert response.error is not None
+    assert (response.error.kind, response.error.retryable) == (AgentErrorKind.UNREACHABLE, True)
+
+
+@both
+async def test_a_silent_provider_is_given_up_on(adapter: str, provide: Provide, agent_at: AgentAt, ask: Ask) -> None:
+    """The time limit of the attempt is the only one."""
+    agent = agent_at(adapter, provide(Reply(delay_s=100)))
+    response = await ask(agent, timeout_s=0.2)
+    assert response.error is not None
+    assert (response.error.kind, response.error.retryable) == (AgentErrorKind.TIMEOUT, True)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "stop", "words"),
+    [
+        ("anthropic", "pause_turn", "paused"),
+        ("anthropic", "model_context_window_exceeded", "context window"),
+        ("openai", "error", "broke the answer off: upstream is gone"),
+        ("openai", "abort", "broke the answer off"),
+    ],
+)
+async def test_whatever_else_ends_an_answer_early_is_told(
+    adapter: str, stop: str, words: str, provide: Provide, agent_at: AgentAt, ask: Ask
+) -> None:
+    """Half an answer with HTTP 200 is not scored as a whole one."""
+    reply = Reply("As far as", stop=stop)
+    if stop == "error":
+        choice = (
+            '{"message": {"content": "As far"}, "finish_reason": "error", "error": {"message": "upstream is gone"}}'
+        )
+        reply = Reply(raw=f'{{"choices": [{choice}]}}'.encode())
+    response = await ask(agent_at(adapter, provide(reply)))
+    assert response.text.startswith("As far")
+    assert response.error is not None
+    assert response.error.type == "truncated"
+    assert words in response.error.message
+
+
+@both
+@pytest.mark.parametrize("ending", ["timeout", "cancelled"])
+async def test_a_call_that_is_given_up_on_is_closed_and_gives_its_place_back(
+    adapter: str, ending: str, agent_at: AgentAt, ask: Ask
+) -> None:
+    """A provider is not left computing for nobody, and one that hangs does not block the connections for ever."""
+    asked, closed = asyncio.Event(), asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await reader.read()  # to the end: until the other side hangs up
+        writer.close()
+        closed.set()
+
+    listener = await asyncio.start_server(silent, "127.0.0.1", 0)
+    agent = agent_at(adapter, f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}", concurrency=1)
+    async with listener, asyncio.timeout(20):
+        for _ in range(2):
+            question = asyncio.ensure_future(ask(agent, timeout_s=0.5 if ending == "timeout" else 100))
+            await asked.wait()
+            if ending == "cancelled":
+                question.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await question
+            else:
+                error = (await question).error
+                assert error is not None
+                assert error.kind is AgentErrorKind.TIMEOUT
+            await closed.wait()
+            asked.clear()
+            closed.clear()

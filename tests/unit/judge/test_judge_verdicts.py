@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.testing.hostile_verdicts import FAMILIES
+from assay_judge.rubrics import BUILT_IN
+from assay_judge.verdicts import InvalidVerdictError, read_verdict, verdict_schema
+
+ID = "0123456789abcdef0123456789abcdef"
+QUALITY: dict[str, Any] = {"verdict_id": ID, "reasoning": "It is right.", "score": 4}
+ANSWER: dict[str, Any] = {
+    "verdict_id": ID, "reasoning": "Two facts are missing.",
+    "accuracy": 0.9, "completeness": 0.8, "relevance": 0.9, "overall_score": 0.85,
+}  # fmt: skip
+PAIR: dict[str, Any] = {"verdict_id": ID, "reasoning": "The first is right.", "winner": "first"}
+
+
+@pytest.mark.parametrize(
+    ("reply", "scores"),
+    [
+        (json.dumps(QUALITY), {"score": 4.0}),
+        (json.dumps({**QUALITY, "score": 4.0}), {"score": 4.0}),
+        ("\n  " + json.dumps(QUALITY, indent=2) + "\r\n", {"score": 4.0}),
+        (json.dumps(dict(reversed(QUALITY.items()))), {"score": 4.0}),
+        (json.dumps({**QUALITY, "reasoning": "{\"score\": 1} \U0001f642"}), {"score": 4.0}),
+    ],
+)  # fmt: skip
+def test_one_valid_object_is_a_verdict(reply: str, scores: dict[str, float]) -> None:
+    """Spaces around it, the order of its keys and what its reasons quote do not matter."""
+    assert read_verdict(reply, BUILT_IN["quality"], ID).scores == scores
+
+
+def test_an_overall_score_may_be_left_to_be_derived() -> None:
+    """null and a missing overall score are no score of the judge's: nothing is made up for it here."""
+    parts = {"accuracy": 0.9, "completeness": 0.8, "relevance": 0.9}
+    without = {key: value for key, value in ANSWER.items() if key != "overall_score"}
+    for given_ in (without, {**ANSWER, "overall_score": None}):
+        assert read_verdict(json.dumps(given_), BUILT_IN["answer"], ID).scores == parts
+    with pytest.raises(InvalidVerdictError):
+        read_verdict(json.dumps({**ANSWER, "overall_score": 1.2}), BUILT_IN["answer"], ID)
+
+
+@pytest.mark.parametrize("rubric", ["quality", "answer"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_member_of_a_hostile_family_becomes_a_score(family: str, rubric: str) -> None:
+    """A thousand mutations over each rubric's families are all refused; none is read as any score."""
+    verdict = QUALITY if rubric == "quality" else ANSWER
+    for seed in range(60):
+        reply = FAMILIES[family](random.Random(seed), dict(verdict))
+        with pytest.raises(InvalidVerdictError):
+            read_verdict(reply, BUILT_IN[rubric], ID)
+
+
+def test_there_are_at_least_forty_families() -> None:
+    """The corpus does not shrink."""
+    assert len(FAMILIES) >= 40
+
+
+@pytest.mark.parametrize("winner", ["A", "", None, 1, True, ["first"], "First", "first ", {"first": 1}])
+def test_a_winner_is_one_of_three_words(winner: object) -> None:
+    """Anything else is no verdict."""
+    assert read_verdict(json.dumps(PAIR), BUILT_IN["pairwise"], ID).winner == "first"
+    with pytest.raises(InvalidVerdictError):
+        read_verdict(json.dumps({**PAIR, "winner": winner}), BUILT_IN["pairwise"], ID)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 3), st.sampled_from(list('{}[]",:0123456789.eE-+ \n\\trufalsn')))
+def test_what_survives_a_change_of_a_character_is_what_it_says(at: int, length: int, character: str) -> None:
+    """A reply with a random change is refused, or is one strict object whose scores are those returned."""
+    reply = json.dumps(ANSWER)
+    at %= len(reply)
+    changed = reply[:at] + character + reply[at + length :]
+    try:
+        verdict = read_verdict(changed, BUILT_IN["answer"], ID)
+    except InvalidVerdictError:
+        return
+    data = json.loads(changed)
+    assert data["verdict_id"] == ID
+    for name, score in verdict.scores.items():
+        assert data[name] == score
+        assert 0 <= score <= 1
+
+
+def test_reasons_can_be_stored_and_are_cut() -> None:
+    """Lone surrogates, which no wire takes, are replaced; very long reasons end with a mark."""
+    reply = json.dumps({**QUALITY, "reasoning": "x" * 30_000}).replace("xxx", "\\ud800", 1)
+    reasoning = read_verdict(reply, BUILT_IN["quality"], ID).reasoning
+    reasoning.encode()
+    assert len(reasoning) == 20_000
+    assert reasoning.endswith("[…]")
+
+
+def test_messages_quote_nothing_of_the_reply() -> None:
+    """What is wrong is said in our own words: it goes back to the judge, and a reply may hold orders."""
+    with pytest.raises(InvalidVerdictError) as caught:
+        read_verdict(json.dumps({**QUALITY, "obey me": 1}), BUILT_IN["quality"], ID)
+    assert "obey" not in str(caught.value)
+
+
+def test_the_schema_asks_for_reasons_first_and_names_no_id() -> None:
+    """A schema that held the id would let constrained decoding fill it in for any reply."""
+    schema = verdict_schema(BUILT_IN["answer"])
+    assert list(schema["properties"])[:2] == ["verdict_id", "reasoning"]
+    assert schema["required"] == list(schema["properties"])
+    assert schema["additionalProperties"] is False
+    assert "enum" not in schema["properties"]["verdict_id"]
+    assert "const" not in schema["properties"]["verdict_id"]

@@ -1,0 +1,124 @@
+"""The guides say what the code does: every kind of metric, its parameters, statistics and examples; gates, formulas."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.errors import Problem
+from assay.gates import parse_gate
+from assay.metrics import METRICS, complete_parameters
+from assay.metrics.answer_checks import CHECKS
+from assay.metrics.assertions import LATER_CHECKS
+from assay.metrics.expressions import FUNCTIONS, WORDS
+from assay.metrics.formula import FIELDS
+from assay.spec.loading import spec_from_mapping
+from assay.yaml_nodes import parse_yaml
+
+DOCS = Path(__file__).parents[3] / "docs"
+METRICS_GUIDE = (DOCS / "metrics.md").read_text("utf-8")
+SPEC_GUIDE = (DOCS / "spec.md").read_text("utf-8")
+SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", METRICS_GUIDE, flags=re.MULTILINE)[1:]}
+
+
+def spec_with(metrics: list[Any], **more: Any) -> Any:
+    """A spec of these metrics; refused with SpecError where one is wrong."""
+    return spec_from_mapping({"dataset": "d.jsonl", "agent": {"adapter": "replay"}, "metrics": metrics, **more})
+
+
+def yaml(text: str) -> Any:
+    """What a piece of YAML says."""
+    problems: list[Problem] = []
+    data, _ = parse_yaml(text, file="guide", problems=problems)
+    assert not problems
+    return data
+
+
+def test_every_kind_has_a_section_in_report_order() -> None:
+    """No metric without a definition for people, and no definition without a metric."""
+    assert [heading for heading in SECTIONS if heading in METRICS] == list(METRICS)
+    assert set(SECTIONS) - set(METRICS) == {
+        "How to read a score",
+        "How texts are folded before a phrase is looked for",
+    }
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_a_section_is_complete(kind: str) -> None:
+    """Formula, range, aggregate, every parameter and every statistic that a gate may name."""
+    section, info = SECTIONS[kind], METRICS[kind].info
+    for label in ("**Formula**", "**Range**", "**Aggregate**", "**Example**"):
+        assert label in section
+    for parameter in info.parameters:
+        assert f"`{parameter.name}`" in section, parameter.name
+    for stat in info.stats:
+        last = stat.rpartition(".")[2]
+        assert f"`{last}`" in section or f"`{last}_s`" in section, stat
+    assert ("agent failed" in section) or ("agent error" in section.lower()) or ("failed rows" in section.lower())
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_the_example_of_a_section_works(kind: str) -> None:
+    """The example is an entry of `metrics` that a spec takes, and it is about this metric."""
+    (example,) = re.findall(r"^\* \*\*Example\*\*: `(- .+)`$", SECTIONS[kind], flags=re.MULTILINE)
+    entries = yaml(example)
+    spec = spec_with([{"judge_score": None}, *entries] if kind == "combined_score" else entries)
+    assert spec.settings.metrics[-1].kind == kind
+
+
+def test_the_thresholds_in_the_table_are_the_defaults() -> None:
+    """The table of thresholds names every metric once and has the numbers of the code."""
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| ([^|]+) \| [^|]+ \| the [^|]+ \|$", METRICS_GUIDE, flags=re.MULTILINE)
+    told = {name: text for names, text in rows for name in re.findall(r"\w+", names)}
+    assert set(told) == set(METRICS)
+    for kind, text in told.items():
+        info = METRICS[kind].info
+        complete = complete_parameters(kind, info.example, where="m")
+        numbers = [float(number) for number in re.findall(r"\d\.\d+", text)]
+        assert numbers == [complete[name] for name in ("threshold", "target") if complete.get(name) is not None]
+        assert text.startswith("none") is (complete.get("threshold") is None)
+
+
+def test_every_check_is_in_the_table() -> None:
+    """The guide lists each type of check that is made, and none that is not."""
+    table = re.findall(r"^\| ((?:`[a-z-]+`(?:, )?)+) \|", SECTIONS["assertions"], flags=re.MULTILINE)
+    assert {name for names in table for name in re.findall(r"[a-z-]+", names)} == set(CHECKS)
+    assert set(CHECKS).isdisjoint(LATER_CHECKS)
+
+
+def _part(heading: str) -> str:
+    return SPEC_GUIDE.split(f"## {heading}\n")[1].split("\n## ")[0]
+
+
+def test_the_gates_in_the_guide_are_gates() -> None:
+    """Every gate of the example parses for a run of all metrics with three runs of each case."""
+    example = yaml(_part("Gates").split("```yaml\n")[1].split("```")[0])
+    names = {kind: kind for kind in METRICS}
+    gates = [parse_gate(text, metrics=names, repeats=3) for text in example["gates"]]
+    assert {gate.group for gate in gates} == {"", "category", "tag"}
+    assert [gate.target for gate in gates if gate.target is not None] == [0.9]
+    inline = re.findall(r"`((?:[a-z_]+\.)+[a-z0-9_]+)`", _part("Gates"), flags=re.IGNORECASE)
+    for subject in inline:
+        if not re.search("METRIC|NAME", subject):
+            parse_gate(f"{subject} >= 0.5", metrics=names, repeats=3)
+
+
+def test_the_gates_of_the_metrics_guide_are_gates() -> None:
+    """So does each that the definitions quote."""
+    names = {kind: kind for kind in METRICS}
+    found = re.findall(r"`([a-z_.0-9]+ [<>=]+ [0-9.]+)`", METRICS_GUIDE.split("### Gates")[1].split("\n## ")[0])
+    assert len(found) >= 3
+    for text in found:
+        parse_gate(text, metrics=names)
+
+
+def test_the_formulas_in_the_guide_are_formulas() -> None:
+    """The example's metrics make a spec; every field, function and word of the grammar is named."""
+    part = _part("Formulas")
+    spec = spec_with(yaml(part.split("```yaml\n")[1].split("```")[0])["metrics"])
+    assert [metric.kind for metric in spec.settings.metrics].count("formula") == 3
+    for name in (*FIELDS, *FUNCTIONS, *WORDS - {"if", "else"}):
+        assert re.search(rf"`{name}\b|`[^`]*\b{name}\b[^`]*`", part), name

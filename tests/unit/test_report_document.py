@@ -1,0 +1,105 @@
+"""The head of the JSON report: stable names, targets of gates, and neither NaN nor infinity."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.answers import AgentResponse, Source, Usage
+from assay.cases import Case, Turn
+from assay.metrics import build_metric, complete_parameters
+from assay.metrics.row_scores import score_row
+from assay.metrics.row_verdict import row_verdict
+from assay.metrics.score import JudgeEvidence, Row
+from assay.results import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
+from assay_cli.console import ConsoleSummary
+from assay_cli.reports.json_report import JsonReport
+from assay_orchestrator.summary import summarise
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+KINDS = ("combined_score", "exact_match", "consistency", "quality", "rouge", "hit_rate", "mrr", "judge_score", "tokens")
+GATES = ("hit_rate > 0.4, target > 0.9", "mrr > 0.1, target > 0.2", "pass_rate >= 0", "tokens < 900")
+
+
+def stored(index: int, sources: tuple[str, ...], overall: float | None, tokens: int) -> CaseResult:
+    """The row of a research agent."""
+    verdict = {"reasoning": "r", "accuracy": overall, "completeness": overall, "relevance": overall}
+    response = AgentResponse(
+        text="a", sources=tuple(Source(title=name) for name in sources), usage=Usage(total_tokens=tokens)
+    )
+    row = Row(
+        Case(f"c{index}", (Turn("q", references=("a",), expected_sources=("S",)),)),
+        response,
+        verdicts={} if overall is None else {"structured": JudgeEvidence(verdict)},
+    )
+    scores = tuple(score_row(METRICS, row))
+    return CaseResult(
+        f"c{index}", index, 0, "", response.status, row_verdict(response.status, scores), scores, None, "",
+        response=response,
+    )  # fmt: skip
+
+
+METRICS = [build_metric(MetricSettings(kind, complete_parameters(kind, {}, where="m"))) for kind in KINDS]
+ROWS = [stored(0, ("S",), 0.8, 1000), stored(1, ("T",), None, 400), stored(2, ("T", "S"), None, 100)]
+
+
+def finished() -> Run:
+    """The finished run of these rows."""
+    settings = RunSettings("test", AgentSettings("replay"), [MetricSettings(kind) for kind in KINDS], GATES)
+    return Run(
+        "r1", settings, DatasetRef("d", "qa.json", "plain/json", 3), RunState.SUCCEEDED, "", RunCounts(3, 3), "now",
+        summary=summarise(ROWS, METRICS, GATES),
+    )  # fmt: skip
+
+
+async def document(folder: Path) -> dict[str, Any]:
+    """The report, read back."""
+
+    async def rows() -> AsyncIterator[CaseResult]:
+        for row in ROWS:
+            yield row
+
+    await JsonReport(finished(), None, None).write(folder / "results.json", rows(), lambda row: None)
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text("utf-8"), parse_constant=_refuse)
+    return found
+
+
+def _refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+async def test_names_that_files_of_different_runs_share(tmp_path: Path) -> None:
+    """Each metric has the names that tools read, and the summary those of an agent with sources."""
+    results, summary = (found := await document(tmp_path))["results"], found["summary"]
+    assert {"accuracy", "correct", "total", "meets_threshold"} <= set(results["exact_match"])
+    assert {"consistency_score", "total_comparisons", "meets_threshold", "scope", "note"} <= set(results["consistency"])
+    assert {"average_quality", "total_evaluated", "meets_threshold", "note"} <= set(results["quality"])
+    assert {"rouge1", "rouge2", "rougeL"} <= set(results["rouge"])
+    assert {"overall_status", "failed_criteria", "skipped_criteria"} <= set(summary)
+    assert summary["avg_mrr"] == (1 + 0 + 0.5) / 3
+    assert summary["avg_judge_score"] == pytest.approx(0.8)
+    assert (summary["avg_num_tokens"], summary["total_tokens"]) == (500, 1500)
+    assert summary["avg_combined_score"] == summary["best_combined_score"] == summary["combined_of_averages"]
+
+
+async def test_means_of_the_summary_are_those_of_their_own_metrics(tmp_path: Path) -> None:
+    """The hit rate is over all questions, not over those that the composite could score, whatever the order."""
+    found = await document(tmp_path)
+    assert found["summary"]["avg_hit_rate"] == found["results"]["hit_rate"]["value"] == 2 / 3
+    assert found["results"]["combined_score"]["avg_hit_rate"] == 1.0
+
+
+async def test_targets_of_gates_are_in_the_report_and_on_the_console(tmp_path: Path) -> None:
+    """Missed, reached, or absent, beside outcome and actual value; an incomplete gate has its reason."""
+    gates = (await document(tmp_path))["summary"]["gates"]
+    assert [gate["meets_target"] for gate in gates] == [False, True, None, None]
+    assert [set(gate) for gate in gates] == [{"expression", "outcome", "actual", "reason", "meets_target"}] * 4
+    shown = ConsoleSummary(finished()).render(None)
+    assert "gate  PASS  hit_rate > 0.4, target > 0.9  actual 0.6667  target missed\n" in shown
+    assert "gate  PASS  mrr > 0.1, target > 0.2  actual 0.5  target reached\n" in shown
+    assert "gate  PASS  tokens < 900  actual 500\n" in shown
