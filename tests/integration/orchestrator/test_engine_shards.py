@@ -30,14 +30,16 @@ def row(case_index: int, repeat_index: int = 0) -> CaseResult:
     return CaseResult(f"c{case_index}", case_index, repeat_index, "", AgentStatus.SUCCESS, True, (), 1.5, "")
 
 
-def add_run(connection: sa.Connection, run_id: str, *, repeats: int = 1, concurrency: int = 64, **more: Any) -> None:
+def add_run(
+    connection: sa.Connection, run_id: str, *, cases: int = CASES, repeats: int = 1, concurrency: int = 64, **more: Any
+) -> None:
     """Store a run over the test's dataset, divided into shards."""
     made = RunRecord(
-        run_id, f"q-{run_id}", "h", {"name": "n"}, "d", CASES * repeats, "0.1.0", "2026-05-01T00:00:00.000Z",
+        run_id, f"q-{run_id}", "h", {"name": "n"}, "d", cases * repeats, "0.1.0", "2026-05-01T00:00:00.000Z",
         concurrency=concurrency, **more,
     )  # fmt: skip
     runs.create(connection, made)
-    shards.create(connection, run_id, CASES, repeats)
+    shards.create(connection, run_id, cases, repeats)
 
 
 @pytest_asyncio.fixture
@@ -161,9 +163,9 @@ async def test_a_small_run_does_not_wait_for_a_large_one(store: Database) -> Non
     """A run that comes later is next, whatever the one before it has queued."""
     big = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
     await started(store, "r", big[0].shard_index)
-    await store.write(lambda c: add_run(c, "small"))
+    await store.write(lambda c: add_run(c, "small", cases=10))
     small = await store.write(lambda c: shards.top_up(c, "small", EQUAL))
-    assert small[0].priority >= max(job.priority for job in big[1:])
+    assert small[0].priority > max(job.priority for job in big[1:])
 
 
 async def test_an_agents_limit_holds_over_all_its_runs(store: Database) -> None:

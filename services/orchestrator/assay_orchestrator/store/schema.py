@@ -69,12 +69,14 @@ runs = sa.Table(
     sa.Column("created_at", sa.String(32), nullable=False, index=True),
     sa.Column("started_at", sa.String(32)),
     sa.Column("ended_at", sa.String(32)),
+    sa.Column("pause_cause", sa.String(16), nullable=False, server_default=""),
     sa.Column("team", CleanString(64), nullable=False, server_default=""),
     sa.Column("weight", sa.Float, nullable=False, server_default="1"),
     sa.Column("agent_key", CleanText, nullable=False, server_default=""),
     sa.Column("concurrency", sa.Integer, nullable=False, server_default="1"),
     sa.Column("hosted", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("finish_tag", sa.Float, nullable=False, server_default="0"),
+    sa.Column("team_tag", sa.Float, nullable=False, server_default="0"),
 )
 
 shards = sa.Table(
@@ -88,7 +90,7 @@ shards = sa.Table(
     sa.Column("state", sa.String(8), nullable=False, server_default="waiting"),
     sa.Column("epoch", sa.Integer, nullable=False, server_default="0"),
     sa.Column("slots", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("start_tag", sa.Float, nullable=False, server_default="0"),
+    sa.Column("tag", sa.Float, nullable=False, server_default="0"),
     sa.Index("ix_shards_state", "state", "run_id"),
     sqlite_with_rowid=False,
 )

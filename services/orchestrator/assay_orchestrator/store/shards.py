@@ -3,10 +3,11 @@
 A shard waits, is queued (a worker has it, or a job says that one should), or is done. What is done is known by its
 results alone; a job is only a hint.
 
-Fairness is start-time fair queueing (P. Goyal, H. Vin, H. Cheng, "Start-time fair queueing", 1996): a queued shard
-has a start tag, the greater of the virtual time and its run's finish tag, and the lowest is served first; the run's
-finish tag is then the start tag plus the shard's rows by the run's weight. The virtual time is the start tag of the
-shard that was started last.
+Fairness is self-clocked fair queueing (S. J. Golestani, "A self-clocked fair queueing scheme for broadband
+applications", 1994): a queued shard has a finish tag, its rows by its run's weight after the greater of the virtual
+time and its run's last tag, and the lowest is served first. The virtual time is the tag of the shard that was started
+last. A run's weight is its team's, divided among the team's runs that go on. As each of these counts only from its
+own start, a shard has the team's next tag instead where that is lower: many runs at once are served one by one.
 """
 
 from __future__ import annotations
@@ -126,15 +127,19 @@ def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[S
     waiting = _waiting(connection, run_id, min(room, free)) if room > 0 and free > 0 else []
     if not waiting:
         return []
-    weight = _weight(connection, run, shares)
-    tag = max(_virtual_time(connection), run.finish_tag)
+    team_weight, run_weight, team_tag = _standing(connection, run, shares)
+    virtual_time = _virtual_time(connection)
+    run_tag, team_tag = max(virtual_time, run.finish_tag), max(virtual_time, team_tag)
     jobs: list[ShardJob] = []
     for position, shard in enumerate(waiting):
         slots = free // len(waiting) + (position < free % len(waiting))
-        _change(connection, run_id, shard.shard_index, state="queued", slots=slots, start_tag=tag)
+        run_tag, team_tag = run_tag + shard.row_count / run_weight, team_tag + shard.row_count / team_weight
+        tag = min(run_tag, team_tag)
+        _change(connection, run_id, shard.shard_index, state="queued", slots=slots, tag=tag)
         jobs.append(ShardJob(run_id, shard.shard_index, _priority(tag), run.hosted))
-        tag += shard.row_count / weight
-    connection.execute(schema.runs.update().where(schema.runs.c.run_id == run_id).values(finish_tag=tag))
+    connection.execute(
+        schema.runs.update().where(schema.runs.c.run_id == run_id).values(finish_tag=run_tag, team_tag=team_tag)
+    )
     return jobs
 
 
@@ -163,7 +168,7 @@ def start(connection: sa.Connection, run_id: str, shard_index: int) -> Shard | N
     ).one_or_none()
     if shard is None:
         return None
-    _advance(connection, shard.start_tag)
+    _advance(connection, shard.tag)
     return Shard(run_id, shard_index, shard.first_case, shard.case_count, shard.epoch, shard.slots)
 
 
@@ -254,12 +259,12 @@ def list_queued(connection: sa.Connection) -> list[ShardJob]:
     """Return the jobs that queued shards of runs that go on should have."""
     table, runs = schema.shards, schema.runs
     query = (
-        sa.select(table.c.run_id, table.c.shard_index, table.c.start_tag, runs.c.hosted)
+        sa.select(table.c.run_id, table.c.shard_index, table.c.tag, runs.c.hosted)
         .join(runs, runs.c.run_id == table.c.run_id)
         .where(table.c.state == "queued", runs.c.state.in_(_GOING))
     )
     return [
-        ShardJob(row.run_id, row.shard_index, _priority(row.start_tag), row.hosted)
+        ShardJob(row.run_id, row.shard_index, _priority(row.tag), row.hosted)
         for row in connection.execute(query)
     ]
 
@@ -320,13 +325,18 @@ def _waiting(connection: sa.Connection, run_id: str, count: int) -> Sequence[sa.
     ).all()
 
 
-def _weight(connection: sa.Connection, run: sa.Row[tuple[object, ...]], shares: FairShares) -> float:
-    """Return a run's share: its team's weight, divided among the team's runs that go on by their own weights."""
+def _standing(
+    connection: sa.Connection, run: sa.Row[tuple[object, ...]], shares: FairShares
+) -> tuple[float, float, float]:
+    """Return the weight of a run's team, that of the run itself, and the team's last tag."""
     table = schema.runs
-    team_total = connection.execute(
-        sa.select(sa.func.sum(table.c.weight)).where(table.c.team == run.team, table.c.state.in_(_GOING))
-    ).scalar_one()
-    return shares.team_weights.get(run.team, 1.0) * run.weight / float(team_total)
+    total, tag = connection.execute(
+        sa.select(sa.func.sum(table.c.weight), sa.func.max(table.c.team_tag)).where(
+            table.c.team == run.team, table.c.state.in_(_GOING)
+        )
+    ).one()
+    weight = shares.team_weights.get(run.team, 1.0)
+    return weight, weight * run.weight / float(total), float(tag)
 
 
 def _virtual_time(connection: sa.Connection) -> float:

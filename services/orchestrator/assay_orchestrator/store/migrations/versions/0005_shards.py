@@ -7,8 +7,8 @@ import json
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0004"
-down_revision = "0003"
+revision = "0005"
+down_revision = "0004"
 
 _HOSTED = "python"
 
@@ -23,6 +23,7 @@ def upgrade() -> None:
         sa.Column("concurrency", sa.Integer, nullable=False, server_default="1"),
         sa.Column("hosted", sa.Boolean, nullable=False, server_default=sa.false()),
         sa.Column("finish_tag", sa.Float, nullable=False, server_default="0"),
+        sa.Column("team_tag", sa.Float, nullable=False, server_default="0"),
     ):
         op.add_column("runs", column)
     runs = sa.table("runs", *map(sa.column, ("run_id", "spec_json", "concurrency", "hosted")))
@@ -40,7 +41,7 @@ def upgrade() -> None:
         sa.Column("state", sa.String(8), nullable=False, server_default="waiting"),
         sa.Column("epoch", sa.Integer, nullable=False, server_default="0"),
         sa.Column("slots", sa.Integer, nullable=False, server_default="0"),
-        sa.Column("start_tag", sa.Float, nullable=False, server_default="0"),
+        sa.Column("tag", sa.Float, nullable=False, server_default="0"),
         sqlite_with_rowid=False,
     )
     op.create_index("ix_shards_state", "shards", ["state", "run_id"])
