@@ -11,6 +11,7 @@ from assay_orchestrator.agents.hosted import HostedAgent
 from assay_orchestrator.runner import Plan
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
 
     from assay.results import Run
@@ -37,8 +38,12 @@ class Planner:
         self._embedder = embedder
         self._hosted: dict[str, HostedAgent] = {}
 
-    def plan(self, run: Run) -> Plan:
+    def plan(self, run: Run, pausing: asyncio.Event) -> Plan:
         """Return what the runner needs for a run.
+
+        Args:
+            run: The run.
+            pausing: Set when it is to be paused: nothing more is asked then.
 
         Raises:
             WrongStateError: The run needs an embedder and this orchestrator has none.
@@ -63,7 +68,9 @@ class Planner:
                 hosted=self.hosted_agent(run.run_id) if wanted.agent.adapter in HOSTED_ADAPTERS else None,
                 allowed_hosts=self._settings.http_hosts,
                 allowed_env=self._settings.agent_env,
+                pausing=pausing,
             ),
+            pausing=pausing,
             metrics=metrics,
             embedders=self._embedders(models),
         )
@@ -80,6 +87,11 @@ class Planner:
     def hosted_agent(self, run_id: str) -> HostedAgent:
         """Return the broker between a run and the clients that answer its questions."""
         return self._hosted.setdefault(run_id, HostedAgent())
+
+    def hold(self, run_id: str) -> None:
+        """Give no more of a run's questions to the clients that answer them: it is about to pause."""
+        if run_id in self._hosted:
+            self._hosted[run_id].hold()
 
     def forget(self, run_id: str, reason: str) -> None:
         """Let go of the clients that answer a run's questions: it asks no more."""

@@ -1,23 +1,25 @@
-"""One run's pipeline: dataset, agent, (answer stored), evidence, metrics, result stored."""
+"""One shard's pipeline: dataset, agent, (answer stored), evidence, metrics, result stored."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentRequest, AgentResponse, AgentStatus, Message
 from assay.errors import AssayError
+from assay.metrics.evidence import wanted_models
 from assay.metrics.row_scores import score_row
 from assay.metrics.row_verdict import row_reason, row_verdict
-from assay.metrics.score import Metric, Row, embeds_references, has_reference, keeps_vector, usable_references
+from assay.metrics.score import Metric, Row, keeps_vector, usable_references
 from assay.results import CaseResult
-from assay_orchestrator.flusher import Flusher
+from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.store import datasets, results
 from assay_orchestrator.store.results import AnswerRecord
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
     from assay.cases import Case
     from assay.metrics.score import EmbeddingEvidence
@@ -25,10 +27,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.embedding import EmbeddingClient
     from assay_orchestrator.store.database import Database
 
-__all__ = ["Plan", "Runner"]
-
-_PAGE_CASES = 200
-_SCORING_SLOTS = 256
+__all__ = ["Plan", "ShardRunner"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +44,7 @@ class Plan:
         agent: How to ask; already retrying.
         metrics: In report order.
         embedders: A client per model that the metrics need; empty where none needs any.
+        pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
     """
 
     run_id: str
@@ -56,6 +56,7 @@ class Plan:
     agent: Agent
     metrics: Sequence[Metric]
     embedders: Mapping[str, EmbeddingClient]
+    pausing: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,83 +67,92 @@ class _Work:
     stored: Sequence[AgentResponse]
 
 
-class Runner:
-    """Takes every row of a run that has no result yet to its result.
+class ShardRunner:
+    """Takes every row of a shard that has no result yet to its result.
 
-    Memory is O(concurrency): a row enters only when a slot is free, and cases are read in pages.
+    Memory is O(concurrency): a row enters only when one of its run's slots is free.
 
     Args:
         database: Where datasets, answers and results are.
-        plan: What to do.
-        on_results: Called with results that have become durable, in the order of their sequence.
+        session: What the shards of the run share in this process.
+        shard: Which rows, and by what right they are stored.
     """
 
-    def __init__(self, database: Database, plan: Plan, on_results: Callable[[Sequence[CaseResult]], None]) -> None:
+    def __init__(self, database: Database, session: Session, shard: Shard) -> None:
         self._database = database
-        self._plan = plan
-        self._flusher = Flusher(database, plan.run_id, on_results)
-        self._asking = asyncio.Semaphore(plan.concurrency)
-        self._slots = asyncio.Semaphore(plan.concurrency + _SCORING_SLOTS)
+        self._session = session
+        self._plan = session.plan
+        self._shard = shard
 
     async def run(self) -> None:
-        """Finish every row.
+        """Finish every row; while the run is being paused, only those whose answer has come or is on its way.
 
         Raises:
             StorageError: The store cannot be read or written; what is stored stays.
+            FencedError: Somebody else has the shard.
         """
         try:
             async with asyncio.TaskGroup() as rows:
-                async for work in self._unfinished():
-                    await self._slots.acquire()
+                for work in await self._unfinished():
+                    await self._session.rows.acquire()
+                    if self._plan.pausing.is_set():
+                        self._session.rows.release()
+                        break
                     rows.create_task(self._finish(work))
         except BaseExceptionGroup as group:
             raise _first(group) from group
-        finally:
-            await self._flusher.aclose()
-            for client in self._plan.embedders.values():
-                await client.aclose()
 
-    async def _unfinished(self) -> AsyncIterator[_Work]:
-        plan = self._plan
-        for first in range(0, plan.case_count, _PAGE_CASES):
-            cases, finished, stored = await self._database.read(
-                lambda connection, first=first: (  # type: ignore[misc]  # mypy cannot type a default in a lambda
-                    datasets.read_cases(connection, plan.dataset_id, first, _PAGE_CASES),
-                    results.finished_keys(connection, plan.run_id, first, _PAGE_CASES),
-                    results.stored_answers(connection, plan.run_id, first, _PAGE_CASES),
-                )
+    async def _unfinished(self) -> list[_Work]:
+        plan, first, count = self._plan, self._shard.first_case, self._shard.case_count
+        cases, finished, stored = await self._database.read(
+            lambda connection: (
+                datasets.read_cases(connection, plan.dataset_id, first, count),
+                results.finished_keys(connection, plan.run_id, first, count),
+                results.stored_answers(connection, plan.run_id, first, count),
             )
-            for offset, case in enumerate(cases):
-                for repeat in range(plan.repeats):
-                    key = (first + offset, repeat)
-                    if key not in finished:
-                        yield _Work(case, *key, stored.get(key, ()))
+        )
+        return [
+            _Work(case, first + offset, repeat, stored.get((first + offset, repeat), ()))
+            for offset, case in enumerate(cases)
+            for repeat in range(plan.repeats)
+            if (first + offset, repeat) not in finished
+        ]
 
     async def _finish(self, work: _Work) -> None:
         try:
             response, answer = await self._converse(work)
-            wanted = self._wanted(work.case, response)
+            wanted = wanted_models(self._plan.metrics, work.case, response)
             if wanted and answer is not None:
                 # Durable before any further work is paid for it.
-                await self._flusher.put(answer, None)
+                await self._put(answer, None)
                 answer = None
             evidence = await self._gather(wanted, work.case, response)
-            await self._flusher.put(answer, self._result(work, response, evidence))
+            await self._put(answer, self._result(work, response, evidence))
+        except NotAskedError:
+            pass  # the run is being paused: what was stored of this row stays
         finally:
-            self._slots.release()
+            self._session.rows.release()
+
+    async def _put(self, answer: AnswerRecord | None, result: CaseResult | None) -> None:
+        await self._session.flusher.put(self._shard, answer, result)
 
     async def _converse(self, work: _Work) -> tuple[AgentResponse, AnswerRecord | None]:
         """Return the answer to the last turn, and its record where it is not stored yet.
 
         Turns are asked one after the other. One whose agent errs ends the conversation: that error is the
         case's answer.
+
+        Raises:
+            NotAskedError: The run is being paused before all turns were asked.
         """
         turns, answers = work.case.turns, list(work.stored)
         fresh: AnswerRecord | None = None
         while len(answers) < len(turns) and not (answers and answers[-1].status is AgentStatus.ERROR):
             if fresh is not None:
-                await self._flusher.put(fresh, None)
-            async with self._asking:
+                await self._put(fresh, None)
+            async with self._session.asking:
+                if self._plan.pausing.is_set():
+                    raise NotAskedError
                 response = await self._ask(work, answers)
             fresh = AnswerRecord(work.case_index, work.repeat_index, len(answers), response)
             answers.append(response)
@@ -167,21 +177,6 @@ class Runner:
             timeout_s=plan.timeout_s,
         )
         return await plan.agent.answer(request, case)
-
-    def _wanted(self, case: Case, response: AgentResponse) -> Mapping[str, bool]:
-        """Return the models whose vectors are wanted, and whether the references' are too."""
-        if not self._plan.embedders or response.status is AgentStatus.ERROR or not response.text.strip():
-            return {}
-        wanted: dict[str, bool] = {}
-        for metric in self._plan.metrics:
-            model = metric.embedding_model
-            if model is None:
-                continue
-            if not embeds_references(metric):
-                wanted.setdefault(model, False)
-            elif has_reference(case):
-                wanted[model] = True
-        return wanted
 
     async def _gather(
         self, wanted: Mapping[str, bool], case: Case, response: AgentResponse

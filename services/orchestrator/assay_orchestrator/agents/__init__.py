@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.spec.prompt_options import PROVIDERS
-from assay_orchestrator.agents.protocol import Agent
+from assay_orchestrator.agents.protocol import Agent, NotAskedError
 from assay_orchestrator.agents.replay import ReplayAgent
 from assay_orchestrator.agents.retrying import RetryingAgent
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
 
     from assay.results import AgentSettings
     from assay_orchestrator.agents.hosted import HostedAgent
 
-__all__ = ["Agent", "build_agent"]
+__all__ = ["Agent", "NotAskedError", "build_agent"]
 
 
 def build_agent(
@@ -24,6 +25,7 @@ def build_agent(
     hosted: HostedAgent | None,
     allowed_hosts: Sequence[str],
     allowed_env: Sequence[str],
+    pausing: asyncio.Event | None = None,
 ) -> Agent:
     """Return the agent of a run, retrying as its settings say.
 
@@ -32,24 +34,27 @@ def build_agent(
         hosted: The broker of a client-hosted agent; None for the other adapters.
         allowed_hosts: Patterns of hosts that agents may have.
         allowed_env: Patterns of environment variables that agents may name.
+        pausing: Set when nothing more is to be asked.
 
     Raises:
         InvalidInputError: The agent may not be reached, or an environment variable is missing.
     """
     if hosted is not None:
-        return RetryingAgent(hosted, settings.retries)
+        return RetryingAgent(hosted, settings.retries, pausing=pausing)
     if settings.adapter == "http":
         # Imported here: httpx is needed by this adapter alone.
         from assay_orchestrator.agents.http import HttpAgent
 
         return RetryingAgent(
-            HttpAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env), settings.retries
+            HttpAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env), settings.retries, pausing=pausing
         )
     if settings.adapter in PROVIDERS:
         # Imported here: most runs fill no prompt. The provider's package follows with the first question.
         from assay_orchestrator.agents.prompt import PromptAgent
 
         return RetryingAgent(
-            PromptAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env), settings.retries
+            PromptAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env),
+            settings.retries,
+            pausing=pausing,
         )
     return ReplayAgent()

@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentErrorKind, AgentResponse, error_response
+from assay_orchestrator.agents.protocol import NotAskedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -62,6 +63,7 @@ class HostedAgent:
         self._waiting: deque[_Question] = deque()
         self._attachments: set[Attachment] = set()
         self._ended = ""
+        self._held = False
 
     def attach(self, concurrency: int) -> Attachment:
         """Take a client that answers up to `concurrency` questions at once."""
@@ -73,7 +75,13 @@ class HostedAgent:
         return attachment
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
-        """Return a client's answer."""
+        """Return a client's answer.
+
+        Raises:
+            NotAskedError: The run is being paused, and no client has the question.
+        """
+        if self._held:
+            raise NotAskedError
         loop = asyncio.get_running_loop()
         limit = asyncio.timeout(None)
         question = _Question(request, loop.create_future(), limit)
@@ -94,6 +102,15 @@ class HostedAgent:
     async def aclose(self) -> None:
         """Nothing to let go of: clients are let go when the run ends."""
 
+    def hold(self) -> None:
+        """Give no more questions to clients; those that no client has come back unasked."""
+        self._held = True
+        while self._waiting:
+            question = self._waiting.popleft()
+            question.is_waiting = False
+            if not question.answer.done():
+                question.answer.set_exception(NotAskedError())
+
     def detach_all(self, reason: str) -> None:
         """Tell every client that the run asks no more."""
         self._ended = reason
@@ -107,6 +124,8 @@ class HostedAgent:
             if not question.answer.done():
                 question.is_waiting = True
                 self._waiting.appendleft(question)
+        if self._held:
+            self.hold()
         self._spread()
 
     def _spread(self) -> None:

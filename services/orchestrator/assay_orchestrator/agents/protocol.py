@@ -8,14 +8,22 @@ if TYPE_CHECKING:
     from assay.answers import AgentRequest, AgentResponse
     from assay.cases import Case
 
-__all__ = ["Agent"]
+__all__ = ["Agent", "NotAskedError"]
+
+
+class NotAskedError(Exception):
+    """The run is being paused, and this question has not gone out: it is asked when the run goes on."""
 
 
 class Agent(Protocol):
     """Something that answers questions."""
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
-        """Return the answer; a failure is an answer with status ERROR, never an exception."""
+        """Return the answer; a failure is an answer with status ERROR, never an exception.
+
+        Raises:
+            NotAskedError: The run is being paused and the question did not go out.
+        """
 
     async def aclose(self) -> None:
         """Let go of connections."""

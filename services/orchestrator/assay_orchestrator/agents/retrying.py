@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import random
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentErrorKind, Attempt, error_response
+from assay_orchestrator.agents.protocol import NotAskedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,7 +38,8 @@ class RetryingAgent:
     Args:
         agent: Whom to ask.
         retries: Further attempts, 0 to 10.
-        sleep: How to wait some seconds.
+        pausing: Set when nothing more is to be asked: a question whose attempt failed is then given up unanswered.
+        sleep: How to wait some seconds; None to wait until then or until `pausing`.
         jitter: Returns a number in [0, 1).
     """
 
@@ -45,12 +48,14 @@ class RetryingAgent:
         agent: Agent,
         retries: int,
         *,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        pausing: asyncio.Event | None = None,
+        sleep: Callable[[float], Awaitable[None]] | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._agent = agent
         self._retries = retries
-        self._sleep = sleep
+        self._pausing = pausing if pausing is not None else asyncio.Event()
+        self._sleep = sleep if sleep is not None else self._wait
         self._jitter = jitter
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
@@ -63,6 +68,8 @@ class RetryingAgent:
                 return dataclasses.replace(response, attempts=tuple(failed)) if failed else response
             asked_s = min(_ASKED_CAP_S, max(0.0, error.retry_after_s or 0.0))
             await self._sleep(asked_s + self._jitter() * min(_CAP_S, _BASE_S * 2 ** len(failed)))
+            if self._pausing.is_set():
+                raise NotAskedError
             failed.append(Attempt(response.latency_ms or 0.0, error))
             request = dataclasses.replace(request, request_id=f"{request.idempotency_key}#{len(failed)}")
 
@@ -70,9 +77,16 @@ class RetryingAgent:
         """Let go of the agent."""
         await self._agent.aclose()
 
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._pausing.wait()
+
     async def _attempt(self, request: AgentRequest, case: Case) -> AgentResponse:
         try:
             return await self._agent.answer(request, case)
+        except NotAskedError:
+            raise
         except Exception as problem:  # noqa: BLE001 - the boundary of a case
             _log.exception("asking the agent about case %s failed", case.case_id)
             # The exception's text may hold anything, a key among it: it stays in this process.

@@ -1,0 +1,116 @@
+"""What the shards of one run share in this process: its plan, its questions in flight, its flusher."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from assay_orchestrator.engine.slots import Slots
+from assay_orchestrator.flusher import Flusher
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from assay.results import CaseResult
+    from assay_orchestrator.planning import Plan
+    from assay_orchestrator.store.database import Database
+
+__all__ = ["Session", "Sessions"]
+
+_SCORING_ROWS = 256
+"""Rows beyond those that are asked: their answers are being scored and stored."""
+
+
+class Session:
+    """One run, as long as this process has shards of it.
+
+    Args:
+        database: Where its rows are stored.
+        plan: What to do.
+        alone: Whether no other process has shards of it: then all its questions in flight are this session's.
+        on_results: Called with results that have become durable, in the order of their sequence.
+    """
+
+    def __init__(
+        self, database: Database, plan: Plan, *, alone: bool, on_results: Callable[[Sequence[CaseResult]], None]
+    ) -> None:
+        self.plan = plan
+        self.flusher = Flusher(database, plan.run_id, on_results)
+        self.asking = Slots(plan.concurrency if alone else 0)
+        self.rows = asyncio.Semaphore(plan.concurrency + _SCORING_ROWS)
+        self.tasks: set[asyncio.Task[object]] = set()
+        self.ended = asyncio.Event()
+        self._alone = alone
+
+    @asynccontextmanager
+    async def share(self, slots: int) -> AsyncIterator[Session]:
+        """Bring along the questions in flight that a shard may have, and take them away again afterwards."""
+        if self._alone:
+            yield self
+            return
+        self.asking.add(slots)
+        try:
+            yield self
+        finally:
+            # Whoever has the shard next brings them along again: until they are free here, it must not be given up.
+            await self.asking.remove(slots)
+
+    async def aclose(self) -> None:
+        """Wait until everything is stored, and let go of connections."""
+        await self.flusher.aclose()
+        for client in self.plan.embedders.values():
+            await client.aclose()
+        await self.plan.agent.aclose()
+
+
+class Sessions:
+    """The sessions of this process.
+
+    Args:
+        make: Makes the session of a run.
+    """
+
+    def __init__(self, make: Callable[[str], Awaitable[Session]]) -> None:
+        self._make = make
+        self._sessions: dict[str, Session] = {}
+        self._changing = asyncio.Lock()
+
+    @asynccontextmanager
+    async def join(self, run_id: str) -> AsyncIterator[Session]:
+        """Take part in the session of a run for as long as a shard takes; the first begins it, the last ends it."""
+        task = asyncio.current_task()
+        assert task is not None, "shards run in tasks"
+        session = await self._enter(run_id, task)
+        try:
+            yield session
+        finally:
+            session.tasks.discard(task)
+            await asyncio.shield(self._leave(session))
+
+    def of(self, run_id: str) -> Session | None:
+        """Return the session of a run, if this process has one."""
+        return self._sessions.get(run_id)
+
+    def all(self) -> list[Session]:
+        """Return all sessions."""
+        return list(self._sessions.values())
+
+    async def _enter(self, run_id: str, task: asyncio.Task[object]) -> Session:
+        while True:
+            async with self._changing:
+                session = self._sessions.get(run_id)
+                if session is None:
+                    session = self._sessions[run_id] = await self._make(run_id)
+                if not session.plan.pausing.is_set():
+                    session.tasks.add(task)
+                    return session
+            # One that is being paused takes nobody in: whoever comes now belongs to the next.
+            await session.ended.wait()
+
+    async def _leave(self, session: Session) -> None:
+        async with self._changing:
+            if not session.tasks and self._sessions.get(session.plan.run_id) is session:
+                await session.aclose()
+                del self._sessions[session.plan.run_id]
+                session.ended.set()

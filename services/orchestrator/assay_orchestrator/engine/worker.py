@@ -1,0 +1,218 @@
+"""Takes shards to their end: starts them, runs their rows, and in one transaction ends them and queues the next."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from assay.errors import StorageError
+from assay.results import PauseCause, RunState
+from assay_orchestrator.engine.dispatcher import TryAgainError
+from assay_orchestrator.engine.session import Session, Sessions
+from assay_orchestrator.runner import ShardRunner
+from assay_orchestrator.store import runs, shards
+from assay_orchestrator.store.shards import SUMMARY, FencedError, ShardJob
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import sqlalchemy as sa
+
+    from assay_orchestrator.engine.dispatcher import Dispatcher
+    from assay_orchestrator.planning import Plan
+    from assay_orchestrator.store.database import Database
+    from assay_orchestrator.store.shards import FairShares, Shard
+
+__all__ = ["PAUSED_BY_OWNER", "RunSupervisor", "ShardWorker"]
+
+PAUSED_BY_OWNER = "paused by its owner"
+_SUMMARY_PRIORITY = 2**31 - 1
+_STORAGE_RETRY_S = 1.0
+_FENCED_STATUS = 70
+
+_log = logging.getLogger(__name__)
+
+
+class RunSupervisor(Protocol):
+    """What the worker needs of whoever owns the runs."""
+
+    async def plan(self, run_id: str) -> Plan:
+        """Return what a run needs."""
+        ...
+
+    async def conclude(self, run_id: str) -> None:
+        """Sum up a run whose shards are all done."""
+        ...
+
+    async def trouble(self, run_id: str, problem: Exception) -> None:
+        """Hear that a run cannot go on."""
+        ...
+
+    def moved(self, run_id: str) -> None:
+        """Hear that a run's state has changed."""
+        ...
+
+
+def _exit_fenced() -> None:
+    os._exit(_FENCED_STATUS)  # whatever else this process has in flight, somebody else may have too
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What became of a run when a shard of it was left."""
+
+    jobs: list[ShardJob]
+    paused: bool
+
+
+class ShardWorker:
+    """Works on the shards that the dispatcher brings.
+
+    Args:
+        database: The store.
+        dispatcher: Brings jobs, and takes those that follow.
+        shares: How teams and agents share the workers.
+        supervisor: Owns the runs.
+        make_session: Makes what the shards of a run share.
+        on_fenced: What to do when another worker was given a shard that this one has: exit.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        dispatcher: Dispatcher,
+        shares: FairShares,
+        supervisor: RunSupervisor,
+        make_session: Callable[[Plan], Session],
+        *,
+        on_fenced: Callable[[], None] = _exit_fenced,
+    ) -> None:
+        self._database = database
+        self._dispatcher = dispatcher
+        self._shares = shares
+        self._supervisor = supervisor
+        self._on_fenced = on_fenced
+
+        async def make(run_id: str) -> Session:
+            return make_session(await supervisor.plan(run_id))
+
+        self.sessions = Sessions(make)
+
+    async def work(self, run_id: str, shard_index: int) -> None:
+        """Do one job.
+
+        Raises:
+            TryAgainError: The store does not answer; somebody may do the job later.
+        """
+        try:
+            if shard_index == SUMMARY:
+                await self._supervisor.conclude(run_id)
+            else:
+                await self._take(run_id, shard_index)
+        except FencedError as problem:
+            _log.error("%s", problem.message)  # noqa: TRY400 - where it was noticed says nothing
+            self._on_fenced()
+        except StorageError as problem:
+            if not self._dispatcher.alone:
+                _log.warning("shard %s/%s waits: %s", run_id, shard_index, problem.message)
+                raise TryAgainError(_STORAGE_RETRY_S) from problem
+            await self._supervisor.trouble(run_id, problem)
+        except Exception as problem:  # noqa: BLE001 - the supervisor of a shard: a defect ends its run alone
+            await self._supervisor.trouble(run_id, problem)
+
+    async def enqueue(self, change: Callable[[sa.Connection], list[ShardJob]]) -> None:
+        """Make a change and enqueue the jobs that it returns, in one transaction."""
+
+        def with_jobs(connection: sa.Connection) -> list[ShardJob]:
+            jobs = change(connection)
+            self._dispatcher.enqueue(connection, jobs)
+            return jobs
+
+        self._dispatcher.committed(await self._database.write(with_jobs))
+
+    def next_jobs(self, connection: sa.Connection, run_id: str) -> list[ShardJob]:
+        """Return the jobs that follow for a run, and for those that share its agent."""
+        jobs = [
+            job
+            for other in shards.sharing_agent(connection, run_id)
+            for job in shards.top_up(connection, other, self._shares)
+        ]
+        if shards.all_done(connection, run_id):
+            jobs.append(ShardJob(run_id, SUMMARY, _SUMMARY_PRIORITY))
+        return jobs
+
+    async def cancel(self, run_id: str) -> None:
+        """Break off what this process does of a run, and wait until that has ended."""
+        session = self.sessions.of(run_id)
+        if session is not None:
+            for task in list(session.tasks):
+                task.cancel()
+            await session.ended.wait()
+
+    async def _take(self, run_id: str, shard_index: int) -> None:
+        shard, begun = await self._database.write(lambda c: _begin(c, run_id, shard_index))
+        if begun:
+            self._supervisor.moved(run_id)
+        if shard is None:
+            return
+        left = False
+        try:
+            async with AsyncExitStack() as stack:
+                session = await stack.enter_async_context(self.sessions.join(run_id))
+                async with session.share(shard.slots):
+                    await ShardRunner(self._database, session, shard).run()
+                await self._leave(shard)
+                left = True
+        finally:
+            if not left:
+                await asyncio.shield(self._give_back(shard))
+
+    async def _leave(self, shard: Shard) -> None:
+        def leave(connection: sa.Connection) -> _Left:
+            if not shards.complete(connection, shard):
+                shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
+            jobs = self.next_jobs(connection, shard.run_id)
+            self._dispatcher.enqueue(connection, jobs)
+            return _Left(jobs, _pause_if_wanted(connection, shard.run_id))
+
+        left = await self._database.write(leave)
+        self._dispatcher.committed(left.jobs)
+        if left.paused:
+            self._supervisor.moved(shard.run_id)
+
+    async def _give_back(self, shard: Shard) -> None:
+        """Let a shard wait again that was broken off; where not even that can be stored, a later start does it."""
+        try:
+            await self._database.write(
+                lambda c: shards.give_back(c, shard.run_id, shard.shard_index, shard.epoch)
+            )
+        except StorageError as problem:
+            _log.warning("shard %s/%s was broken off: %s", shard.run_id, shard.shard_index, problem.message)
+
+
+def _begin(connection: sa.Connection, run_id: str, shard_index: int) -> tuple[Shard | None, bool]:
+    """Start a shard, and with the first one its run; return the shard and whether the run's state has changed."""
+    run = runs.get(connection, run_id)
+    shard = shards.start(connection, run_id, shard_index)
+    if run is None:
+        return None, False
+    if shard is None:
+        return None, _pause_if_wanted(connection, run_id)
+    if run.state is RunState.PENDING and runs.begin(connection, run_id):
+        return shard, True
+    return shard, False
+
+
+def _pause_if_wanted(connection: sa.Connection, run_id: str) -> bool:
+    """Pause a run whose owner wants it paused, once nobody has a shard of it; return whether that was now."""
+    run = runs.get(connection, run_id)
+    if run is None or run.pause_cause is not PauseCause.OWNER or run.state not in runs.GOING:
+        return False
+    if shards.any_queued(connection, run_id):
+        return False
+    runs.change_state(connection, run_id, RunState.PAUSED, reason=PAUSED_BY_OWNER, cause=PauseCause.OWNER)
+    return True
