@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
 from assay.results import GateOutcome
+from assay_cli.reports.json_report import pass_rate_interval
 from assay_cli.terminal import clean, shorten
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ class ConsoleSummary:
     def _verdict(self, summary: RunSummary) -> str:
         counts = self._run.counts
         rate = f"{summary.pass_rate:.1%}" if summary.pass_rate is not None else "none decided"
+        if (interval := pass_rate_interval(self._run)) is not None:
+            rate += f" [{interval[0]:.1%}, {interval[1]:.1%}]"
         lines = [f"pass rate  {rate}  ({summary.passed} of {summary.decided} decided, {counts.total} rows)"]
         if summary.weighted:
             weighted = summary.weighted["pass_rate"]

@@ -134,6 +134,19 @@ class Client:
         with translated():
             return run_from_wire((await self._stub.CancelRun(pb.CancelRunRequest(run_id=run_id))).run)
 
+    async def pause_run(self, run_id: str) -> Run:
+        """Let a run's questions in flight end and ask nothing more, until `resume_run`.
+
+        Returns:
+            The run as it stands: PAUSED, or RUNNING still where questions in flight take longer than a few seconds;
+            `watch_run` tells when they have ended.
+
+        Raises:
+            WrongStateError: The run has already ended.
+        """
+        with translated():
+            return run_from_wire((await self._stub.PauseRun(pb.PauseRunRequest(run_id=run_id))).run)
+
     async def resume_run(self, run_id: str) -> Run:
         """Continue a paused run; stored answers are not asked for again.
 

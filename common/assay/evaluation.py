@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import DatasetError, Problem, SetupError, UnavailableError
 from assay.prompt_template import case_problems
-from assay.results import CaseResult, Run, RunState, StateChange
+from assay.results import CaseResult, PauseCause, Run, RunState, StateChange
 from assay.spec.prompt_options import PROVIDERS, PromptOptions
 
 if TYPE_CHECKING:
@@ -109,6 +109,8 @@ async def drive_run(
     caller: AgentCaller | None,
     listener: Callable[[Run | StateChange | CaseResult], None],
     stack: LocalStack | None = None,
+    *,
+    resume: bool = True,
 ) -> Run:
     """Answer the run's questions, if its agent is on this side, and follow it until it ends or pauses.
 
@@ -118,11 +120,12 @@ async def drive_run(
         caller: The agent on this side; None where the orchestrator asks it.
         listener: Called with every snapshot and event.
         stack: The local stack, watched for services that end by themselves.
+        resume: Whether the run is continued where a restart of the orchestrator interrupts it.
 
     Returns:
         The run as it stands then.
     """
-    watching = asyncio.ensure_future(follow(client, run.run_id, listener))
+    watching = asyncio.ensure_future(follow(client, run.run_id, listener, resume=resume))
     tasks: set[asyncio.Future[None]] = {watching}
     if caller is not None:
         tasks.add(
@@ -157,30 +160,30 @@ async def follow(
         client: To the orchestrator.
         run_id: The run.
         listener: Called with every snapshot and event.
-        resume: Whether a run that a restart of the orchestrator paused is continued.
+        resume: Whether a run that a restart of the orchestrator interrupted is continued; one that its owner has
+            paused never is.
     """
-    first, may_resume = True, False
+    may_resume = False
     async for event in client.watch_run(run_id):
         listener(event)
         if isinstance(event, Run):
-            # A second snapshot means that the connection was lost, as when the orchestrator was restarted,
-            # which pauses the run before or after this snapshot.
-            may_resume = resume and not first
-            first = False
-        if not await _stands_still(client, run_id, event):
+            # A further snapshot means that the connection was lost, as when the orchestrator was restarted.
+            may_resume = resume
+        paused = await _paused(client, run_id, event)
+        if paused is None:
             continue
-        if may_resume:
-            may_resume = False
-            await client.resume_run(run_id)
-        elif not isinstance(event, Run) or not resume:
+        if not may_resume or paused.pause_cause is not PauseCause.INTERRUPTED:
             return
+        may_resume = False
+        await client.resume_run(run_id)
 
 
-async def _stands_still(client: Client, run_id: str, event: Run | StateChange | CaseResult) -> bool:
-    """Return whether the run is paused now; an old pause of a run that goes on again is followed by more."""
+async def _paused(client: Client, run_id: str, event: Run | StateChange | CaseResult) -> Run | None:
+    """Return the run if it is paused now; an old pause of a run that goes on again is followed by more."""
     if isinstance(event, CaseResult) or event.state is not RunState.PAUSED:
-        return False
-    return isinstance(event, Run) or (await client.get_run(run_id)).state is RunState.PAUSED
+        return None
+    run = event if isinstance(event, Run) else await client.get_run(run_id)
+    return run if run.state is RunState.PAUSED else None
 
 
 async def _guard(stack: LocalStack) -> None:

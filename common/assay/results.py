@@ -26,6 +26,7 @@ __all__ = [
     "LatencySummary",
     "MetricSettings",
     "MetricSummary",
+    "PauseCause",
     "Run",
     "RunCounts",
     "RunSettings",
@@ -49,6 +50,14 @@ class RunState(StrEnum):
 
 
 FINISHED_STATES = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
+
+
+class PauseCause(StrEnum):
+    """What paused a run."""
+
+    OWNER = "owner"
+    INTERRUPTED = "interrupted"
+    STORAGE = "storage"
 
 
 class ScoreStatus(StrEnum):
@@ -320,7 +329,10 @@ class RunCounts:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One evaluation of one agent over one dataset; times are ISO 8601 texts in UTC."""
+    """One evaluation of one agent over one dataset; times are ISO 8601 texts in UTC.
+
+    A running run whose `pause_cause` is OWNER is about to pause: its questions in flight end first.
+    """
 
     run_id: str
     settings: RunSettings
@@ -334,6 +346,7 @@ class Run:
     last_sequence: int = 0
     summary: RunSummary | None = None
     assay_version: str = ""
+    pause_cause: PauseCause | None = None
 
     @property
     def finished(self) -> bool:

@@ -22,6 +22,7 @@ from assay.results import (
     LatencySummary,
     MetricSettings,
     MetricSummary,
+    PauseCause,
     Run,
     RunCounts,
     RunSettings,
@@ -60,6 +61,12 @@ _RUN_STATES = {
     RunState.CANCELLED: pb.RUN_STATE_CANCELLED,
 }
 _RUN_STATES_BACK = {number: state for state, number in _RUN_STATES.items()}
+_PAUSE_CAUSES = {
+    PauseCause.OWNER: pb.PAUSE_CAUSE_OWNER,
+    PauseCause.INTERRUPTED: pb.PAUSE_CAUSE_INTERRUPTED,
+    PauseCause.STORAGE: pb.PAUSE_CAUSE_STORAGE,
+}
+_PAUSE_CAUSES_BACK = {number: cause for cause, number in _PAUSE_CAUSES.items()}
 _SCORE_STATUSES = {
     ScoreStatus.SCORED: pb.SCORE_STATUS_SCORED,
     ScoreStatus.SKIPPED: pb.SCORE_STATUS_SKIPPED,
@@ -166,6 +173,7 @@ def run_to_wire(run: Run) -> pb.Run:
         last_sequence=run.last_sequence,
         summary=_summary_to_wire(run.summary) if run.summary is not None else None,
         assay_version=run.assay_version,
+        pause_cause=_PAUSE_CAUSES[run.pause_cause] if run.pause_cause is not None else pb.PAUSE_CAUSE_UNSPECIFIED,
     )
 
 
@@ -185,6 +193,7 @@ def run_from_wire(run: pb.Run) -> Run:
         last_sequence=run.last_sequence,
         summary=_summary_from_wire(run.summary) if run.HasField("summary") else None,
         assay_version=run.assay_version,
+        pause_cause=_PAUSE_CAUSES_BACK.get(run.pause_cause),
     )
 
 

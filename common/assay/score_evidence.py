@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
 from assay.errors import SpecError
 from assay.metrics import METRICS, build_metric, complete_parameters
+from assay.metrics.evidence import wanted_models
 from assay.metrics.score import (
     EmbeddingEvidence,
     JudgeEvidence,
     embeds_references,
-    has_reference,
     not_computed,
     scored,
     usable_references,
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from assay.metrics.score import Metric, Row
     from assay.vectors import Embedded
 
-__all__ = ["evidence_of", "verdicts_of", "wanted_models", "with_inputs"]
+__all__ = ["evidence_of", "verdicts_of", "with_inputs"]
 
 
 class _Input:
@@ -75,22 +74,6 @@ def _default_metric(name: str, model: str | None) -> Metric | None:
         return build_metric(MetricSettings(name, complete_parameters(name, given, where=name)))
     except SpecError:  # it has parameters without defaults: only a row can bring its score along
         return None
-
-
-def wanted_models(metrics: Iterable[Any], case: Case, response: AgentResponse) -> dict[str, bool]:
-    """Return the models whose vectors a row needs, and whether the references' are needed too."""
-    wanted: dict[str, bool] = {}
-    if response.status is AgentStatus.ERROR or not response.text.strip():
-        return wanted
-    for metric in metrics:
-        model = metric.embedding_model
-        if model is None:
-            continue
-        if not embeds_references(metric):
-            wanted.setdefault(model, False)
-        elif has_reference(case):
-            wanted[model] = True
-    return wanted
 
 
 def evidence_of(

@@ -17,12 +17,13 @@ from assay.answers import AgentResponse, clean_text
 from assay.datasets.fields import ALIASES
 from assay.errors import DatasetError, InvalidInputError, Problem, SpecError
 from assay.metrics import METRICS, build_metric, complete_parameters
+from assay.metrics.evidence import wanted_models
 from assay.metrics.row_scores import score_row
 from assay.metrics.row_verdict import row_reason, row_verdict
 from assay.metrics.score import Row, keeps_vector, usable_references
 from assay.names import unknown_name
 from assay.results import CaseResult, MetricSettings, MetricSummary, Score
-from assay.score_evidence import evidence_of, verdicts_of, wanted_models, with_inputs
+from assay.score_evidence import evidence_of, verdicts_of, with_inputs
 from assay.score_inputs import BESIDE, NO_QUESTION, answered_file, answered_records, check_answered
 from assay.vectors import EmbedFunction, FunctionVectors, ServiceVectors, Vectors
 

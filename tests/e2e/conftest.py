@@ -70,6 +70,22 @@ def cli(tmp_path: Path) -> Iterator[Cli]:
     """Return the command in a fresh folder; no service may be left behind."""
     caller = Cli(tmp_path)
     yield caller
+    _check_nothing_left(caller)
+
+
+@pytest.fixture(scope="module")
+def warm_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    """Return the command with a local stack that the tests of a module share, so that the model is loaded once."""
+    caller = Cli(tmp_path_factory.mktemp("warm"))
+    caller.run("up")
+    try:
+        yield caller
+    finally:
+        caller.run("down")
+        _check_nothing_left(caller)
+
+
+def _check_nothing_left(caller: Cli) -> None:
     left = caller.services()
     psutil.wait_procs(left, timeout=15)
     leaked = [process for process in left if process.is_running()]

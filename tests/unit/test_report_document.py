@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from assay.metrics.row_verdict import row_verdict
 from assay.metrics.score import JudgeEvidence, Row
 from assay.results import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
 from assay_cli.console import ConsoleSummary
-from assay_cli.reports.json_report import JsonReport
+from assay_cli.reports.json_report import JsonReport, pass_rate_interval
 from assay_orchestrator.summary import summarise
 
 if TYPE_CHECKING:
@@ -92,6 +93,18 @@ async def test_means_of_the_summary_are_those_of_their_own_metrics(tmp_path: Pat
     found = await document(tmp_path)
     assert found["summary"]["avg_hit_rate"] == found["results"]["hit_rate"]["value"] == 2 / 3
     assert found["results"]["combined_score"]["avg_hit_rate"] == 1.0
+
+
+async def test_the_pass_rate_comes_with_its_interval(tmp_path: Path) -> None:
+    """Wilson's over decided rows; none with several runs a case, which are not independent."""
+    run = finished()
+    assert run.summary is not None
+    assert (run.summary.passed, run.summary.decided) == (2, 3)
+    assert (await document(tmp_path))["summary"]["pass_rate_interval"] == pytest.approx([0.207660, 0.938508], abs=1e-6)
+    assert "pass rate  66.7% [20.8%, 93.9%]  (2 of 3 decided, 3 rows)" in ConsoleSummary(run).render(None)
+    repeated = dataclasses.replace(run, settings=dataclasses.replace(run.settings, repeats=3))
+    assert pass_rate_interval(repeated) is None
+    assert "pass rate  66.7%  (2 of 3 decided, 3 rows)" in ConsoleSummary(repeated).render(None)
 
 
 async def test_targets_of_gates_are_in_the_report_and_on_the_console(tmp_path: Path) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay_cli.commands import run_control
 from assay_cli.console import ConsoleSummary, table
-from assay_cli.failures import EXIT_INTERRUPTED
+from assay_cli.following import say_state
 from assay_cli.options import connect, debug_option, json_option, run_async, server_option
-from assay_cli.terminal import clean, shorten
 
 if TYPE_CHECKING:
     from assay.results import Run
@@ -21,7 +20,11 @@ __all__ = ["runs"]
 
 @click.group()
 def runs() -> None:
-    """List, show, watch, resume and cancel stored runs."""
+    """List, show, watch, pause, resume and cancel stored runs."""
+
+
+for _command in (run_control.watch, run_control.pause, run_control.resume, run_control.cancel):
+    runs.add_command(_command)
 
 
 @runs.command("list")
@@ -72,7 +75,7 @@ def show(run_id: str, server: str | None, as_json: bool, debug: bool) -> int:
             if as_json:
                 click.echo(json.dumps(_full(run), ensure_ascii=False, indent=1))
             elif run.summary is None:
-                _say_state(run)
+                click.echo(say_state(run))
             else:
                 console = ConsoleSummary(run)
                 async for row in client.list_results(run_id, failed_only=True):
@@ -83,89 +86,13 @@ def show(run_id: str, server: str | None, as_json: bool, debug: bool) -> int:
     return run_async(main())
 
 
-@runs.command()
-@click.argument("run_id")
-@server_option
-@debug_option
-def watch(run_id: str, server: str | None, debug: bool) -> int:
-    """Follow a run until it ends or pauses."""
-
-    async def main() -> int:
-        from assay.evaluation import follow
-        from assay_cli.progress import make_progress
-
-        async with connect(server) as (client, _):
-            run = await client.get_run(run_id)
-            try:
-                with make_progress(run, hidden=False) as progress:
-                    await follow(client, run_id, progress.take, resume=False)
-            except asyncio.CancelledError:
-                click.echo("stopped watching; the run is not affected", err=True)
-                return EXIT_INTERRUPTED
-            _say_state(await client.get_run(run_id))
-        return 0
-
-    return run_async(main())
-
-
-@runs.command()
-@click.argument("run_id")
-@server_option
-@debug_option
-def cancel(run_id: str, server: str | None, debug: bool) -> int:
-    """Stop a run for good; what is stored stays."""
-
-    async def main() -> int:
-        async with connect(server) as (client, _):
-            _say_state(await client.cancel_run(run_id))
-        return 0
-
-    return run_async(main())
-
-
-@runs.command()
-@click.argument("run_id")
-@server_option
-@debug_option
-def resume(run_id: str, server: str | None, debug: bool) -> int:
-    """Continue a paused run and follow it.
-
-    A run whose agent is Python code needs that code: continue it with `assay run SPEC --resume RUN`.
-    """
-
-    async def main() -> int:
-        from assay.evaluation import follow
-        from assay_cli.progress import make_progress
-
-        async with connect(server) as (client, _):
-            run = await client.get_run(run_id)
-            if run.settings.agent.adapter == "python" and not run.finished:
-                click.echo(f"this run's agent is on your side: assay run SPEC --resume {run_id}", err=True)
-                return 2
-            run = await client.resume_run(run_id)
-            with make_progress(run, hidden=False) as progress:
-                await follow(client, run_id, progress.take)
-            _say_state(await client.get_run(run_id))
-        return 0
-
-    return run_async(main())
-
-
-def _say_state(run: Run) -> None:
-    counts = run.counts
-    reason = f" ({clean(run.state_reason)})" if run.state_reason else ""
-    click.echo(
-        f"{run.run_id}  {run.state.value}{reason}  {counts.finished}/{counts.total} rows, "
-        f"{counts.passed} passed, {counts.failed} failed  agent {shorten(run.settings.agent.target, 60) or 'replay'}"
-    )
-
-
 def _brief(run: Run) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "name": run.settings.name,
         "state": run.state.value,
         "state_reason": run.state_reason,
+        "pause_cause": run.pause_cause.value if run.pause_cause is not None else None,
         "total": run.counts.total,
         "finished": run.counts.finished,
         "passed": run.counts.passed,

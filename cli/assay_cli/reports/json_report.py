@@ -11,6 +11,7 @@ import shutil
 from typing import IO, TYPE_CHECKING, Any
 
 from assay.answers import response_to_json
+from assay.metrics.intervals import wilson
 from assay_cli.reports.atomic import atomic_writer
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from assay.results import CaseResult, GroupSummary, MetricSummary, Run, RunSummary
     from assay.spec.model import Spec
 
-__all__ = ["JsonReport", "row_document"]
+__all__ = ["JsonReport", "pass_rate_interval", "row_document"]
 
 _SCHEMA = "assay/results/1"
 
@@ -81,6 +82,7 @@ class JsonReport:
                 "passed": summary.passed,
                 "decided": summary.decided,
                 "pass_rate": summary.pass_rate,
+                "pass_rate_interval": pass_rate_interval(run),
                 "agent_errors": run.counts.agent_errors,
                 "latency": dataclasses.asdict(summary.latency),
                 "gates": [
@@ -121,6 +123,15 @@ class JsonReport:
                 "warnings": [str(warning) for warning in info.warnings] if info else None,
             },
         }
+
+
+def pass_rate_interval(run: Run) -> tuple[float, float] | None:
+    """Return the 95 % Wilson interval of a run's pass rate; None where cases were run several times.
+
+    Runs of one case are not independent: an interval over all rows would be narrower than what is known.
+    """
+    summary = run.summary
+    return None if summary is None or run.settings.repeats > 1 else wilson(summary.passed, summary.decided)
 
 
 def row_document(row: CaseResult) -> dict[str, Any]:

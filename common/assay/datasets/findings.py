@@ -31,6 +31,11 @@ def looks_damaged(text: str) -> bool:
     return "\ufffd" in text or (begins and _MOJIBAKE.search(text) is not None)
 
 
+def _written(text: str) -> str:
+    """Return a text that can be written down: names of fields may hold half characters."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
 @dataclass(slots=True)
 class Findings:
     """Gathers problems and warnings.
@@ -73,6 +78,7 @@ class Findings:
         self._warnings[kind] = (first or self._problem(message, record, name, None), count + 1)
 
     def _problem(self, message: str, record: Record | None, name: str, line: int | None) -> Problem:
+        message, name = _written(message), _written(name)
         if record is None:
             return Problem(message, name, self.file, line)
         where = f"record {record.number}" + (f", {name}" if name else "")
@@ -101,6 +107,8 @@ class Findings:
         for text in (turn.input, *turn.references):
             if looks_damaged(text):
                 self._warn_of_text(text, record)
+        if case.category and not is_blank(case.expected.get("expected_table")):
+            self._look_at_table(case, record)
         for name in layout.choices:
             if name == "recorded":
                 self._look_at_recorded(layout.sources[name][0], record)
@@ -117,6 +125,18 @@ class Findings:
             )
         else:
             self.warn("replaced", f"holds U+FFFD where characters were lost: {shown(text[:40])}", record=record)
+
+    def _look_at_table(self, case: Case, record: Record) -> None:
+        from assay.metrics.retrieval_accuracy import is_out_of_scope  # imported here: few datasets name tables
+
+        if is_out_of_scope(case):
+            self.warn(
+                "out of scope",
+                f"is out of scope and expects a table, {shown(case.expected['expected_table'])}: retrieval_accuracy "
+                "ignores it and wants that nothing is fetched; leave it out, or give the case another category",
+                record=record,
+                name="expected_table",
+            )
 
     def _look_at_recorded(self, source: str, record: Record) -> None:
         self.warn(

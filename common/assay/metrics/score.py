@@ -172,8 +172,8 @@ def has_reference(case: Case) -> bool:
     return any(text.strip() for text in case.references)
 
 
-def embeds_references(metric: Metric) -> bool:
-    """Return whether a metric that needs vectors needs those of the references too."""
+def embeds_references(metric: object) -> bool:
+    """Return whether a metric, or what stands for one, that needs vectors needs those of the references too."""
     return getattr(metric, "embeds_references", True)
 
 

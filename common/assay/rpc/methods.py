@@ -10,7 +10,7 @@ from assay.rpc.options import ChannelOptions
 __all__ = ["NOT_RETRIED", "RETRIED", "service_config"]
 
 RETRIED: Mapping[str, frozenset[str]] = {
-    "assay.v1.RunService": frozenset({"CreateRun", "GetRun", "ListRuns", "CancelRun", "ResumeRun", "ListResults"}),
+    "assay.v1.RunService": frozenset({"CreateRun", "GetRun", "ListRuns", "CancelRun", "PauseRun", "ResumeRun", "ListResults"}),
     "assay.v1.EmbedderService": frozenset({"Embed", "Similarity", "ListModels"}),
     "assay.v1.JudgeService": frozenset({"ListRubrics"}),
 }

@@ -61,6 +61,34 @@ RUN_STATE_CANCELLED: RunState.ValueType  # 6
 """Stopped by CancelRun."""
 Global___RunState: _TypeAlias = RunState  # noqa: Y015
 
+class _PauseCause:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PauseCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PauseCause.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PAUSE_CAUSE_UNSPECIFIED: _PauseCause.ValueType  # 0
+    """Not paused, and not about to be."""
+    PAUSE_CAUSE_OWNER: _PauseCause.ValueType  # 1
+    """PauseRun. While the run is RUNNING it means that questions in flight are ending first."""
+    PAUSE_CAUSE_INTERRUPTED: _PauseCause.ValueType  # 2
+    """The orchestrator stopped while the run was going on."""
+    PAUSE_CAUSE_STORAGE: _PauseCause.ValueType  # 3
+    """Something could not be stored."""
+
+class PauseCause(_PauseCause, metaclass=_PauseCauseEnumTypeWrapper):
+    """PauseCause says what paused a run."""
+
+PAUSE_CAUSE_UNSPECIFIED: PauseCause.ValueType  # 0
+"""Not paused, and not about to be."""
+PAUSE_CAUSE_OWNER: PauseCause.ValueType  # 1
+"""PauseRun. While the run is RUNNING it means that questions in flight are ending first."""
+PAUSE_CAUSE_INTERRUPTED: PauseCause.ValueType  # 2
+"""The orchestrator stopped while the run was going on."""
+PAUSE_CAUSE_STORAGE: PauseCause.ValueType  # 3
+"""Something could not be stored."""
+Global___PauseCause: _TypeAlias = PauseCause  # noqa: Y015
+
 class _GateOutcome:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -638,6 +666,7 @@ class Run(_message.Message):
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
     SUMMARY_FIELD_NUMBER: _builtins.int
     ASSAY_VERSION_FIELD_NUMBER: _builtins.int
+    PAUSE_CAUSE_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Unique, readable, safe as a file name."""
     state: Global___RunState.ValueType
@@ -648,6 +677,8 @@ class Run(_message.Message):
     """The sequence number of its last event."""
     assay_version: _builtins.str
     """The Assay version that created it."""
+    pause_cause: Global___PauseCause.ValueType
+    """What paused it, for programs; state_reason says it to people."""
     @_builtins.property
     def spec(self) -> Global___RunSpec:
         """What was asked for."""
@@ -691,10 +722,11 @@ class Run(_message.Message):
         last_sequence: _builtins.int = ...,
         summary: Global___RunSummary | None = ...,
         assay_version: _builtins.str = ...,
+        pause_cause: Global___PauseCause.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "create_time", b"create_time", "dataset", b"dataset", "end_time", b"end_time", "spec", b"spec", "start_time", b"start_time", "summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assay_version", b"assay_version", "counts", b"counts", "create_time", b"create_time", "dataset", b"dataset", "end_time", b"end_time", "last_sequence", b"last_sequence", "run_id", b"run_id", "spec", b"spec", "start_time", b"start_time", "state", b"state", "state_reason", b"state_reason", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assay_version", b"assay_version", "counts", b"counts", "create_time", b"create_time", "dataset", b"dataset", "end_time", b"end_time", "last_sequence", b"last_sequence", "pause_cause", b"pause_cause", "run_id", b"run_id", "spec", b"spec", "start_time", b"start_time", "state", b"state", "state_reason", b"state_reason", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1296,6 +1328,52 @@ class CancelRunResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CancelRunResponse: _TypeAlias = CancelRunResponse  # noqa: Y015
+
+@_typing.final
+class PauseRunRequest(_message.Message):
+    """PauseRunRequest asks to pause a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseRunRequest: _TypeAlias = PauseRunRequest  # noqa: Y015
+
+@_typing.final
+class PauseRunResponse(_message.Message):
+    """PauseRunResponse carries the run as it stands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def run(self) -> Global___Run:
+        """The run."""
+
+    def __init__(
+        self,
+        *,
+        run: Global___Run | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseRunResponse: _TypeAlias = PauseRunResponse  # noqa: Y015
 
 @_typing.final
 class ResumeRunRequest(_message.Message):

@@ -67,6 +67,11 @@ class RunServiceStub(object):
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.CancelRunRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_orchestrator__pb2.CancelRunResponse.FromString,
                 _registered_method=True)
+        self.PauseRun = channel.unary_unary(
+                '/assay.v1.RunService/PauseRun',
+                request_serializer=assay_dot_v1_dot_orchestrator__pb2.PauseRunRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_orchestrator__pb2.PauseRunResponse.FromString,
+                _registered_method=True)
         self.ResumeRun = channel.unary_unary(
                 '/assay.v1.RunService/ResumeRun',
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.ResumeRunRequest.SerializeToString,
@@ -138,6 +143,18 @@ class RunServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PauseRun(self, request, context):
+        """PauseRun lets the questions in flight end, stores their answers and asks
+        nothing new; the run is then PAUSED, cause OWNER, and only ResumeRun
+        continues it. It returns when the run is paused, or after a few seconds with
+        the run as it stands while questions in flight take longer: WatchRun tells
+        when it is done. Pausing a finished run is FAILED_PRECONDITION (reason
+        RUN_FINISHED). Idempotent while unfinished.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ResumeRun(self, request, context):
         """ResumeRun continues a paused run without asking the agent again for any
         answer that is stored. On a running run it does nothing. Idempotent.
@@ -197,6 +214,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.CancelRun,
                     request_deserializer=assay_dot_v1_dot_orchestrator__pb2.CancelRunRequest.FromString,
                     response_serializer=assay_dot_v1_dot_orchestrator__pb2.CancelRunResponse.SerializeToString,
+            ),
+            'PauseRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseRun,
+                    request_deserializer=assay_dot_v1_dot_orchestrator__pb2.PauseRunRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_orchestrator__pb2.PauseRunResponse.SerializeToString,
             ),
             'ResumeRun': grpc.unary_unary_rpc_method_handler(
                     servicer.ResumeRun,
@@ -362,6 +384,33 @@ class RunService(object):
             '/assay.v1.RunService/CancelRun',
             assay_dot_v1_dot_orchestrator__pb2.CancelRunRequest.SerializeToString,
             assay_dot_v1_dot_orchestrator__pb2.CancelRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.RunService/PauseRun',
+            assay_dot_v1_dot_orchestrator__pb2.PauseRunRequest.SerializeToString,
+            assay_dot_v1_dot_orchestrator__pb2.PauseRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

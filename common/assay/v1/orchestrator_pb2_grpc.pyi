@@ -57,6 +57,14 @@ class RunServiceStub:
     """CancelRun stops a run; what is stored stays. Cancelling a finished run is
     FAILED_PRECONDITION (reason RUN_FINISHED). Idempotent while unfinished.
     """
+    PauseRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.PauseRunRequest, _orchestrator_pb2.PauseRunResponse]
+    """PauseRun lets the questions in flight end, stores their answers and asks
+    nothing new; the run is then PAUSED, cause OWNER, and only ResumeRun
+    continues it. It returns when the run is paused, or after a few seconds with
+    the run as it stands while questions in flight take longer: WatchRun tells
+    when it is done. Pausing a finished run is FAILED_PRECONDITION (reason
+    RUN_FINISHED). Idempotent while unfinished.
+    """
     ResumeRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeRunRequest, _orchestrator_pb2.ResumeRunResponse]
     """ResumeRun continues a paused run without asking the agent again for any
     answer that is stored. On a running run it does nothing. Idempotent.
@@ -101,6 +109,14 @@ class RunServiceAsyncStub(RunServiceStub):
     CancelRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.CancelRunRequest, _orchestrator_pb2.CancelRunResponse]  # type: ignore[assignment]
     """CancelRun stops a run; what is stored stays. Cancelling a finished run is
     FAILED_PRECONDITION (reason RUN_FINISHED). Idempotent while unfinished.
+    """
+    PauseRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.PauseRunRequest, _orchestrator_pb2.PauseRunResponse]  # type: ignore[assignment]
+    """PauseRun lets the questions in flight end, stores their answers and asks
+    nothing new; the run is then PAUSED, cause OWNER, and only ResumeRun
+    continues it. It returns when the run is paused, or after a few seconds with
+    the run as it stands while questions in flight take longer: WatchRun tells
+    when it is done. Pausing a finished run is FAILED_PRECONDITION (reason
+    RUN_FINISHED). Idempotent while unfinished.
     """
     ResumeRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeRunRequest, _orchestrator_pb2.ResumeRunResponse]  # type: ignore[assignment]
     """ResumeRun continues a paused run without asking the agent again for any
@@ -173,6 +189,20 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_orchestrator_pb2.CancelRunResponse, _abc.Awaitable[_orchestrator_pb2.CancelRunResponse]]:
         """CancelRun stops a run; what is stored stays. Cancelling a finished run is
         FAILED_PRECONDITION (reason RUN_FINISHED). Idempotent while unfinished.
+        """
+
+    @_abc_1.abstractmethod
+    def PauseRun(
+        self,
+        request: _orchestrator_pb2.PauseRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.PauseRunResponse, _abc.Awaitable[_orchestrator_pb2.PauseRunResponse]]:
+        """PauseRun lets the questions in flight end, stores their answers and asks
+        nothing new; the run is then PAUSED, cause OWNER, and only ResumeRun
+        continues it. It returns when the run is paused, or after a few seconds with
+        the run as it stands while questions in flight take longer: WatchRun tells
+        when it is done. Pausing a finished run is FAILED_PRECONDITION (reason
+        RUN_FINISHED). Idempotent while unfinished.
         """
 
     @_abc_1.abstractmethod

@@ -10,6 +10,7 @@ import re
 import secrets
 import uuid
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from assay.errors import (
     WrongStateError,
 )
 from assay.metrics import build_metric
-from assay.results import Run, RunCounts, RunSettings, RunState
+from assay.results import PauseCause, Run, RunCounts, RunSettings, RunState
 from assay.version import __version__
 from assay_orchestrator.notifier import Notifier
 from assay_orchestrator.runner import Runner
@@ -48,9 +49,19 @@ if TYPE_CHECKING:
 
 __all__ = ["RunManager"]
 
+_PAUSE_PATIENCE_S = 3.0
+_PAUSED_BY_OWNER = "paused by its owner"
 _INTERRUPTED = "the orchestrator stopped while the run was going on; nothing stored is lost"
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Drive:
+    """A run that is going on, and whether it is to be paused."""
+
+    task: asyncio.Task[None]
+    pausing: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class RunManager:
@@ -66,22 +77,24 @@ class RunManager:
         self._database = database
         self._settings = settings
         self._planner = planner
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._drives: dict[str, _Drive] = {}
         self._broken: dict[str, AssayError] = {}
         self.notifier = Notifier()
 
     async def recover(self) -> None:
-        """Continue, or pause, every run that a stop interrupted."""
+        """Continue, or pause, every run that a stop interrupted; one that was to be paused is paused."""
 
         def tidy(connection: sa.Connection) -> list[RunRecord]:
             datasets.discard_unfinished(connection)
             return runs.list_unfinished(connection)
 
         for record in await self._database.write(tidy):
-            if self._settings.recover == "auto":
+            if record.pause_cause is PauseCause.OWNER:
+                await self._change(record.run_id, RunState.PAUSED, reason=_PAUSED_BY_OWNER, cause=PauseCause.OWNER)
+            elif self._settings.recover == "auto":
                 self._start(record.run_id)
             else:
-                await self._change(record.run_id, RunState.PAUSED, reason=_INTERRUPTED)
+                await self._change(record.run_id, RunState.PAUSED, reason=_INTERRUPTED, cause=PauseCause.INTERRUPTED)
 
     async def create(self, request_id: str, settings: RunSettings, dataset: DatasetRef) -> Run:
         """Accept a run and start it; a repeated request returns the run of the first.
@@ -144,12 +157,33 @@ class RunManager:
         run = await self.get(run_id)
         if run.state is RunState.CANCELLED:
             return run
-        if run.finished:
-            raise WrongStateError(f"run {run_id} has already {run.state.value}", reason="RUN_FINISHED")
+        _require_unfinished(run)
         await self._stop(run_id)
         if not (await self.get(run_id)).finished:
             await self._change(run_id, RunState.CANCELLED)
         self._planner.forget(run_id, "the run was cancelled")
+        return await self.get(run_id)
+
+    async def pause(self, run_id: str) -> Run:
+        """Let a run's questions in flight end and ask nothing more; the run is then PAUSED.
+
+        Returns:
+            The run as it stands after a few seconds at most; RUNNING still where questions in flight take longer.
+
+        Raises:
+            WrongStateError: The run has ended.
+        """
+        run = await self.get(run_id)
+        _require_unfinished(run)
+        drive = self._drives.get(run_id)
+        if drive is None:
+            if run.pause_cause is not PauseCause.OWNER:
+                await self._change(run_id, RunState.PAUSED, reason=_PAUSED_BY_OWNER, cause=PauseCause.OWNER)
+            return await self.get(run_id)
+        drive.pausing.set()
+        self._planner.hold(run_id)
+        await self._database.write(lambda c: runs.request_pause(c, run_id))
+        await asyncio.wait([drive.task], timeout=_PAUSE_PATIENCE_S)
         return await self.get(run_id)
 
     async def resume(self, run_id: str) -> Run:
@@ -158,15 +192,17 @@ class RunManager:
         Raises:
             WrongStateError: The run has ended.
         """
+        drive = self._drives.get(run_id)
+        if drive is not None and drive.pausing.is_set():
+            await asyncio.wait([drive.task])
         run = await self.get(run_id)
-        if run.finished:
-            raise WrongStateError(f"run {run_id} has already {run.state.value}", reason="RUN_FINISHED")
+        _require_unfinished(run)
         moved = self.notifier.subscribe(run_id)
         try:
-            if run_id not in self._tasks:
+            if run_id not in self._drives:
                 self._start(run_id)
             # Whoever resumed must not find it paused still.
-            while run.state is RunState.PAUSED and run_id in self._tasks:
+            while run.state is RunState.PAUSED and run_id in self._drives:
                 await moved.wait()
                 moved.clear()
                 run = await self.get(run_id)
@@ -181,8 +217,7 @@ class RunManager:
         Raises:
             WrongStateError: The run has ended.
         """
-        if run.finished:
-            raise WrongStateError(f"run {run.run_id} has already {run.state.value}", reason="RUN_FINISHED")
+        _require_unfinished(run)
         return self._planner.hosted_agent(run.run_id)
 
     def raise_if_broken(self, run_id: str) -> None:
@@ -192,16 +227,16 @@ class RunManager:
 
     async def aclose(self) -> None:
         """Stop all runs where they are; what is stored stays, and the next start goes on from there."""
-        for run_id in list(self._tasks):
+        for run_id in list(self._drives):
             await self._stop(run_id)
         self.notifier.notify_all()
 
     async def _accept(
         self, request_id: str, request_hash: str, settings: RunSettings, dataset: DatasetRef
     ) -> RunRecord:
-        if len(self._tasks) >= self._settings.active_run_limit:
+        if len(self._drives) >= self._settings.active_run_limit:
             raise OverloadedError(
-                f"{len(self._tasks)} runs are going on, which is the limit: try again when one has ended",
+                f"{len(self._drives)} runs are going on, which is the limit: try again when one has ended",
                 retry_after_s=10.0,
             )
         record = runs.RunRecord(
@@ -222,30 +257,31 @@ class RunManager:
 
     def _start(self, run_id: str) -> None:
         self._broken.pop(run_id, None)
-        task = asyncio.create_task(self._drive(run_id), name=f"run {run_id}")
-        self._tasks[run_id] = task
+        pausing = asyncio.Event()
+        task = asyncio.create_task(self._drive(run_id, pausing), name=f"run {run_id}")
+        self._drives[run_id] = _Drive(task, pausing)
 
         def ended(_: asyncio.Task[None]) -> None:
-            self._tasks.pop(run_id, None)
+            self._drives.pop(run_id, None)
             self.notifier.notify(run_id)
 
         task.add_done_callback(ended)
 
     async def _stop(self, run_id: str) -> None:
-        task = self._tasks.get(run_id)
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        drive = self._drives.get(run_id)
+        if drive is not None:
+            drive.task.cancel()
+            await asyncio.wait([drive.task])
 
-    async def _drive(self, run_id: str) -> None:
-        """Take one run to its end; the supervisor of everything that happens in it."""
+    async def _drive(self, run_id: str, pausing: asyncio.Event) -> None:
+        """Take one run to its end, or to its pause; the supervisor of everything that happens in it."""
         try:
-            await self._change(run_id, RunState.RUNNING)
+            await self._change(run_id, RunState.RUNNING, cause=PauseCause.OWNER if pausing.is_set() else None)
             run = await self.get(run_id)
-            plan = self._planner.plan(run)
+            plan = self._planner.plan(run, pausing)
             async with aclosing(plan.agent):
                 await Runner(self._database, plan, lambda rows: self.notifier.tell(run_id, rows)).run()
-            await self._complete(run)
+            await self._complete(run, pausing)
         except asyncio.CancelledError:
             raise
         except StorageError as problem:
@@ -256,10 +292,16 @@ class RunManager:
             error_id = uuid.uuid4().hex[:12]
             _log.exception("run %s failed, error id %s", run_id, error_id)
             await self._end(run_id, RunState.FAILED, f"internal error {error_id}: see the orchestrator's log")
+        finally:
+            if pausing.is_set():
+                self._planner.forget(run_id, _PAUSED_BY_OWNER)
 
-    async def _complete(self, run: Run) -> None:
+    async def _complete(self, run: Run, pausing: asyncio.Event) -> None:
         stored = await self._database.read(lambda c: results.count_finished(c, run.run_id))
         if stored != run.counts.total:
+            if pausing.is_set():
+                await self._change(run.run_id, RunState.PAUSED, reason=_PAUSED_BY_OWNER, cause=PauseCause.OWNER)
+                return
             raise StorageError(
                 f"{stored} of {run.counts.total} rows of run {run.run_id} are stored: resume the run to finish it"
             )
@@ -269,7 +311,7 @@ class RunManager:
     async def _pause(self, run_id: str, problem: StorageError) -> None:
         _log.error("run %s paused: %s", run_id, problem.message)
         try:
-            await self._change(run_id, RunState.PAUSED, reason=problem.message)
+            await self._change(run_id, RunState.PAUSED, reason=problem.message, cause=PauseCause.STORAGE)
         except StorageError:
             # The store cannot even take that: watchers are told directly.
             self._broken[run_id] = problem
@@ -285,10 +327,18 @@ class RunManager:
             self._planner.forget(run_id, f"the run has {state.value}")
 
     async def _change(
-        self, run_id: str, state: RunState, *, reason: str = "", summary: RunSummary | None = None
+        self,
+        run_id: str,
+        state: RunState,
+        *,
+        reason: str = "",
+        cause: PauseCause | None = None,
+        summary: RunSummary | None = None,
     ) -> None:
         data = summary_to_json(summary) if summary is not None else None
-        await self._database.write(lambda c: runs.change_state(c, run_id, state, reason=reason, summary=data))
+        await self._database.write(
+            lambda c: runs.change_state(c, run_id, state, reason=reason, cause=cause, summary=data)
+        )
         self.notifier.notify(run_id)
 
     def _run(self, record: RunRecord, dataset: DatasetRef) -> Run:
@@ -311,7 +361,13 @@ class RunManager:
             last_sequence=record.last_sequence,
             summary=summary_from_json(record.summary) if record.summary is not None else None,
             assay_version=record.assay_version,
+            pause_cause=record.pause_cause,
         )
+
+
+def _require_unfinished(run: Run) -> None:
+    if run.finished:
+        raise WrongStateError(f"run {run.run_id} has already {run.state.value}", reason="RUN_FINISHED")
 
 
 def _fold(connection: sa.Connection, run: Run) -> RunSummary:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,13 +18,15 @@ from assay_orchestrator.store import datasets, results
 from assay_orchestrator.store.results import AnswerRecord
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from assay.cases import Case
     from assay.metrics.score import EmbeddingEvidence
     from assay_orchestrator.agents import Agent
     from assay_orchestrator.embedding import EmbeddingClient
+    from assay_orchestrator.engine.session import Session
     from assay_orchestrator.store.database import Database
+    from assay_orchestrator.store.shards import Shard
 
 __all__ = ["Plan", "ShardRunner"]
 

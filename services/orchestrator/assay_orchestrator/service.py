@@ -142,6 +142,14 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         """Stop a run."""
         return pb.CancelRunResponse(run=run_to_wire(await self._manager.cancel(request.run_id)))
 
+    async def PauseRun(  # noqa: N802
+        self,
+        request: pb.PauseRunRequest,
+        context: grpc.aio.ServicerContext[pb.PauseRunRequest, pb.PauseRunResponse],
+    ) -> pb.PauseRunResponse:
+        """Let the questions in flight end and ask nothing more."""
+        return pb.PauseRunResponse(run=run_to_wire(await self._manager.pause(request.run_id)))
+
     async def ResumeRun(  # noqa: N802
         self,
         request: pb.ResumeRunRequest,

@@ -142,3 +142,25 @@ def test_skipped_cases(write: Write, read: Read, refusal: Refusal) -> None:
     assert [case.case_id for case in read(name)] == ["a", "c"]
     assert [case.case_id for case in read(name, limit=2)] == ["a", "c"]
     assert "1 record is skipped" in refusal(write("x.json", [{"question": "Q", "skip": True}]))[0]
+
+
+@pytest.mark.parametrize(
+    ("record", "warned"),
+    [
+        ({"category": "out_of_scope", "expected_table": "weather"}, True),
+        ({"category": " Out_Of_Scope ", "expected_table": ["a", "b"]}, True),
+        ({"category": "out_of_scope", "expected_table": ""}, False),
+        ({"category": "out_of_scope", "expected_table": None}, False),
+        ({"category": "out_of_scope"}, False),
+        ({"category": "count", "expected_table": "weather"}, False),
+        ({"expected_table": "weather"}, False),
+    ],
+)
+def test_a_refusal_that_expects_a_table_is_odd(write: Write, record: dict[str, Any], warned: bool) -> None:
+    """A case out of scope has no table to hit: one that names it is read, with a warning that says so once."""
+    records = [{"question": "Q"}, {"question": "Q2", **record}, {"question": "Q3", **record}]
+    warnings = [str(warning) for warning in open_dataset(write("x.jsonl", records)).check().warnings]
+    assert len(warnings) == warned
+    for warning in warnings:
+        assert warning.startswith("x.jsonl:2: record 2, expected_table: is out of scope and expects a table")
+        assert warning.endswith("another category (and 1 more)")

@@ -207,14 +207,20 @@ def test_csv(write: Write, read: Read) -> None:
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_csv_delimiters(write: Write, read: Read, delimiter: str) -> None:
-    """The separator is found by the rows, not by guessing from letters."""
+    """The separator is found by the rows, not by guessing from letters.
+
+    Pitfall: CSV sniffing.
+    """
     rows = [["question", "answer"], ["one, two; three", "a|b\tc"], ["x", "y"]]
     content = "\n".join(delimiter.join(f'"{cell}"' for cell in row) for row in rows)
     assert [case.input for case in read(write("x.csv", content))] == ["one, two; three", "x"]
 
 
 def test_csv_with_one_column(write: Write, read: Read) -> None:
-    """A file of one column is no reason to take a letter for the separator."""
+    """A file of one column is no reason to take a letter for the separator.
+
+    Pitfall: CSV sniffing.
+    """
     assert [case.input for case in read(write("x.csv", "question\nfoo boo\ngoo\n"))] == ["foo boo", "goo"]
 
 
@@ -231,7 +237,10 @@ def test_tsv(write: Write, read: Read) -> None:
 
 
 def test_yaml_keeps_what_a_person_wrote(write: Write, read: Read) -> None:
-    """`no` and dates are texts in YAML datasets, not booleans and date objects."""
+    """`no` and dates are texts in YAML datasets, not booleans and date objects.
+
+    Pitfall: YAML's `no` and dates.
+    """
     content = (
         "- question: no\n  answer: 2024-05-01\n- question: 'yes'\n  answer: on\n- {question: 12, answer: !!str 7}\n"
     )
@@ -269,7 +278,10 @@ def test_gzip(write: Write, read: Read, suffix: str) -> None:
 @pytest.mark.parametrize("suffix", ["json", "jsonl", "csv", "yaml"])
 @pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16", "utf-32"])
 def test_byte_order_marks(write: Write, read: Read, suffix: str, codec: str) -> None:
-    """A byte order mark says how to read a file, and is no part of it."""
+    """A byte order mark says how to read a file, and is no part of it.
+
+    Pitfall: UTF-8 BOM; UTF-16 from a spreadsheet.
+    """
     plain = {"json": '[{"input": "س"}]', "jsonl": '{"input": "س"}', "csv": "input\nس", "yaml": "- input: س"}[suffix]
     name = write(f"x.{suffix}", plain.encode(codec))
     assert [case.input for case in read(name)] == ["س"]
@@ -286,13 +298,19 @@ def test_encodings(write: Write, read: Read) -> None:
 
 
 def test_line_separators_do_not_cut_json_lines(write: Write, read: Read) -> None:
-    """U+2028, U+0085 and a lone carriage return are characters of a text, not ends of a line."""
+    """U+2028, U+0085 and a lone carriage return are characters of a text, not ends of a line.
+
+    Pitfall: U+2028 in JSON Lines.
+    """
     text = "a\u2028b\u0085c\u000bd"
     assert [case.input for case in read(write("x.jsonl", [{"input": text}, {"input": "Q"}]))] == [text, "Q"]
 
 
 def test_numbers_are_texts_where_texts_are_due(write: Write, read: Read) -> None:
-    """A number as question or answer is its digits; big ones keep every digit."""
+    """A number as question or answer is its digits; big ones keep every digit.
+
+    Pitfall: big integers.
+    """
     (case,) = read(write("x.jsonl", '{"input": 12345678901234567890, "answer": 1.5, "n": 12345678901234567890}'))
     assert (case.input, case.references) == ("12345678901234567890", ("1.5",))
     assert case.metadata == {"n": 12345678901234567890}

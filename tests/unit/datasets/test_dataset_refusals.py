@@ -69,7 +69,10 @@ def test_missing_files_and_folders(write: Write, refusal: Refusal, tmp_path: Pat
 
 
 def test_wrong_encoding(write: Write, refusal: Refusal) -> None:
-    """Bytes that are not in the encoding are refused with their offset and line, however far down they are."""
+    """Bytes that are not in the encoding are refused with their offset and line, however far down they are.
+
+    Pitfall: cp1256 and latin-1.
+    """
     good = '{"question": "س"}\n' * 20_000
     content = good.encode() + '{"question": "é"}\n'.encode("latin-1")
     problem = only(refusal(write("x.jsonl", content)))
@@ -117,14 +120,20 @@ def test_encoding_against_the_mark(write: Write, refusal: Refusal) -> None:
     ],
 )  # fmt: skip
 def test_broken_json(write: Write, refusal: Refusal, content: str, line: int, said: str) -> None:
-    """JSON that is not JSON is refused with the line and what is wrong there."""
+    """JSON that is not JSON is refused with the line and what is wrong there.
+
+    Pitfall: comments, trailing commas, truncated arrays.
+    """
     problem = refusal(write("x.json", content))[-1]
     assert problem.startswith(f"x.json:{line}: ")
     assert said in problem
 
 
 def test_all_faults_of_json_lines_in_one_pass(write: Write, refusal: Refusal) -> None:
-    """Every bad line is named at once, and what is right in between does not hide it."""
+    """Every bad line is named at once, and what is right in between does not hide it.
+
+    Pitfall: NaN and infinity; lone surrogates.
+    """
     lines = [
         '{"input": "Q"}',
         '{"input": "Q",}',
@@ -162,7 +171,10 @@ def test_all_faults_of_json_lines_in_one_pass(write: Write, refusal: Refusal) ->
 
 
 def test_not_finite_numbers_in_json(write: Write, refusal: Refusal) -> None:
-    """NaN and infinity are refused in an array too, each with its record, and reading goes on."""
+    """NaN and infinity are refused in an array too, each with its record, and reading goes on.
+
+    Pitfall: NaN and infinity.
+    """
     content = '[{"input": "Q", "n": NaN},\n{"input": "Q", "id": "b", "n": -Infinity},\n{"input": 3}, {"input": 1e400}]'
     problems = refusal(write("x.json", content))
     assert [problem.split(",")[0] for problem in problems] == [
@@ -262,7 +274,10 @@ def test_a_late_contradiction_about_the_answer(write: Write, refusal: Refusal) -
     ],
 )  # fmt: skip
 def test_what_is_not_read_of_other_tools(write: Write, refusal: Refusal, content: Any, said: str) -> None:
-    """Pitfall "code in data", and what has no place in a case: it is refused by name, never misread or dropped."""
+    """What has no place in a case is refused by name, never misread or dropped.
+
+    Pitfall: code in data.
+    """
     problem = refusal(write("x.json", content))[-1]
     assert said in problem
 
@@ -305,7 +320,10 @@ def test_a_mapped_field_is_no_foreign_format(write: Write) -> None:
     ],
 )
 def test_broken_csv(write: Write, refusal: Refusal, content: str, line: int, said: str) -> None:
-    """A table whose rows do not fit is refused with the physical line at which the row begins."""
+    """A table whose rows do not fit is refused with the physical line at which the row begins.
+
+    Pitfall: ragged rows of CSV; multi-line cells.
+    """
     # NUL in the first bytes would make the file no text at all.
     if "\0" in content:
         content = content.replace("Q,a", "Q" * 5000 + ",a")
@@ -342,7 +360,10 @@ def test_columns_without_a_name_may_be_empty(write: Write) -> None:
     ],
 )
 def test_broken_yaml(write: Write, refusal: Refusal, content: str, line: int | None, said: str) -> None:
-    """YAML that is wrong, or does more than hold data, is refused with its line."""
+    """YAML that is wrong, or does more than hold data, is refused with its line.
+
+    Pitfall: bombs of anchors in YAML.
+    """
     problem = refusal(write("x.yaml", content))[0]
     assert problem.startswith(f"x.yaml:{line}: " if line else "x.yaml: "), problem
     assert said in problem
@@ -370,12 +391,18 @@ def test_oversized_records(write: Write, refusal: Refusal) -> None:
 
 
 def test_large_cells_are_read(write: Write) -> None:
-    """A long cell is no fault as long as the case fits in a message."""
+    """A long cell is no fault as long as the case fits in a message.
+
+    Pitfall: CSV fields of more than 131,072 characters.
+    """
     assert open_dataset(write("x.csv", f"input,answer\nQ,{'a' * 1_000_000}\n")).check().reference_count == 1
 
 
 def test_gzip_bombs(write: Write, refusal: Refusal) -> None:
-    """A file that expands like a bomb is refused before it has been unpacked to the end."""
+    """A file that expands like a bomb is refused before it has been unpacked to the end.
+
+    Pitfall: gzip bombs.
+    """
     bomb = gzip.compress(b'{"input": "Q"}\n' + b" " * (20 * 1024 * 1024), 1)
     assert "expands more than 200-fold" in only(refusal(write("x.jsonl.gz", bomb)))
 
@@ -386,7 +413,10 @@ def test_limit_must_be_positive(write: Write, refusal: Refusal) -> None:
 
 
 def test_cases_checks_first(write: Write) -> None:
-    """No case is given out of a dataset that is wrong further down."""
+    """No case is given out of a dataset that is wrong further down.
+
+    Pitfall: what is wrong further down is found before anything is spent.
+    """
     dataset = open_dataset(write("x.jsonl", json.dumps(GOOD) + "\nnonsense\n"))
     with pytest.raises(DatasetError):
         next(dataset.cases())
@@ -406,7 +436,10 @@ def test_cases_checks_first(write: Write) -> None:
     ],
 )  # fmt: skip
 def test_warnings(write: Write, content: str, said: str) -> None:
-    """What is odd but readable is told once, with its place."""
+    """What is odd but readable is told once, with its place.
+
+    Pitfall: mojibake; duplicate keys of JSON.
+    """
     warnings = [str(warning) for warning in open_dataset(write("x.jsonl", content)).check().warnings]
     assert [warning for warning in warnings if said in warning and warning.startswith("x.jsonl:1: record 1")], warnings
 

@@ -39,7 +39,10 @@ def test_pairs(write: Write, wired: Read) -> None:
      ("tie", "tie"), ("Both", "tie")],
 )  # fmt: skip
 def test_labels(write: Write, wired: Read, label: object, preference: int | str) -> None:
-    """Pitfall "labels": numbers, texts and names of the answers, with space and in any case, say the same thing."""
+    """Numbers, texts and names of the answers, with space and in any case, say the same thing.
+
+    Pitfall: labels `" Yes"` and `"Yes"`, 1 and "1".
+    """
     (case,) = wired(write("x.json", [{**PAIRS[0], "label": label}]))
     assert case.labels["preference"] == preference
 

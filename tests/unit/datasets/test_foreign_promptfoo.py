@@ -65,7 +65,10 @@ def test_a_config_file(write: Write, read: Read) -> None:
 
 
 def test_a_threshold_of_zero_counts(write: Write, read: Read) -> None:
-    """A threshold of 0 is a threshold, in a config file and in a table."""
+    """A threshold of 0 is a threshold, in a config file and in a table.
+
+    Pitfall: a threshold of 0.
+    """
     assert read(write("x.yaml", CONFIG))[1].thresholds == {"assertions": 0.0}
     assert read(write("x.csv", "q,__expected,__threshold\nQ,A,0\n"))[0].thresholds == {"assertions": 0.0}
 
@@ -192,7 +195,10 @@ def test_the_grammar_of_cells(cell: str, check: dict[str, Any]) -> None:
     ],
 )
 def test_cells_that_are_refused(write: Write, refusal: Refusal, cell: str, said: str) -> None:
-    """Code, and what is meant as a check but is none, is refused with line and column."""
+    """Code, and what is meant as a check but is none, is refused with line and column.
+
+    Pitfall: code in data.
+    """
     (problem,) = refusal(write("x.csv", f"q,__expected1\nok,ok\nQ,{cell}\n"))
     assert problem.startswith("x.csv:3: record 2, __expected1: ")
     assert said in problem
@@ -235,7 +241,10 @@ def test_cells_that_are_refused(write: Write, refusal: Refusal, cell: str, said:
     ],
 )
 def test_tests_that_are_refused(write: Write, refusal: Refusal, test: dict[str, Any], field: str, said: str) -> None:
-    """Code, files and templates that nobody evaluates are refused with line and field, the other tests read on."""
+    """Code, files and templates that nobody evaluates are refused with line and field, the other tests read on.
+
+    Pitfall: code in data.
+    """
     good = {"vars": {"q": "Q"}, "assert": []}
     (problem,) = refusal(write("x.jsonl", [good, {"vars": {"q": "Q"}, **test}]))
     assert problem.startswith(f"x.jsonl:2: record 2, {field}: "), problem

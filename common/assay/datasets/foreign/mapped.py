@@ -30,20 +30,11 @@ def with_mapping(convert: Convert, given: Mapping[str, str]) -> Convert:
         return convert
 
     def convert_mapped(record: Mapping[str, Any]) -> dict[str, Any]:
-        data, put = dict(record), {}
-        for canonical, source in named.items():
-            if key := _same(source, data):
-                put[canonical] = data.pop(key)
-                continue
-            for holder in _HOLDERS:
-                inner = data.get(holder)
-                if isinstance(inner, Mapping) and (key := _same(source, inner)):
-                    put[canonical] = inner[key]
-                    data[holder] = {name: value for name, value in inner.items() if name != key}
+        data, put, beside = _taken(record, named)
         plain = convert(data)
         if "input" in put:
             # What was the input without the mapping, or filled a prompt, is handed over with the question.
-            spare = {name: plain.pop(name) for name in ("input",) if name in plain}
+            spare = beside | {name: plain.pop(name) for name in ("input",) if name in plain}
             spare |= plain.pop("variables", {})
             if spare:
                 plain["parameters"] = plain.get("parameters", {}) | spare
@@ -54,6 +45,27 @@ def with_mapping(convert: Convert, given: Mapping[str, str]) -> Convert:
         return plain
 
     return convert_mapped
+
+
+def _taken(
+    record: Mapping[str, Any], named: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return the record without its mapped fields, these by canonical name, and what stood beside a mapped question."""
+    data, put = dict(record), {}
+    beside: dict[str, Any] = {}
+    for canonical, source in named.items():
+        if key := _same(source, data):
+            put[canonical] = data.pop(key)
+            continue
+        for holder in _HOLDERS:
+            inner = data.get(holder)
+            if isinstance(inner, Mapping) and (key := _same(source, inner)):
+                put[canonical] = inner[key]
+                data[holder] = {name: value for name, value in inner.items() if name != key}
+    inputs = record.get("inputs")
+    if "input" in put and isinstance(inputs, Mapping) and data.get("inputs") != inputs:
+        beside = data.pop("inputs")
+    return data, put, beside
 
 
 def _same(name: str, names: Mapping[str, Any]) -> str:

@@ -128,8 +128,12 @@ class Tests:
             plain["recorded"] = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
         plain["metadata"] = _metadata(merged, plain)
         for canonical, source in self._given.items():
-            if canonical != "input" and (found := _same_name(source, variables)):
+            if canonical == "input":
+                continue
+            if found := _same_name(source, variables):
                 plain[canonical] = variables[found]
+            elif found := _same_name(source, plain["metadata"]):
+                plain[canonical] = plain["metadata"].pop(found)
         return plain
 
     def _merged(self, test: Mapping[str, Any]) -> dict[str, Any]:

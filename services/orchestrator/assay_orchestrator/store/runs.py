@@ -8,12 +8,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from assay.results import FINISHED_STATES, RunState, StateChange
+from assay.results import FINISHED_STATES, PauseCause, RunState, StateChange
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.texts import CleanText, json_text
 from assay_orchestrator.store.times import now
 
 __all__ = ["RunRecord"]
+
+_UNFINISHED = (RunState.PENDING.value, RunState.RUNNING.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class RunRecord:
     summary: dict[str, Any] | None = None
     started_at: str | None = None
     ended_at: str | None = None
+    pause_cause: PauseCause | None = None
     team: str = ""
     weight: float = 1.0
     agent_key: str = ""
@@ -118,8 +121,7 @@ def _moment(created_at: str, run_id: str) -> sa.Tuple:
 def list_unfinished(connection: sa.Connection) -> list[RunRecord]:
     """Return the runs that were pending or running, oldest first."""
     table = schema.runs
-    states = (RunState.PENDING.value, RunState.RUNNING.value)
-    query = sa.select(table).where(table.c.state.in_(states)).order_by(table.c.created_at)
+    query = sa.select(table).where(table.c.state.in_(_UNFINISHED)).order_by(table.c.created_at)
     return [_record(row) for row in connection.execute(query)]
 
 
@@ -129,11 +131,16 @@ def change_state(
     state: RunState,
     *,
     reason: str = "",
+    cause: PauseCause | None = None,
     summary: dict[str, Any] | None = None,
 ) -> None:
     """Bring a run into a state and store the event of it under the next sequence number."""
     moment = now()
-    values: dict[str, Any] = {"state": state.value, "state_reason": reason}
+    values: dict[str, Any] = {
+        "state": state.value,
+        "state_reason": reason,
+        "pause_cause": cause.value if cause is not None else "",
+    }
     if state is RunState.RUNNING:
         values["started_at"] = sa.func.coalesce(schema.runs.c.started_at, moment)
     if state in FINISHED_STATES:
@@ -146,6 +153,16 @@ def change_state(
         schema.run_events.insert().values(
             run_id=run_id, sequence=sequence, state=state.value, reason=reason, created_at=moment
         )
+    )
+
+
+def request_pause(connection: sa.Connection, run_id: str) -> None:
+    """Note that a run's owner wants it paused, so that a restart pauses it instead of going on."""
+    table = schema.runs
+    connection.execute(
+        table.update()
+        .where(table.c.run_id == run_id, table.c.state.in_(_UNFINISHED))
+        .values(pause_cause=PauseCause.OWNER.value)
     )
 
 
@@ -195,6 +212,7 @@ def _record(row: sa.Row[Any]) -> RunRecord:
         summary=json.loads(row.summary_json) if row.summary_json else None,
         started_at=row.started_at,
         ended_at=row.ended_at,
+        pause_cause=PauseCause(row.pause_cause) if row.pause_cause else None,
         team=row.team,
         weight=row.weight,
         agent_key=row.agent_key,

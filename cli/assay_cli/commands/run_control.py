@@ -1,0 +1,139 @@
+"""`assay runs watch | pause | resume | cancel`: following a run, and saying where it is to go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from assay_cli.failures import EXIT_INFRASTRUCTURE
+from assay_cli.following import ANSWERED_HERE, conclude, follow_to_end, load_caller, say_state
+from assay_cli.options import connect, debug_option, run_async, server_option
+
+if TYPE_CHECKING:
+    from assay.client import Client
+    from assay.local.stack import LocalStack
+    from assay.results import Run
+
+__all__ = ["cancel", "pause", "resume", "watch"]
+
+_output_dir_option = click.option(
+    "--output-dir", type=click.Path(path_type=Path), help="Write the reports there when the run is done."
+)
+
+
+@click.command()
+@click.argument("run_id")
+@_output_dir_option
+@server_option
+@debug_option
+def watch(run_id: str, output_dir: Path | None, server: str | None, debug: bool) -> int:
+    """Follow a run until it ends or pauses, from wherever it stands.
+
+    Takes up a run whose command was killed, too: where the local stack was stopped with it, the run goes on, unless
+    its agent is code on your side (`assay runs resume`). The exit status is that of `assay run`.
+    """
+
+    async def main() -> int:
+        async with connect(server) as (client, stack):
+            run = await client.get_run(run_id)
+            run = await _take_up(client, stack, run)
+            if run.finished or run.state.value == "paused":
+                click.echo(say_state(run))
+                return await conclude(client, run, server=server, output_dir=output_dir)
+            return await follow_to_end(client, run, stack=stack, server=server, output_dir=output_dir)
+
+    return run_async(main())
+
+
+async def _take_up(client: Client, stack: LocalStack | None, run: Run) -> Run:
+    """Continue a run that was interrupted because the command went, which had kept the local stack going."""
+    from assay.results import PauseCause
+
+    if stack is None or run.pause_cause is not PauseCause.INTERRUPTED or run.settings.agent.adapter in ANSWERED_HERE:
+        return run
+    _start_models(stack, run)
+    click.echo("the run was interrupted: it goes on now", err=True)
+    return await client.resume_run(run.run_id)
+
+
+@click.command()
+@click.argument("run_id")
+@server_option
+@debug_option
+def pause(run_id: str, server: str | None, debug: bool) -> int:
+    """Let the questions in flight end, store their answers, and ask nothing more.
+
+    The run stays paused, also when the orchestrator is started again, until `assay runs resume`.
+    """
+
+    async def main() -> int:
+        from assay.results import Run, RunState, StateChange
+
+        going = (RunState.PENDING, RunState.RUNNING)
+        async with connect(server) as (client, _):
+            run = await client.pause_run(run_id)
+            if run.state in going:
+                click.echo("questions in flight are ending; Ctrl-C stops waiting, not the pause", err=True)
+                async for event in client.watch_run(run_id, after_sequence=run.last_sequence):
+                    if isinstance(event, Run | StateChange) and event.state not in going:
+                        break
+                run = await client.get_run(run_id)
+            click.echo(say_state(run))
+        return 0 if run.state is RunState.PAUSED else EXIT_INFRASTRUCTURE
+
+    return run_async(main())
+
+
+@click.command()
+@click.argument("run_id")
+@server_option
+@debug_option
+def cancel(run_id: str, server: str | None, debug: bool) -> int:
+    """Stop a run for good; what is stored stays."""
+
+    async def main() -> int:
+        async with connect(server) as (client, _):
+            click.echo(say_state(await client.cancel_run(run_id)))
+        return 0
+
+    return run_async(main())
+
+
+@click.command()
+@click.argument("run_id")
+@click.option(
+    "--spec", type=click.Path(path_type=Path), help="The spec that started it, for an agent of your own code."
+)
+@click.option("--agent", "target", metavar="MODULE:FUNCTION", help="That code itself, found from this folder.")
+@_output_dir_option
+@server_option
+@debug_option
+def resume(
+    run_id: str, spec: Path | None, target: str | None, output_dir: Path | None, server: str | None, debug: bool
+) -> int:
+    """Continue a paused run and follow it; stored answers are not asked for again.
+
+    A run whose agent is Python code needs that code: name it with --spec or --agent. The exit status is that of
+    `assay run`.
+    """
+
+    async def main() -> int:
+        async with connect(server) as (client, stack):
+            run = await client.get_run(run_id)
+            caller = None if run.finished else load_caller(run, spec, target)
+            if stack is not None:
+                _start_models(stack, run)
+            run = await client.resume_run(run_id)
+            return await follow_to_end(client, run, caller=caller, stack=stack, server=server, output_dir=output_dir)
+
+    return run_async(main())
+
+
+def _start_models(stack: LocalStack, run: Run) -> None:
+    """Start the embedder of the local stack where the run's metrics need it."""
+    from assay.spec.model import Spec
+
+    if models := Spec(run.settings).embedding_models:
+        stack.start(models=models)

@@ -1,0 +1,141 @@
+"""Following a stored run to its end, from wherever it stands, and saying what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from assay_cli.failures import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
+from assay_cli.terminal import clean, shorten
+
+if TYPE_CHECKING:
+    from assay.client import Client
+    from assay.hosting.calling import AgentCaller
+    from assay.local.stack import LocalStack
+    from assay.results import Run
+
+__all__ = ["ANSWERED_HERE", "conclude", "follow_to_end", "how_to_resume", "load_caller", "say_state"]
+
+ANSWERED_HERE = frozenset({"python"})
+"""Adapters whose agent is code on the user's side: whoever continues such a run answers its questions."""
+
+
+async def follow_to_end(
+    client: Client,
+    run: Run,
+    *,
+    caller: AgentCaller | None = None,
+    stack: LocalStack | None = None,
+    server: str | None = None,
+    output_dir: Path | None = None,
+) -> int:
+    """Follow a run that is going on until it ends or pauses; return the exit status.
+
+    Args:
+        client: To the orchestrator.
+        run: The run.
+        caller: The agent on this side; None where the orchestrator asks it, or somebody else answers.
+        stack: The local stack, watched for services that end by themselves.
+        server: The server as the user named it, for the sentence that says how to go on.
+        output_dir: Where the report goes; None for no report.
+    """
+    from assay.evaluation import drive_run
+    from assay_cli.progress import make_progress
+
+    out = sys.stdout
+    try:
+        # What the agent prints goes to stderr: stdout is for results.
+        with contextlib.redirect_stdout(sys.stderr), make_progress(run, hidden=False) as progress:
+            run = await drive_run(
+                client, run, caller, progress.take, stack, resume=caller is not None or stack is not None
+            )
+    except asyncio.CancelledError:
+        click.echo("", err=True)
+        if caller is None and stack is None:
+            click.echo("stopped watching; the run is not affected", err=True)
+        else:
+            click.echo(f"interrupted: what is done is stored. {how_to_resume(run, server)}", err=True)
+        return EXIT_INTERRUPTED
+    click.echo(say_state(run), file=out)
+    return await conclude(client, run, server=server, output_dir=output_dir)
+
+
+async def conclude(client: Client, run: Run, *, server: str | None, output_dir: Path | None) -> int:
+    """Print the summary of a run that is over, write its report where one is wanted, and return the exit status."""
+    from assay_cli.commands.run import exit_status_of
+    from assay_cli.console import ConsoleSummary
+    from assay_cli.reports.json_report import JsonReport
+
+    if run.summary is None:
+        if not run.finished:
+            click.echo(how_to_resume(run, server), err=True)
+        return EXIT_INFRASTRUCTURE
+    console = ConsoleSummary(run)
+    path = None
+    if output_dir is not None:
+        path = output_dir / "results.json"
+        await JsonReport(run, None, None).write(path, client.list_results(run.run_id), console.take)
+    else:
+        async for row in client.list_results(run.run_id, failed_only=True):
+            console.take(row)
+    click.echo(console.render(path), nl=False)
+    return exit_status_of(run)
+
+
+def load_caller(run: Run, spec: Path | None, target: str | None) -> AgentCaller | None:
+    """Return the run's agent where it is code on this side.
+
+    Args:
+        run: The run.
+        spec: The spec that started it: its agent is found from that file's folder.
+        target: The agent as module:function, found from the current folder; wins over the spec.
+
+    Raises:
+        InvalidInputError: The code is needed and was not named, cannot be loaded, or is another agent's.
+    """
+    from assay.errors import InvalidInputError, SpecError
+
+    if run.settings.agent.adapter not in ANSWERED_HERE:
+        return None
+    from assay.hosting.calling import AgentCaller
+    from assay.hosting.loading import load_agent
+
+    wanted = run.settings.agent.target
+    if target is not None:
+        return AgentCaller(load_agent(target, Path.cwd()))
+    if spec is None:
+        raise InvalidInputError(
+            f"the agent of run {run.run_id} is code on your side ({wanted}): name the spec that started the run with "
+            "--spec, or the code with --agent MODULE:FUNCTION"
+        )
+    from assay.spec.loading import load_spec
+
+    loaded = load_spec(spec)
+    if loaded.settings.agent.target != wanted:
+        raise SpecError(
+            f"run {run.run_id} asks the agent {wanted!r}, and {spec} names {loaded.settings.agent.target!r}: name the "
+            "spec that started the run"
+        )
+    return AgentCaller(load_agent(wanted, loaded.base_dir))
+
+
+def how_to_resume(run: Run, server: str | None) -> str:
+    """Return the sentence that says how a run is continued."""
+    where = f" --server {server}" if server else ""
+    code = " --spec SPEC" if run.settings.agent.adapter in ANSWERED_HERE else ""
+    return f"Continue with: assay runs resume {run.run_id}{code}{where}"
+
+
+def say_state(run: Run) -> str:
+    """Return one line on where a run stands."""
+    counts = run.counts
+    reason = f" ({clean(run.state_reason)})" if run.state_reason else ""
+    return (
+        f"{run.run_id}  {run.state.value}{reason}  {counts.finished}/{counts.total} rows, "
+        f"{counts.passed} passed, {counts.failed} failed  agent {shorten(run.settings.agent.target, 60) or 'replay'}"
+    )

@@ -1,0 +1,82 @@
+"""`assay runs`: pausing, resuming, watching and deleting, as subprocesses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+GATED_AGENT = """
+import pathlib, time
+def answer(request):
+    with open("asked.txt", "a") as file:
+        file.write(request.case_id + "\\n")
+    while not pathlib.Path("go").exists():
+        time.sleep(0.01)
+    return request.input.upper()
+"""
+
+
+def wait_until(condition: Any, process: subprocess.Popen[str], seconds: float = 60.0) -> None:
+    """Wait for a condition that another process brings about, as long as that process lives."""
+    give_up_at = time.monotonic() + seconds
+    while not condition():
+        if process.poll() is not None:
+            out, err = process.communicate()
+            pytest.fail(f"the command ended with {process.returncode}\n{out}\n{err}")
+        assert time.monotonic() < give_up_at, "the other process did not get there"
+        time.sleep(0.02)
+
+
+def gated(project: Cli) -> subprocess.Popen[str]:
+    """Start a run of which four questions are in flight until the file `go` is there."""
+    project.write("agent.py", GATED_AGENT)
+    process = project.start("run", "assay.yaml", "--set", "agent.concurrency=4", "--no-progress")
+    asked = project.folder / "asked.txt"
+    wait_until(lambda: asked.exists() and len(asked.read_text().split()) == 4, process)
+    return process
+
+
+def test_a_paused_run_goes_on_where_its_owner_says(project: Cli) -> None:
+    """`pause` lets questions in flight end; `resume` hosts the agent again, asks the rest and writes the reports."""
+    running = gated(project)
+    (run_id,) = [run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout)]
+    pausing = project.start("runs", "pause", run_id)
+    wait_until(lambda: '"owner"' in project.run("runs", "show", run_id, "--json").stdout, pausing)
+    (project.folder / "go").touch()
+    out, err = pausing.communicate(timeout=60)
+    assert pausing.returncode == 0, err
+    assert "paused (paused by its owner)  4/20 rows" in out
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 3
+    assert f"--resume {run_id}" in err
+    assert "--spec" in project.run("runs", "resume", run_id, status=2).stderr
+    done = project.run("runs", "resume", run_id, "--spec", "assay.yaml", "--output-dir", "out")
+    assert "succeeded" in done.stdout
+    assert "exact_match" in done.stdout
+    assert len(json.loads((project.folder / "out" / "results.json").read_text())["rows"]) == 20
+    assert sorted((project.folder / "asked.txt").read_text().split()) == sorted(f"c{i}" for i in range(20))
+
+
+def test_a_paused_run_is_resumed_with_its_spec_or_its_agent(project: Cli) -> None:
+    """`run SPEC --resume` and `resume --agent` both go on; the exit status is that of the gates."""
+    for command in (("run", "assay.yaml", "--resume"), ("runs", "resume", "--agent", "agent:answer")):
+        project.write("agent.py", GATED_AGENT)
+        running = gated(project)
+        run_id = json.loads(project.run("runs", "list", "--json").stdout)[0]["run_id"]
+        pausing = project.start("runs", "pause", run_id)
+        wait_until(lambda: '"owner"' in project.run("runs", "show", run_id, "--json").stdout, pausing)  # noqa: B023
+        (project.folder / "go").touch()
+        pausing.communicate(timeout=60)
+        running.communicate(timeout=60)
+        done = project.run(*command, run_id)
+        assert "exact_match" in done.stdout
+        (project.folder / "go").unlink()
+        (project.folder / "asked.txt").unlink()
+    assert "already succeeded" in project.run("runs", "pause", run_id, status=2).stderr

@@ -1,0 +1,156 @@
+"""What every format has in common: containers, the user's own format and mapping, and what is shown of both."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from assay.cases import Case
+from assay.datasets import FORMAT_NAMES, open_dataset, records_dataset
+from assay.datasets.counts import count_cases
+from assay.datasets.foreign import FORMATS
+from assay.spec.loading import spec_from_mapping
+
+Write = Callable[..., str]
+Read = Callable[..., list[Case]]
+Refusal = Callable[..., list[str]]
+
+RECORDS: dict[str, dict[str, Any]] = {
+    "promptfoo": {"vars": {"question": "Q"}, "assert": [{"type": "equals", "value": "A"}]},
+    "adk": {"eval_id": "a", "conversation": [{"user_content": "Q", "final_response": "A"}]},
+    "openai-evals": {"input": "Q", "ideal": "A"},
+    "inspect": {"input": "Q", "target": "A"},
+    "ragas": {"user_input": "Q", "reference": "A"},
+    "deepeval": {"input": "Q", "expected_output": "A"},
+    "mlflow": {"inputs": {"question": "Q"}, "expectations": {"expected_response": "A"}},
+    "langsmith": {"inputs": {"question": "Q"}, "outputs": {"answer": "A"}},
+    "pydantic-evals": {"inputs": "Q", "expected_output": "A"},
+    "llama-index": {"query": "Q", "reference_answer": "A", "query_by": {"type": "human"}},
+    "pairwise": {"input": "Q", "output_1": "A", "output_2": "B", "label": 1},
+}
+
+
+def test_every_format_is_here() -> None:
+    """A format that is added gets a record in this table."""
+    assert list(RECORDS) == [each.name for each in FORMATS]
+    assert ("plain", "prompt-benchmark", *RECORDS) == FORMAT_NAMES
+
+
+def _look_at(case: Case, name: str) -> None:
+    assert case.input == "Q"
+    if name == "pairwise":
+        assert case.labels["output_1"] == "A"
+    else:
+        assert case.references == ("A",)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("container", ["json", "jsonl", "yaml", "json.gz", "jsonl.gz", "yaml.gz"])
+def test_containers(write: Write, wired: Read, name: str, container: str) -> None:
+    """Every format is recognised and read in every container, compressed or not."""
+    lines = json.dumps(RECORDS[name])
+    content = (lines if container.startswith("jsonl") else f"[{lines}]").encode()
+    file = write(f"x.{container}", gzip.compress(content) if container.endswith("gz") else content)
+    assert open_dataset(file).check().format == f"{name}/{container}"
+    (case,) = wired(file)
+    _look_at(case, name)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_parquet(tmp_path: Path, wired: Read, name: str) -> None:
+    """Every format is recognised and read in a parquet file, whose rows hold objects and lists."""
+    path = tmp_path / "x.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([RECORDS[name]]), path)
+    assert open_dataset(path).check().format == f"{name}/parquet"
+    (case,) = wired(path)
+    _look_at(case, name)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_objects_in_memory(name: str) -> None:
+    """Objects are recognised like a file's records, and read as the format that is said."""
+    dataset = records_dataset([RECORDS[name]])
+    assert dataset.check().format == f"{name}/objects"
+    _look_at(next(iter(dataset.cases())), name)
+    _look_at(next(iter(records_dataset([RECORDS[name]], format=name).cases())), name)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_spec_says_format_and_fields(write: Write, name: str) -> None:
+    """`format` and `map` of a spec go before what the records look like, and the outcome shows them."""
+    file = write("x.json", [{**RECORDS[name], "topic": "t"}])
+    data = {"dataset": file, "agent": {"adapter": "replay"}, "metrics": ["exact_match"]}
+    spec = spec_from_mapping({**data, "format": name, "map": {"category": "topic", "id": ""}})
+    assert spec.dataset is not None
+    dataset = open_dataset(spec.dataset, field_map=spec.dataset_map, format=spec.dataset_format)
+    info = dataset.check()
+    assert info.format == f"{name}/json"
+    counts, first = count_cases(dataset.cases())
+    assert first is not None
+    assert info.mapping["category"] == "topic"
+    assert counts.categories == {"t": 1}
+    _look_at(first, name)
+    assert len(first.case_id) == 12
+
+
+def test_plain_by_name(write: Write, read: Read) -> None:
+    """`format: plain` reads fields by their names alone, whatever the records look like."""
+    name = write("x.jsonl", [RECORDS["deepeval"]])
+    assert open_dataset(name, format="plain").check().format == "plain/jsonl"
+    assert open_dataset(name, format="prompt-benchmark").check().format == "prompt-benchmark/jsonl"
+    (case,) = read(write("x.jsonl", [RECORDS["mlflow"]]), format="plain", field_map={"input": "inputs"})
+    assert case.variables == {"question": "Q"}
+
+
+def test_another_format_by_name(write: Write, refusal: Refusal) -> None:
+    """The format that is said is the one that is read, even where another one fits: what does not fit is refused."""
+    name = write("x.jsonl", [RECORDS["deepeval"]])
+    assert refusal(name, format="adk")[0].startswith("x.jsonl:1: record 1, conversation: must be a list of turns")
+    (problem,) = refusal(name, format="deepval")
+    assert problem.startswith("x.jsonl: format: unknown format 'deepval'; did you mean 'deepeval'?")
+
+
+def test_mapped_fields_of_inputs(write: Write, read: Read) -> None:
+    """A mapped field is found in a record's inputs too; what would have been the question goes along with it."""
+    record = {"inputs": {"question": "Q", "text": "T", "kind": "k"}, "expectations": {"expected_response": "A"}}
+    (case,) = read(write("x.json", [record]), field_map={"input": "Text", "category": "kind"})
+    assert (case.input, case.category, case.parameters) == ("T", "k", {"question": "Q"})
+    assert case.references == ("A",)
+
+
+def test_mapping_what_no_record_has(write: Write, refusal: Refusal) -> None:
+    """A mapped field that no record has is a mistake in every format."""
+    name = write("x.json", [RECORDS["mlflow"]])
+    assert refusal(name, field_map={"category": "kind"}) == ['x.json: map: category: no record has a field "kind"']
+
+
+def test_the_outcome_is_shown(write: Write) -> None:
+    """The mapping names the file's own fields, also those that Assay knows by itself."""
+    record = {**RECORDS["deepeval"], "category": "c", "actual_output": "said", "topic": "t"}
+    info = open_dataset(write("x.json", [record]), field_map={"tags": "topic"}).check()
+    assert info.mapping == {
+        "input": "input",
+        "references": "expected_output",
+        "recorded": "actual_output",
+        "category": "category",
+        "tags": "topic",
+    }
+
+
+def test_nothing_is_dropped(write: Write, read: Read) -> None:
+    """Fields that a format does not know are kept: what tells the answer for metrics only, the rest as metadata."""
+    extra = {"note": "n", "gold_sql": "SELECT 1", "expected_rows": [1], "empty": None}
+    for name, record in RECORDS.items():
+        (case,) = read(write("x.json", [{**record, **extra}]), format=name)
+        told = {**case.metadata, **case.expected}
+        assert told["note"] == "n", name
+        assert told["expected_rows"] == [1], name
+        assert "expected_rows" not in case.metadata, name
+        assert told["gold_sql"] == "SELECT 1", name

@@ -1,0 +1,61 @@
+"""Which texts are embedded: never those that no metric would look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.cases import Case, Turn
+from assay.metrics.evidence import wanted_models
+from assay.metrics.score import Metric, Row
+from assay.results import ScoreStatus
+
+DEFAULT, OTHER = "all-MiniLM-L6-v2", "other"
+FAILED = AgentResponse(
+    status=AgentStatus.ERROR, text="said before", error=AgentError(AgentErrorKind.TIMEOUT, "no answer within 30 s")
+)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "references", "response", "wanted"),
+    [
+        ([], ("r",), AgentResponse(text="a"), {}),
+        (["exact_match"], ("r",), AgentResponse(text="a"), {}),
+        (["semantic_similarity"], ("r",), AgentResponse(text="a"), {DEFAULT: True}),
+        (["satisfaction"], ("", " ", "r"), AgentResponse(text="a"), {DEFAULT: True}),
+        (["semantic_similarity"], (), AgentResponse(text="a"), {}),
+        (["semantic_similarity"], (" \n",), AgentResponse(text="a"), {}),
+        (["semantic_similarity"], ("r",), AgentResponse(text=" \n"), {}),
+        (["semantic_similarity", "consistency"], ("r",), FAILED, {}),
+        (["consistency"], ("r",), AgentResponse(text="a"), {DEFAULT: False}),
+        (["consistency"], (), AgentResponse(text="a"), {DEFAULT: False}),
+        (["consistency"], (), AgentResponse(text=""), {}),
+        (["consistency", "semantic_similarity"], ("r",), AgentResponse(text="a"), {DEFAULT: True}),
+        (["semantic_similarity", "consistency"], ("r",), AgentResponse(text="a"), {DEFAULT: True}),
+        (["semantic_similarity", "consistency"], (), AgentResponse(text="a"), {DEFAULT: False}),
+    ],
+)
+def test_models_that_a_row_needs(
+    metric: Callable[..., Metric],
+    kinds: list[str],
+    references: tuple[str, ...],
+    response: AgentResponse,
+    wanted: dict[str, bool],
+) -> None:
+    """A vector is asked for when a metric reads it; references only where they are compared with."""
+    case = Case("case", (Turn("q", references=references),))
+    metrics = [metric(kind) for kind in kinds]
+    assert wanted_models(metrics, case, response) == wanted
+    if not wanted:
+        # Whatever is not asked for is not missed.
+        scores = [one.score(Row(case, response)) for one in metrics]
+        assert all(score.status is not ScoreStatus.ERROR or score.reason == "agent_error" for score in scores)
+
+
+def test_each_model_is_asked_for_what_its_own_metrics_need(metric: Callable[..., Metric]) -> None:
+    """Two models, one of them for the answers alone."""
+    metrics = [metric("consistency", model=OTHER), metric("semantic_similarity")]
+    case = Case("case", (Turn("q", references=("r",)),))
+    assert wanted_models(metrics, case, AgentResponse(text="a")) == {OTHER: False, DEFAULT: True}
