@@ -117,7 +117,7 @@ async def serve(settings: Settings) -> None:
             async def begin(_address: str) -> None:
                 gc.freeze()
                 gc.enable()
-                await manager.recover()
+                await manager.start()
 
             await serve_until_signal(
                 server,

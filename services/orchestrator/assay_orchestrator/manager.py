@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import logging
 import re
 import secrets
 import uuid
-from contextlib import aclosing
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -25,15 +24,19 @@ from assay.errors import (
 from assay.metrics import build_metric
 from assay.results import PauseCause, Run, RunCounts, RunSettings, RunState
 from assay.version import __version__
+from assay_orchestrator.engine.embedded import EmbeddedDispatcher
+from assay_orchestrator.engine.session import Session
+from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.notifier import Notifier
-from assay_orchestrator.runner import Runner
+from assay_orchestrator.planning import HOSTED_ADAPTERS, agent_key
 from assay_orchestrator.settings_json import (
     settings_from_json,
     settings_to_json,
     summary_from_json,
     summary_to_json,
 )
-from assay_orchestrator.store import datasets, results, runs
+from assay_orchestrator.store import datasets, results, runs, shards
+from assay_orchestrator.store.shards import FairShares
 from assay_orchestrator.store.times import now
 from assay_orchestrator.summary import summarise
 
@@ -42,26 +45,20 @@ if TYPE_CHECKING:
 
     from assay.results import DatasetRef, RunSummary
     from assay_orchestrator.agents.hosted import HostedAgent
+    from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.planning import Planner
+    from assay_orchestrator.runner import Plan
     from assay_orchestrator.settings import Settings
     from assay_orchestrator.store.database import Database
     from assay_orchestrator.store.runs import RunRecord
+    from assay_orchestrator.store.shards import ShardJob
 
 __all__ = ["RunManager"]
 
 _PAUSE_PATIENCE_S = 3.0
-_PAUSED_BY_OWNER = "paused by its owner"
 _INTERRUPTED = "the orchestrator stopped while the run was going on; nothing stored is lost"
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Drive:
-    """A run that is going on, and whether it is to be paused."""
-
-    task: asyncio.Task[None]
-    pausing: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class RunManager:
@@ -73,26 +70,35 @@ class RunManager:
         planner: Turns a stored run into what the runner needs.
     """
 
-    def __init__(self, database: Database, settings: Settings, planner: Planner) -> None:
+    def __init__(
+        self, database: Database, settings: Settings, planner: Planner, dispatcher: Dispatcher | None = None
+    ) -> None:
         self._database = database
         self._settings = settings
         self._planner = planner
-        self._drives: dict[str, _Drive] = {}
+        self._dispatcher = dispatcher if dispatcher is not None else EmbeddedDispatcher(settings.shard_limit)
         self._broken: dict[str, AssayError] = {}
         self.notifier = Notifier()
+        shares = FairShares(settings.team_weights, settings.agent_limits)
+        self._worker = ShardWorker(database, self._dispatcher, shares, self, self._session)
 
-    async def recover(self) -> None:
-        """Continue, or pause, every run that a stop interrupted; one that was to be paused is paused."""
+    async def start(self) -> None:
+        """Begin to work; continue, or pause, every run that a stop interrupted."""
+        await self._database.write(datasets.discard_unfinished)
+        if self._dispatcher.alone:
+            await self._recover()
+        self._dispatcher.open(self._worker.work)
 
+    async def _recover(self) -> None:
         def tidy(connection: sa.Connection) -> list[RunRecord]:
-            datasets.discard_unfinished(connection)
+            shards.give_back_all(connection)
             return runs.list_unfinished(connection)
 
         for record in await self._database.write(tidy):
             if record.pause_cause is PauseCause.OWNER:
-                await self._change(record.run_id, RunState.PAUSED, reason=_PAUSED_BY_OWNER, cause=PauseCause.OWNER)
+                await self._change(record.run_id, RunState.PAUSED, reason=runs.PAUSED_BY_OWNER, cause=PauseCause.OWNER)
             elif self._settings.recover == "auto":
-                self._start(record.run_id)
+                await self._go_on(record.run_id)
             else:
                 await self._change(record.run_id, RunState.PAUSED, reason=_INTERRUPTED, cause=PauseCause.INTERRUPTED)
 
@@ -158,10 +164,11 @@ class RunManager:
         if run.state is RunState.CANCELLED:
             return run
         _require_unfinished(run)
-        await self._stop(run_id)
-        if not (await self.get(run_id)).finished:
-            await self._change(run_id, RunState.CANCELLED)
+        if not await self._database.write(lambda c: _cancel(c, run_id)):
+            _require_unfinished(await self.get(run_id))
         self._planner.forget(run_id, "the run was cancelled")
+        await self._worker.cancel(run_id)
+        self.notifier.notify(run_id)
         return await self.get(run_id)
 
     async def pause(self, run_id: str) -> Run:
@@ -175,16 +182,23 @@ class RunManager:
         """
         run = await self.get(run_id)
         _require_unfinished(run)
-        drive = self._drives.get(run_id)
-        if drive is None:
+        if run.state is RunState.PAUSED:
             if run.pause_cause is not PauseCause.OWNER:
-                await self._change(run_id, RunState.PAUSED, reason=_PAUSED_BY_OWNER, cause=PauseCause.OWNER)
+                await self._change(run_id, RunState.PAUSED, reason=runs.PAUSED_BY_OWNER, cause=PauseCause.OWNER)
             return await self.get(run_id)
-        drive.pausing.set()
-        self._planner.hold(run_id)
-        await self._database.write(lambda c: runs.request_pause(c, run_id))
-        await asyncio.wait([drive.task], timeout=_PAUSE_PATIENCE_S)
-        return await self.get(run_id)
+        moved = self.notifier.subscribe(run_id)
+        try:
+            self._hold(run_id)
+            if await self._database.write(lambda c: _request_pause(c, run_id)):
+                self.paused(run_id)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PAUSE_PATIENCE_S):
+                    while (run := await self.get(run_id)).state in runs.GOING:
+                        await moved.wait()
+                        moved.clear()
+        finally:
+            self.notifier.unsubscribe(run_id, moved)
+        return run
 
     async def resume(self, run_id: str) -> Run:
         """Continue a paused run; on one that is going on this does nothing.
@@ -192,22 +206,10 @@ class RunManager:
         Raises:
             WrongStateError: The run has ended.
         """
-        drive = self._drives.get(run_id)
-        if drive is not None and drive.pausing.is_set():
-            await asyncio.wait([drive.task])
         run = await self.get(run_id)
         _require_unfinished(run)
-        moved = self.notifier.subscribe(run_id)
-        try:
-            if run_id not in self._drives:
-                self._start(run_id)
-            # Whoever resumed must not find it paused still.
-            while run.state is RunState.PAUSED and run_id in self._drives:
-                await moved.wait()
-                moved.clear()
-                run = await self.get(run_id)
-        finally:
-            self.notifier.unsubscribe(run_id, moved)
+        self._broken.pop(run_id, None)
+        await self._go_on(run_id)
         self.raise_if_broken(run_id)
         return await self.get(run_id)
 
@@ -227,18 +229,112 @@ class RunManager:
 
     async def aclose(self) -> None:
         """Stop all runs where they are; what is stored stays, and the next start goes on from there."""
-        for run_id in list(self._drives):
-            await self._stop(run_id)
+        for session in self._worker.sessions.all():
+            self._hold(session.plan.run_id)
+        closing = asyncio.create_task(self._dispatcher.aclose())
+        await asyncio.wait([closing], timeout=self._settings.grace_s / 2)
+        for session in self._worker.sessions.all():
+            await self._worker.cancel(session.plan.run_id)
+        await closing
         self.notifier.notify_all()
+
+    # What the worker needs of whoever owns the runs.
+
+    async def plan(self, run_id: str) -> Plan:
+        """Return what a run needs."""
+        return self._planner.plan(await self.get(run_id), asyncio.Event())
+
+    async def conclude(self, run_id: str) -> None:
+        """Sum up a run whose shards are all done; a run that is over, or paused, is left alone."""
+        run = await self.get(run_id)
+        if run.state not in runs.GOING:
+            return
+        stored = await self._database.read(lambda c: results.count_finished(c, run_id))
+        if stored != run.counts.total:
+            raise StorageError(
+                f"{stored} of {run.counts.total} rows of run {run_id} are stored: resume the run to finish it"
+            )
+        summary = await self._database.read(lambda c: _fold(c, run))
+        await self._end(run_id, RunState.SUCCEEDED, summary=summary)
+
+    async def trouble(self, run_id: str, problem: Exception) -> None:
+        """Pause a run whose rows cannot be stored, end one that cannot go on for another reason."""
+        session = self._worker.sessions.of(run_id)
+        if session is not None:
+            session.plan.pausing.set()
+        if isinstance(problem, StorageError):
+            await self._pause(run_id, problem)
+        elif isinstance(problem, AssayError):
+            await self._end(run_id, RunState.FAILED, problem.message)
+        else:
+            error_id = uuid.uuid4().hex[:12]
+            _log.error("run %s failed, error id %s", run_id, error_id, exc_info=problem)
+            await self._end(run_id, RunState.FAILED, f"internal error {error_id}: see the orchestrator's log")
+        session = self._worker.sessions.of(run_id)
+        for task in list(session.tasks) if session is not None else ():
+            task.cancel()
+
+    def moved(self, run_id: str) -> None:
+        """Tell watchers that a run's state has changed."""
+        self.notifier.notify(run_id)
+
+    def paused(self, run_id: str) -> None:
+        """Let go of the clients of a run that is paused now, and tell its watchers."""
+        self._planner.forget(run_id, runs.PAUSED_BY_OWNER)
+        self.notifier.notify(run_id)
+
+    def _session(self, plan: Plan) -> Session:
+        return Session(
+            self._database,
+            plan,
+            alone=self._dispatcher.alone,
+            on_results=lambda rows: self.notifier.tell(plan.run_id, rows),
+        )
+
+    def _hold(self, run_id: str) -> None:
+        """Let what is being asked end, and ask nothing more in this process."""
+        session = self._worker.sessions.of(run_id)
+        if session is not None:
+            session.plan.pausing.set()
+            self._planner.hold(run_id)
+
+    async def _go_on(self, run_id: str) -> None:
+        """Bring a run into RUNNING and enqueue what is next."""
+        session = self._worker.sessions.of(run_id)
+        if session is not None and session.plan.pausing.is_set():
+            await session.ended.wait()
+
+        held = await self._database.read(lambda c: shards.list_held(c, run_id))
+        lost = set(await self._dispatcher.lost([one.job for one in held]))
+
+        def change(connection: sa.Connection) -> list[ShardJob]:
+            run = runs.get(connection, run_id)
+            assert run is not None, "it was read before"
+            for one in held:
+                if one.job in lost:
+                    shards.give_back_lost(connection, one)
+            if run.state is RunState.PAUSED:
+                shards.rejoin(connection, run_id)
+                runs.change_state(connection, run_id, RunState.RUNNING)
+            elif run.pause_cause is not None:
+                runs.change_state(connection, run_id, RunState.RUNNING)  # it was not paused yet
+            if not shards.have_shards(connection, run_id):
+                repeats = int(run.spec["repeats"])
+                shards.create(connection, run_id, run.total_count // repeats, repeats)
+            return self._worker.next_jobs(connection, run_id)
+
+        await self._worker.enqueue(change)
+        self.notifier.notify(run_id)
 
     async def _accept(
         self, request_id: str, request_hash: str, settings: RunSettings, dataset: DatasetRef
     ) -> RunRecord:
-        if len(self._drives) >= self._settings.active_run_limit:
+        going = await self._database.read(runs.count_going)
+        if going >= self._settings.active_run_limit:
             raise OverloadedError(
-                f"{len(self._drives)} runs are going on, which is the limit: try again when one has ended",
-                retry_after_s=10.0,
+                f"{going} runs are going on, which is the limit: try again when one has ended", retry_after_s=10.0
             )
+        agent = settings.agent
         record = runs.RunRecord(
             run_id=_new_run_id(settings.name),
             request_id=request_id,
@@ -248,65 +344,22 @@ class RunManager:
             total_count=dataset.case_count * settings.repeats,
             assay_version=__version__,
             created_at=now(),
+            agent_key=agent_key(agent, self._settings.agent_limits),
+            concurrency=agent.concurrency,
+            hosted=agent.adapter in HOSTED_ADAPTERS,
         )
+        stored = record
 
-        stored, is_new = await self._database.write(lambda c: runs.create(c, record))
-        if is_new:
-            self._start(stored.run_id)
+        def accept(connection: sa.Connection) -> list[ShardJob]:
+            nonlocal stored
+            stored, is_new = runs.create(connection, record)
+            if not is_new:
+                return []
+            shards.create(connection, stored.run_id, dataset.case_count, settings.repeats)
+            return self._worker.next_jobs(connection, stored.run_id)
+
+        await self._worker.enqueue(accept)
         return stored
-
-    def _start(self, run_id: str) -> None:
-        self._broken.pop(run_id, None)
-        pausing = asyncio.Event()
-        task = asyncio.create_task(self._drive(run_id, pausing), name=f"run {run_id}")
-        self._drives[run_id] = _Drive(task, pausing)
-
-        def ended(_: asyncio.Task[None]) -> None:
-            self._drives.pop(run_id, None)
-            self.notifier.notify(run_id)
-
-        task.add_done_callback(ended)
-
-    async def _stop(self, run_id: str) -> None:
-        drive = self._drives.get(run_id)
-        if drive is not None:
-            drive.task.cancel()
-            await asyncio.wait([drive.task])
-
-    async def _drive(self, run_id: str, pausing: asyncio.Event) -> None:
-        """Take one run to its end, or to its pause; the supervisor of everything that happens in it."""
-        try:
-            await self._change(run_id, RunState.RUNNING, cause=PauseCause.OWNER if pausing.is_set() else None)
-            run = await self.get(run_id)
-            plan = self._planner.plan(run, pausing)
-            async with aclosing(plan.agent):
-                await Runner(self._database, plan, lambda rows: self.notifier.tell(run_id, rows)).run()
-            await self._complete(run, pausing)
-        except asyncio.CancelledError:
-            raise
-        except StorageError as problem:
-            await self._pause(run_id, problem)
-        except AssayError as problem:
-            await self._end(run_id, RunState.FAILED, problem.message)
-        except Exception:  # noqa: BLE001 - the supervisor of a run: a defect ends this run alone
-            error_id = uuid.uuid4().hex[:12]
-            _log.exception("run %s failed, error id %s", run_id, error_id)
-            await self._end(run_id, RunState.FAILED, f"internal error {error_id}: see the orchestrator's log")
-        finally:
-            if pausing.is_set():
-                self._planner.forget(run_id, _PAUSED_BY_OWNER)
-
-    async def _complete(self, run: Run, pausing: asyncio.Event) -> None:
-        stored = await self._database.read(lambda c: results.count_finished(c, run.run_id))
-        if stored != run.counts.total:
-            if pausing.is_set():
-                await self._change(run.run_id, RunState.PAUSED, reason=_PAUSED_BY_OWNER, cause=PauseCause.OWNER)
-                return
-            raise StorageError(
-                f"{stored} of {run.counts.total} rows of run {run.run_id} are stored: resume the run to finish it"
-            )
-        summary = await self._database.read(lambda c: _fold(c, run))
-        await self._end(run.run_id, RunState.SUCCEEDED, summary=summary)
 
     async def _pause(self, run_id: str, problem: StorageError) -> None:
         _log.error("run %s paused: %s", run_id, problem.message)
@@ -368,6 +421,21 @@ class RunManager:
 def _require_unfinished(run: Run) -> None:
     if run.finished:
         raise WrongStateError(f"run {run.run_id} has already {run.state.value}", reason="RUN_FINISHED")
+
+
+def _cancel(connection: sa.Connection, run_id: str) -> bool:
+    run = runs.get(connection, run_id)
+    if run is None or run.finished:
+        return False
+    runs.change_state(connection, run_id, RunState.CANCELLED)
+    return True
+
+
+def _request_pause(connection: sa.Connection, run_id: str) -> bool:
+    """Note that a run is to be paused, take back what nobody has begun; return whether it is paused now."""
+    runs.request_pause(connection, run_id)
+    shards.take_back(connection, run_id)
+    return shards.pause_if_wanted(connection, run_id)
 
 
 def _fold(connection: sa.Connection, run: Run) -> RunSummary:

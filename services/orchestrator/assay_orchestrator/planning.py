@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from assay.errors import WrongStateError
 from assay.metrics import build_metric
@@ -12,17 +13,23 @@ from assay_orchestrator.runner import Plan
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from assay.results import Run
+    from assay.results import AgentSettings, Run
     from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
     from assay_orchestrator.embedding import EmbeddingClient
     from assay_orchestrator.settings import Settings
 
-__all__ = ["HOSTED_ADAPTERS", "Planner"]
+__all__ = ["HOSTED_ADAPTERS", "Planner", "agent_key"]
 
 HOSTED_ADAPTERS = frozenset({"python"})
 """Adapters whose agent is the user's own code: it runs on the client's side, behind ServeAgent."""
+
+
+def agent_key(agent: AgentSettings, limits: Mapping[str, int]) -> str:
+    """Return under which key an agent has a limit: its whole target, or the host of it; empty without a limit."""
+    host = urlsplit(agent.target).hostname or "" if "://" in agent.target else ""
+    return next((key for key in (agent.target, host) if key and key in limits), "")
 
 
 class Planner:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["Settings"]
 
@@ -25,6 +29,9 @@ class Settings:
         agent_env: Patterns of environment variables that a spec may name as ${NAME}; "*" allows all.
         active_run_limit: Most unfinished runs; further ones are refused.
         grace_s: How long calls may go on after SIGTERM, in seconds.
+        shard_limit: Most shards that this process works on at once.
+        team_weights: How much of the workers a team has beside the others, by name; 1 for those not named.
+        agent_limits: Most questions in flight over all runs, by agent: the target's host, or the whole target.
         exit_with_lock: Stop when nobody holds this file's shared lock any more; None to stay.
         reflection: Whether to serve gRPC reflection.
     """
@@ -39,6 +46,9 @@ class Settings:
     agent_env: tuple[str, ...] = ()
     active_run_limit: int = 200
     grace_s: float = 10.0
+    shard_limit: int = 64
+    team_weights: Mapping[str, float] = field(default_factory=dict)
+    agent_limits: Mapping[str, int] = field(default_factory=dict)
     exit_with_lock: Path | None = None
     reflection: bool = True
 

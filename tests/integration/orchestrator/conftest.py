@@ -42,7 +42,7 @@ async def _serve(folder: Path, **changes: Any) -> AsyncIterator[Client]:
         "assay.v1.RunService", lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc)
     )
     await server.start(settings.listen)
-    await manager.recover()
+    await manager.start()
     server.set_serving(True)
     try:
         async with Client(settings.listen, patience_s=2.0) as client:

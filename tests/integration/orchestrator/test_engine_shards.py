@@ -80,7 +80,7 @@ async def test_a_run_may_never_ask_more_than_its_concurrency(store: Database) ->
 
 
 async def test_rows_are_stored_by_right_of_the_newest_epoch(store: Database) -> None:
-    """Whoever starts a shard takes it away from whoever had it: what the other stores is refused, nothing of it kept."""
+    """Whoever starts a shard takes it away from whoever had it: nothing that the other stores is kept."""
     await store.write(lambda c: shards.top_up(c, "r", EQUAL))
     first = await started(store, "r", 0)
     await store.write(lambda c: results.put(c, "r", [], [row(0)], {0: first.epoch}))
@@ -108,7 +108,9 @@ async def test_a_shard_is_done_when_every_row_has_a_result(store: Database) -> N
     held.append(await started(store, "r", job.shard_index))
     for shard in held[1:]:
         rows = [row(i) for i in range(shard.first_case, shard.first_case + shard.case_count)]
-        await store.write(lambda c, rows=rows, shard=shard: results.put(c, "r", [], rows, {shard.shard_index: shard.epoch}))  # type: ignore[misc]
+        await store.write(
+            lambda c, rows=rows, shard=shard: results.put(c, "r", [], rows, {shard.shard_index: shard.epoch})
+        )  # type: ignore[misc]
         assert await store.write(lambda c, shard=shard: shards.complete(c, shard))  # type: ignore[misc]
     assert await store.read(lambda c: shards.all_done(c, "r"))
 
@@ -179,8 +181,8 @@ async def test_an_agents_limit_holds_over_all_its_runs(store: Database) -> None:
     await store.write(fill)
     slots = []
     for name in ("one", "two"):
-        for job in await store.write(lambda c, name=name: shards.top_up(c, name, shares)):  # type: ignore[misc]
-            slots.append((await started(store, name, job.shard_index)).slots)
+        jobs = await store.write(lambda c, name=name: shards.top_up(c, name, shares))  # type: ignore[misc]
+        slots += [(await started(store, name, job.shard_index)).slots for job in jobs]
     assert slots == [16, 16, 4, 4]
     assert await store.read(lambda c: shards.sharing_agent(c, "one")) == ["one", "two"]
 
@@ -198,7 +200,9 @@ async def serve(store: Database, names: list[str], shares: FairShares, count: in
         rows = [row(i) for i in range(shard.first_case, shard.first_case + shard.case_count)]
         served[job.run_id] += 1
 
-        def end(connection: sa.Connection, shard: Shard = shard, rows: list[CaseResult] = rows) -> list[shards.ShardJob]:
+        def end(
+            connection: sa.Connection, shard: Shard = shard, rows: list[CaseResult] = rows
+        ) -> list[shards.ShardJob]:
             results.put(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
             assert shards.complete(connection, shard)
             return shards.top_up(connection, shard.run_id, shares)

@@ -67,22 +67,22 @@ async def test_a_change_is_stored_whole_or_not_at_all(store: Database) -> None:
     """A change that raises in the middle leaves nothing behind, and the next one works."""
 
     def half(connection: sa.Connection) -> None:
-        results.put(connection, "r", [answer(0)], [row(0)])
+        results.put(connection, "r", [answer(0)], [row(0)], {})
         raise KeyError("in the middle")
 
     with pytest.raises(KeyError):
         await store.write(half)
     assert await store.read(lambda c: results.count_finished(c, "r")) == 0
-    assert await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)])) == 1
+    assert await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)], {})) == 1
 
 
 async def test_a_row_has_one_result(store: Database) -> None:
     """A second answer or result of a row is refused, and nothing that came with it is stored."""
-    await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)]))
+    await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)], {}))
     with pytest.raises(StorageError):
-        await store.write(lambda c: results.put(c, "r", [], [row(1), row(0)]))
+        await store.write(lambda c: results.put(c, "r", [], [row(1), row(0)], {}))
     with pytest.raises(StorageError):
-        await store.write(lambda c: results.put(c, "r", [answer(1), answer(0)], []))
+        await store.write(lambda c: results.put(c, "r", [answer(1), answer(0)], [], {}))
     run = await store.read(lambda c: runs.get(c, "r"))
     assert run is not None
     assert (run.finished_count, run.last_sequence) == (1, 1)
@@ -107,7 +107,7 @@ async def test_sequences_have_no_gaps_under_many_writers(store: Database) -> Non
         await writing.wait()
         for batch in range(10):
             new = [row(writer, 3 * batch + offset) for offset in range(3)]
-            await store.write(lambda c, new=new: results.put(c, "r", [], new))  # type: ignore[misc]  # a default
+            await store.write(lambda c, new=new: results.put(c, "r", [], new, {}))  # type: ignore[misc]  # a default
         await store.write(lambda c: runs.change_state(c, "r", RunState.RUNNING))
 
     await asyncio.gather(watch(), *(write(writer) for writer in range(8)))
@@ -130,7 +130,7 @@ async def test_a_read_sees_one_moment(store: Database) -> None:
     started = asyncio.Event()
     reading = asyncio.ensure_future(store.read(count_twice))
     await started.wait()
-    await store.write(lambda c: results.put(c, "r", [], [row(0)]))
+    await store.write(lambda c: results.put(c, "r", [], [row(0)], {}))
     stored.set()
     assert await reading == (0, 0)
 
@@ -203,7 +203,7 @@ async def test_rows_come_back_as_they_were(store: Database) -> None:
         row(1, passed=False, latency_ms=0.1, scores=scores, tags=("أ", "b"), weight=1e-3, category="فئة"),
         row(2, passed=True, answer_vector=bytes(range(256))),
     ]
-    await store.write(lambda c: results.put(c, "r", [answer(1, "\u200fمرحبا\n👋")], rows))
+    await store.write(lambda c: results.put(c, "r", [answer(1, "\u200fمرحبا\n👋")], rows, {}))
     found = await store.read(lambda c: results.read_sequence(c, "r", 0, 9))
     assert [dataclasses.replace(one, sequence=0) for one in found] == rows
     stored = await store.read(lambda c: results.read_answers(c, "r", [1]))
@@ -220,7 +220,7 @@ async def test_text_that_no_database_takes_is_stored_cleaned(store: Database) ->
         runs.create(connection, record("run\0", "request\0", spec={"name": "n\0"}))
         datasets.add_cases(connection, "v\0", 0, [("c\0", datasets.case_text(Case("c\0", (Turn("q\0"),))))])
         datasets.finish(connection, "v\0", DatasetRef("d\0", "n\0", "f\0", 1))
-        results.put(connection, "run\0", [AnswerRecord(0, 0, 0, response)], [bad])
+        results.put(connection, "run\0", [AnswerRecord(0, 0, 0, response)], [bad], {})
         runs.change_state(connection, "run\0", RunState.PAUSED, reason="because\0", summary={"s": "\0"})
 
     await store.write(put)
@@ -242,7 +242,7 @@ async def test_pages_follow_the_dataset(store: Database) -> None:
     """Rows are paged by case and repeat, however they came in, beyond 32 bits too; failures alone where asked."""
     keys = [(case, repeat) for case in (0, 1, 2, 2**40) for repeat in (0, 1)]
     new = [row(case, repeat, passed=repeat == 0) for case, repeat in reversed(keys)]
-    await store.write(lambda c: results.put(c, "r", [], new))
+    await store.write(lambda c: results.put(c, "r", [], new, {}))
     paged, after = [], (-1, -1)
     while page := await store.read(lambda c, after=after: results.read_in_order(c, "r", after, 3)):  # type: ignore[misc]
         after = (page[-1].case_index, page[-1].repeat_index)

@@ -48,6 +48,7 @@ _STORED = {
     ),
 }
 _STORED["0003"] = _STORED["0002"]  # views alone came with it
+_STORED["0004"] = _STORED["0002"]  # a column alone came with it
 
 
 def described(engine: sa.Engine) -> dict[str, object]:

@@ -98,7 +98,7 @@ class EmbeddedDispatcher:
             await work(*key)
         except TryAgainError as again:
             self._again(job, again.after_s)
-        except Exception:  # a defect must not lose the job
+        except Exception:  # noqa: BLE001 - a defect must not lose the job
             _log.exception("shard %s/%s failed", *key)
             self._again(job, _RETRY_S)
         finally:

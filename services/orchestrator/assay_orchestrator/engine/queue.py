@@ -41,6 +41,8 @@ _POLL_S = 1.0
 _RESTART_S = 1.0
 _MOST_RETRY_S = 30.0
 
+_DATABASE_PROBLEMS = (psycopg.Error, procrastinate.exceptions.ProcrastinateException, psycopg_pool.PoolTimeout)
+
 _log = logging.getLogger(__name__)
 
 
@@ -174,7 +176,11 @@ class QueueDispatcher:
                     delete_jobs="always",
                     install_signal_handlers=False,
                 )
-            except (psycopg.Error, procrastinate.exceptions.ProcrastinateException, psycopg_pool.PoolTimeout) as problem:
+            except (
+                psycopg.Error,
+                procrastinate.exceptions.ProcrastinateException,
+                psycopg_pool.PoolTimeout,
+            ) as problem:
                 _log.warning("the queue cannot be read, trying again: %s", type(problem).__name__)
             await asyncio.sleep(_RESTART_S)
 
@@ -185,7 +191,11 @@ class QueueDispatcher:
             try:
                 await self._open()
                 await self._reap()
-            except (psycopg.Error, procrastinate.exceptions.ProcrastinateException, psycopg_pool.PoolTimeout) as problem:
+            except (
+                psycopg.Error,
+                procrastinate.exceptions.ProcrastinateException,
+                psycopg_pool.PoolTimeout,
+            ) as problem:
                 _log.warning("the queue cannot be looked after, trying again: %s", type(problem).__name__)
 
     async def _reap(self) -> None:
@@ -197,7 +207,9 @@ class QueueDispatcher:
             if row is None or not row[0]:
                 return
             for job in await manager.get_stalled_jobs(task_name=_TASK, seconds_since_heartbeat=self._dead_after_s):
-                _log.warning("the worker of shard %(run_id)s/%(shard_index)s is gone: it goes to another", job.task_kwargs)
+                _log.warning(
+                    "the worker of shard %(run_id)s/%(shard_index)s is gone: it goes to another", job.task_kwargs
+                )
                 await manager.retry_job(job)
 
     async def _open(self) -> None:

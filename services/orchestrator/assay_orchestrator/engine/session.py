@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from assay.results import CaseResult
-    from assay_orchestrator.planning import Plan
+    from assay_orchestrator.runner import Plan
     from assay_orchestrator.store.database import Database
 
 __all__ = ["Session", "Sessions"]

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import StorageError
-from assay.results import PauseCause, RunState
 from assay_orchestrator.engine.dispatcher import TryAgainError
 from assay_orchestrator.engine.session import Session, Sessions
 from assay_orchestrator.runner import ShardRunner
@@ -23,13 +22,12 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay_orchestrator.engine.dispatcher import Dispatcher
-    from assay_orchestrator.planning import Plan
+    from assay_orchestrator.runner import Plan
     from assay_orchestrator.store.database import Database
     from assay_orchestrator.store.shards import FairShares, Shard
 
-__all__ = ["PAUSED_BY_OWNER", "RunSupervisor", "ShardWorker"]
+__all__ = ["RunSupervisor", "ShardWorker"]
 
-PAUSED_BY_OWNER = "paused by its owner"
 _SUMMARY_PRIORITY = 2**31 - 1
 _STORAGE_RETRY_S = 1.0
 _FENCED_STATUS = 70
@@ -54,6 +52,10 @@ class RunSupervisor(Protocol):
 
     def moved(self, run_id: str) -> None:
         """Hear that a run's state has changed."""
+        ...
+
+    def paused(self, run_id: str) -> None:
+        """Hear that a run is paused now, as its owner wished."""
         ...
 
 
@@ -114,7 +116,7 @@ class ShardWorker:
             else:
                 await self._take(run_id, shard_index)
         except FencedError as problem:
-            _log.error("%s", problem.message)  # noqa: TRY400 - where it was noticed says nothing
+            _log.error("%s", problem.message)
             self._on_fenced()
         except StorageError as problem:
             if not self._dispatcher.alone:
@@ -154,9 +156,12 @@ class ShardWorker:
             await session.ended.wait()
 
     async def _take(self, run_id: str, shard_index: int) -> None:
-        shard, begun = await self._database.write(lambda c: _begin(c, run_id, shard_index))
-        if begun:
+        begun = await self._database.write(lambda c: _begin(c, run_id, shard_index))
+        if begun.paused:
+            self._supervisor.paused(run_id)
+        if begun.is_first:
             self._supervisor.moved(run_id)
+        shard = begun.shard
         if shard is None:
             return
         left = False
@@ -177,42 +182,32 @@ class ShardWorker:
                 shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
             jobs = self.next_jobs(connection, shard.run_id)
             self._dispatcher.enqueue(connection, jobs)
-            return _Left(jobs, _pause_if_wanted(connection, shard.run_id))
+            return _Left(jobs, shards.pause_if_wanted(connection, shard.run_id))
 
         left = await self._database.write(leave)
         self._dispatcher.committed(left.jobs)
         if left.paused:
-            self._supervisor.moved(shard.run_id)
+            self._supervisor.paused(shard.run_id)
 
     async def _give_back(self, shard: Shard) -> None:
         """Let a shard wait again that was broken off; where not even that can be stored, a later start does it."""
         try:
-            await self._database.write(
-                lambda c: shards.give_back(c, shard.run_id, shard.shard_index, shard.epoch)
-            )
+            await self._database.write(lambda c: shards.give_back(c, shard.run_id, shard.shard_index, shard.epoch))
         except StorageError as problem:
             _log.warning("shard %s/%s was broken off: %s", shard.run_id, shard.shard_index, problem.message)
 
 
-def _begin(connection: sa.Connection, run_id: str, shard_index: int) -> tuple[Shard | None, bool]:
-    """Start a shard, and with the first one its run; return the shard and whether the run's state has changed."""
-    run = runs.get(connection, run_id)
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What a job came to: a shard, or nothing; whether its run began with it, or was paused."""
+
+    shard: Shard | None
+    is_first: bool = False
+    paused: bool = False
+
+
+def _begin(connection: sa.Connection, run_id: str, shard_index: int) -> _Begun:
     shard = shards.start(connection, run_id, shard_index)
-    if run is None:
-        return None, False
     if shard is None:
-        return None, _pause_if_wanted(connection, run_id)
-    if run.state is RunState.PENDING and runs.begin(connection, run_id):
-        return shard, True
-    return shard, False
-
-
-def _pause_if_wanted(connection: sa.Connection, run_id: str) -> bool:
-    """Pause a run whose owner wants it paused, once nobody has a shard of it; return whether that was now."""
-    run = runs.get(connection, run_id)
-    if run is None or run.pause_cause is not PauseCause.OWNER or run.state not in runs.GOING:
-        return False
-    if shards.any_queued(connection, run_id):
-        return False
-    runs.change_state(connection, run_id, RunState.PAUSED, reason=PAUSED_BY_OWNER, cause=PauseCause.OWNER)
-    return True
+        return _Begun(None, paused=shards.pause_if_wanted(connection, run_id))
+    return _Begun(shard, is_first=runs.begin(connection, run_id))

@@ -13,9 +13,14 @@ from assay_orchestrator.store import schema
 from assay_orchestrator.store.texts import CleanText, json_text
 from assay_orchestrator.store.times import now
 
-__all__ = ["RunRecord"]
+__all__ = ["GOING", "PAUSED_BY_OWNER", "RunRecord"]
 
-_UNFINISHED = (RunState.PENDING.value, RunState.RUNNING.value)
+PAUSED_BY_OWNER = "paused by its owner"
+
+GOING = (RunState.PENDING, RunState.RUNNING)
+"""States of runs that are not over and not paused."""
+
+_UNFINISHED = tuple(state.value for state in GOING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,39 @@ def request_pause(connection: sa.Connection, run_id: str) -> None:
         .where(table.c.run_id == run_id, table.c.state.in_(_UNFINISHED))
         .values(pause_cause=PauseCause.OWNER.value)
     )
+
+
+def begin(connection: sa.Connection, run_id: str) -> bool:
+    """Bring a run that is pending into RUNNING; return whether it was."""
+    table = schema.runs
+    state = connection.execute(
+        sa.select(table.c.state).where(table.c.run_id == run_id).with_for_update()
+    ).scalar_one_or_none()
+    if state != RunState.PENDING.value:
+        return False
+    change_state(connection, run_id, RunState.RUNNING)
+    return True
+
+
+def end(
+    connection: sa.Connection, run_id: str, state: RunState, *, reason: str = "", summary: dict[str, Any] | None = None
+) -> bool:
+    """Bring a run that goes on into a final state; return False where it is over, or paused, already."""
+    table = schema.runs
+    found = connection.execute(
+        sa.select(table.c.state).where(table.c.run_id == run_id).with_for_update()
+    ).scalar_one_or_none()
+    if found not in _UNFINISHED:
+        return False
+    change_state(connection, run_id, state, reason=reason, summary=summary)
+    return True
+
+
+def count_going(connection: sa.Connection) -> int:
+    """Count the runs that are not over and not paused."""
+    table = schema.runs
+    query = sa.select(sa.func.count()).select_from(table).where(table.c.state.in_(_UNFINISHED))
+    return connection.execute(query).scalar_one()
 
 
 def take_sequence(connection: sa.Connection, run_id: str, count: int) -> int:

@@ -1,7 +1,7 @@
 """Queries about shards: the parts of a run that workers take, and who is next.
 
-A shard waits, is queued (a worker has it, or a job says that one should), or is done. What is done is known by its
-results alone; a job is only a hint.
+A shard waits, is queued (a job says that a worker should take it), is taken by one, or is done. What is done is known
+by its results alone; a job is only a hint.
 
 Fairness is self-clocked fair queueing (S. J. Golestani, "A self-clocked fair queueing scheme for broadband
 applications", 1994): a queued shard has a finish tag, its rows by its run's weight after the greater of the virtual
@@ -13,18 +13,18 @@ own start, a shard has the team's next tag instead where that is lower: many run
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from assay.errors import AssayError
-from assay.results import RunState
-from assay_orchestrator.store import schema
+from assay.results import PauseCause, RunState
+from assay_orchestrator.store import runs, schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["SUMMARY", "FairShares", "FencedError", "Shard", "ShardJob"]
+__all__ = ["SUMMARY", "FairShares", "FencedError", "Held", "Shard", "ShardJob"]
 
 SUMMARY = -1
 """The index of the job that ends a run: every shard is done, the summary is to be folded."""
@@ -34,7 +34,8 @@ _ROWS_AT_ONCE = 16
 _WINDOW = 64
 _LOWEST_PRIORITY = -(2**31) + 1
 _CLOCK = 1
-_GOING = (RunState.PENDING.value, RunState.RUNNING.value)
+_GOING = tuple(state.value for state in runs.GOING)
+_HELD = ("queued", "taken")
 
 
 class FencedError(AssayError):
@@ -82,6 +83,15 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A shard that is queued or taken, as it stood at a moment."""
+
+    job: ShardJob
+    epoch: int
+    tag: float
+
+
+@dataclass(frozen=True, slots=True)
 class FairShares:
     """How teams and agents share the workers.
 
@@ -118,7 +128,8 @@ def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[S
     The questions that a run may have in flight are divided among its queued shards: however many workers there
     are, there are never more.
     """
-    run = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id).with_for_update()).one()
+    lock_sharing(connection, run_id)
+    run = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one()
     if run.state not in _GOING or run.pause_cause:
         return []
     queued, used = _queued(connection, run_id)
@@ -149,10 +160,9 @@ def start(connection: sa.Connection, run_id: str, shard_index: int) -> Shard | N
     Returns:
         The shard, or None where there is nothing to do: it is done, or its run does not go on.
     """
+    lock_run(connection, run_id)
     run = connection.execute(
-        sa.select(schema.runs.c.state, schema.runs.c.pause_cause)
-        .where(schema.runs.c.run_id == run_id)
-        .with_for_update(read=True)
+        sa.select(schema.runs.c.state, schema.runs.c.pause_cause).where(schema.runs.c.run_id == run_id)
     ).one_or_none()
     if run is None:
         return None
@@ -162,8 +172,8 @@ def start(connection: sa.Connection, run_id: str, shard_index: int) -> Shard | N
     table = schema.shards
     shard = connection.execute(
         table.update()
-        .where(table.c.run_id == run_id, table.c.shard_index == shard_index, table.c.state == "queued")
-        .values(epoch=table.c.epoch + 1)
+        .where(table.c.run_id == run_id, table.c.shard_index == shard_index, table.c.state.in_(_HELD))
+        .values(epoch=table.c.epoch + 1, state="taken")
         .returning(table)
     ).one_or_none()
     if shard is None:
@@ -196,22 +206,65 @@ def lock_run(connection: sa.Connection, run_id: str) -> None:
     connection.execute(sa.select(schema.runs.c.run_id).where(schema.runs.c.run_id == run_id).with_for_update())
 
 
+def lock_sharing(connection: sa.Connection, run_id: str) -> None:
+    """Lock a run and those that share a limited agent with it, in an order that is the same for all."""
+    table = schema.runs
+    key = sa.select(table.c.agent_key).where(table.c.run_id == run_id, table.c.agent_key != "").scalar_subquery()
+    connection.execute(
+        sa.select(table.c.run_id)
+        .where(sa.or_(table.c.run_id == run_id, sa.and_(table.c.agent_key == key, table.c.state.in_(_GOING))))
+        .order_by(table.c.run_id)
+        .with_for_update()
+    )
+
+
 def give_back(connection: sa.Connection, run_id: str, shard_index: int, epoch: int | None = None) -> None:
     """Let a queued shard wait again; with an epoch, only if it is still the shard's."""
     table = schema.shards
-    where = [table.c.run_id == run_id, table.c.shard_index == shard_index, table.c.state == "queued"]
+    where: list[sa.ColumnElement[bool]] = [
+        table.c.run_id == run_id,
+        table.c.shard_index == shard_index,
+        table.c.state.in_(_HELD),
+    ]
     if epoch is not None:
         where.append(table.c.epoch == epoch)
     connection.execute(table.update().where(*where).values(state="waiting", slots=0))
 
 
 def give_back_all(connection: sa.Connection, run_id: str | None = None) -> None:
-    """Let every queued shard wait again, of one run or of all: whoever had them is gone."""
+    """Let every shard that is not done wait again, of one run or of all: whoever had them is gone."""
     table = schema.shards
-    where = [table.c.state == "queued"]
+    where: list[sa.ColumnElement[bool]] = [table.c.state.in_(_HELD)]
     if run_id is not None:
         where.append(table.c.run_id == run_id)
     connection.execute(table.update().where(*where).values(state="waiting", slots=0))
+
+
+def rejoin(connection: sa.Connection, run_id: str) -> None:
+    """Let a run that goes on after a pause be served as one that begins now."""
+    connection.execute(schema.runs.update().where(schema.runs.c.run_id == run_id).values(finish_tag=0.0, team_tag=0.0))
+
+
+def take_back(connection: sa.Connection, run_id: str) -> None:
+    """Let the queued shards of a run wait again; those that a worker has taken stay taken."""
+    table = schema.shards
+    connection.execute(
+        table.update().where(table.c.run_id == run_id, table.c.state == "queued").values(state="waiting", slots=0)
+    )
+
+
+def pause_if_wanted(connection: sa.Connection, run_id: str) -> bool:
+    """Pause a run whose owner wants it paused, once nobody has a shard of it; return whether that was now."""
+    lock_run(connection, run_id)
+    run = runs.get(connection, run_id)
+    if run is None or run.state not in runs.GOING or run.pause_cause is not PauseCause.OWNER:
+        return False
+    table = schema.shards
+    held = sa.exists().where(table.c.run_id == run_id, table.c.state.in_(_HELD))
+    if connection.execute(sa.select(held)).scalar_one() or all_done(connection, run_id):
+        return False
+    runs.change_state(connection, run_id, RunState.PAUSED, reason=runs.PAUSED_BY_OWNER, cause=PauseCause.OWNER)
+    return True
 
 
 def complete(connection: sa.Connection, shard: Shard) -> bool:
@@ -220,7 +273,7 @@ def complete(connection: sa.Connection, shard: Shard) -> bool:
     Raises:
         FencedError: It was started again by somebody else.
     """
-    lock_run(connection, shard.run_id)
+    lock_sharing(connection, shard.run_id)
     check(connection, shard.run_id, {shard.shard_index: shard.epoch})
     results = schema.results
     stored = connection.execute(
@@ -243,30 +296,48 @@ def complete(connection: sa.Connection, shard: Shard) -> bool:
 
 
 def all_done(connection: sa.Connection, run_id: str) -> bool:
-    """Return whether a run has shards and every one is done."""
+    """Return whether every shard of a run is done."""
     table = schema.shards
-    states = connection.execute(sa.select(table.c.state).where(table.c.run_id == run_id).distinct()).scalars().all()
-    return states == ["done"]
+    unfinished = sa.exists().where(table.c.run_id == run_id, table.c.state != "done")
+    return not connection.execute(sa.select(unfinished)).scalar_one()
 
 
 def have_shards(connection: sa.Connection, run_id: str) -> bool:
     """Return whether a run was divided already: those of earlier versions were not."""
     table = schema.shards
-    return connection.execute(sa.select(sa.exists().where(table.c.run_id == run_id))).scalar_one()
+    return bool(connection.execute(sa.select(sa.exists().where(table.c.run_id == run_id))).scalar_one())
 
 
-def list_queued(connection: sa.Connection) -> list[ShardJob]:
-    """Return the jobs that queued shards of runs that go on should have."""
-    table, runs = schema.shards, schema.runs
+def list_held(connection: sa.Connection, run_id: str | None = None) -> list[Held]:
+    """Return the shards, of one run or of all that go on, for which there should be a job."""
+    table, owners = schema.shards, schema.runs
     query = (
-        sa.select(table.c.run_id, table.c.shard_index, table.c.tag, runs.c.hosted)
-        .join(runs, runs.c.run_id == table.c.run_id)
-        .where(table.c.state == "queued", runs.c.state.in_(_GOING))
+        sa.select(table.c.run_id, table.c.shard_index, table.c.tag, table.c.epoch, owners.c.hosted)
+        .join(owners, owners.c.run_id == table.c.run_id)
+        .where(table.c.state.in_(_HELD), owners.c.state.in_(_GOING))
     )
+    if run_id is not None:
+        query = query.where(table.c.run_id == run_id)
     return [
-        ShardJob(row.run_id, row.shard_index, _priority(row.tag), row.hosted)
+        Held(ShardJob(row.run_id, row.shard_index, _priority(row.tag), row.hosted), row.epoch, row.tag)
         for row in connection.execute(query)
     ]
+
+
+def give_back_lost(connection: sa.Connection, held: Held) -> None:
+    """Let a shard wait again that nobody has; one that somebody was given since is left alone."""
+    table = schema.shards
+    connection.execute(
+        table.update()
+        .where(
+            table.c.run_id == held.job.run_id,
+            table.c.shard_index == held.job.shard_index,
+            table.c.state.in_(_HELD),
+            table.c.epoch == held.epoch,
+            table.c.tag == held.tag,
+        )
+        .values(state="waiting", slots=0)
+    )
 
 
 def sharing_agent(connection: sa.Connection, run_id: str) -> list[str]:
@@ -288,7 +359,7 @@ def _queued(connection: sa.Connection, run_id: str) -> tuple[int, int]:
     table = schema.shards
     row = connection.execute(
         sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(table.c.slots), 0)).where(
-            table.c.run_id == run_id, table.c.state == "queued"
+            table.c.run_id == run_id, table.c.state.in_(_HELD)
         )
     ).one()
     return int(row[0]), int(row[1])
@@ -299,23 +370,16 @@ def _agent_room(connection: sa.Connection, key: str, shares: FairShares) -> int:
     limit = shares.agent_limits.get(key)
     if limit is None:
         return 2**31
-    table, runs = schema.shards, schema.runs
-    # The runs' rows keep two top-ups of one agent apart; without an order they could wait for each other.
-    connection.execute(
-        sa.select(runs.c.run_id)
-        .where(runs.c.agent_key == key, runs.c.state.in_(_GOING))
-        .order_by(runs.c.run_id)
-        .with_for_update()
-    )
+    table, owners = schema.shards, schema.runs
     used = connection.execute(
         sa.select(sa.func.coalesce(sa.func.sum(table.c.slots), 0))
-        .join(runs, runs.c.run_id == table.c.run_id)
-        .where(runs.c.agent_key == key, table.c.state == "queued")
+        .join(owners, owners.c.run_id == table.c.run_id)
+        .where(owners.c.agent_key == key, table.c.state.in_(_HELD))
     ).scalar_one()
     return limit - int(used)
 
 
-def _waiting(connection: sa.Connection, run_id: str, count: int) -> Sequence[sa.Row[tuple[int, int]]]:
+def _waiting(connection: sa.Connection, run_id: str, count: int) -> Sequence[Any]:
     table = schema.shards
     return connection.execute(
         sa.select(table.c.shard_index, table.c.row_count)
@@ -325,9 +389,7 @@ def _waiting(connection: sa.Connection, run_id: str, count: int) -> Sequence[sa.
     ).all()
 
 
-def _standing(
-    connection: sa.Connection, run: sa.Row[tuple[object, ...]], shares: FairShares
-) -> tuple[float, float, float]:
+def _standing(connection: sa.Connection, run: Any, shares: FairShares) -> tuple[float, float, float]:
     """Return the weight of a run's team, that of the run itself, and the team's last tag."""
     table = schema.runs
     total, tag = connection.execute(

@@ -28,8 +28,8 @@ def upgrade() -> None:
         op.add_column("runs", column)
     runs = sa.table("runs", *map(sa.column, ("run_id", "spec_json", "concurrency", "hosted")))
     for run_id, text in connection.execute(sa.select(runs.c.run_id, runs.c.spec_json)).all():
-        agent = json.loads(text)["agent"]
-        values = {"concurrency": agent["concurrency"], "hosted": agent["adapter"] == _HOSTED}
+        agent = json.loads(text).get("agent", {})
+        values = {"concurrency": agent.get("concurrency", 1), "hosted": agent.get("adapter") == _HOSTED}
         connection.execute(runs.update().where(runs.c.run_id == run_id).values(**values))
     op.create_table(
         "shards",
