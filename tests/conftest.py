@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import uuid
 from contextlib import closing, contextmanager
@@ -39,6 +40,15 @@ pid=$(head -n 1 "$1/data/postmaster.pid" 2> /dev/null)
 while test -n "$pid" && ps -o args= -p "$pid" | grep -q -F "$1"; do kill -QUIT "$pid"; sleep 0.1; done
 rm -rf "$1"
 """
+# Not subprocess's `user`, which forks in place of vfork: gRPC's threads may crash when their process forks.
+_SWITCH_USER = """
+import os, pwd, sys
+user = pwd.getpwnam(sys.argv[1])
+os.setgroups([])
+os.setgid(user.pw_gid)
+os.setuid(user.pw_uid)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 
 class PostgresServer:
@@ -59,10 +69,11 @@ class PostgresServer:
         if self._user:
             shutil.chown(folder, self._user)
         options = ["-D", str(self._data), "-U", "tests", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
-        done = subprocess.run(
-            [self._binaries / "initdb", *options], capture_output=True, text=True, user=self._user, cwd=folder
-        )
+        done = subprocess.run(self._command("initdb", *options), capture_output=True, text=True, cwd=folder)
         assert done.returncode == 0, f"initdb failed: {done.stdout}{done.stderr}"
+        rules = self._data / "pg_hba.conf"
+        # Users whom tests make have passwords.
+        rules.write_text("host all tests 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
 
     def start(self) -> None:
         """Start the server and wait until it answers; after a kill it first repairs itself."""
@@ -95,6 +106,10 @@ class PostgresServer:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait()
 
+    def _command(self, program: str, *arguments: str | Path) -> list[str | Path]:
+        command: list[str | Path] = [self._binaries / program, *arguments]
+        return [sys.executable, "-I", "-S", "-c", _SWITCH_USER, self._user, *command] if self._user else command
+
     def _launch(self) -> subprocess.Popen[bytes]:
         settings = {
             "listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": "", "fsync": "off",
@@ -103,8 +118,8 @@ class PostgresServer:
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with (self._folder / "log").open("ab") as log:
             return subprocess.Popen(
-                [self._binaries / "postgres", "-D", self._data, *options],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, user=self._user, cwd=self._folder,
+                self._command("postgres", "-D", self._data, *options),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder,
                 start_new_session=True,  # Ctrl-C is for the tests, which stop it when they have tidied up
             )  # fmt: skip
 

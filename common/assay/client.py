@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from assay.case_wire import case_to_wire
 from assay.errors import UnavailableError
 from assay.hosting.host import host_agent
-from assay.results import CaseResult, DatasetRef, Run, StateChange
+from assay.results import CaseResult, DatasetRef, Deletion, Run, StateChange
 from assay.rpc.channel import open_channel, read_stream, wait_for_ready
 from assay.rpc.status import translated
 from assay.run_wire import (
@@ -39,6 +39,7 @@ _UPLOAD_TIMEOUT_S = 3600.0
 _RESULT_PAGE = 500
 _STEPS_TO_SEND = 3  # turns of the event loop after which a call that was begun is on its way
 _PAGE_TIMEOUT_S = 60.0
+_DELETE_TIMEOUT_S = 600.0
 
 
 class Client:
@@ -155,6 +156,22 @@ class Client:
         """
         with translated():
             return run_from_wire((await self._stub.ResumeRun(pb.ResumeRunRequest(run_id=run_id))).run)
+
+    async def delete_run(self, run_id: str, *, only_check: bool = False) -> Deletion:
+        """Remove a run that has ended or is paused, with its rows, and its dataset where no other run uses it.
+
+        Args:
+            run_id: The run.
+            only_check: Delete nothing; only say what would go.
+
+        Raises:
+            NotFoundError: There is no such run.
+            WrongStateError: The run is going on.
+        """
+        request = pb.DeleteRunRequest(run_id=run_id, validate_only=only_check)
+        with translated():
+            gone = await self._stub.DeleteRun(request, timeout=_DELETE_TIMEOUT_S)
+        return Deletion(gone.row_count, gone.size_bytes, gone.dataset_removed)
 
     async def watch_run(
         self, run_id: str, *, after_sequence: int = 0, include_answers: bool = False

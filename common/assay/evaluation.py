@@ -7,7 +7,7 @@ import itertools
 import uuid
 from typing import TYPE_CHECKING
 
-from assay.errors import DatasetError, Problem, SetupError, UnavailableError
+from assay.errors import DatasetError, NotFoundError, Problem, SetupError, UnavailableError
 from assay.prompt_template import case_problems
 from assay.results import CaseResult, PauseCause, Run, RunState, StateChange
 from assay.spec.prompt_options import PROVIDERS, PromptOptions
@@ -99,8 +99,14 @@ async def wait_for_stack(client: Client, stack: LocalStack | None) -> None:
 
 async def start_run(client: Client, spec: Spec, dataset: Dataset, info: DatasetInfo) -> Run:
     """Upload the dataset and create the run."""
+    request_id = str(uuid.uuid4())
     stored = await client.upload_dataset(dataset.cases(), name=info.name, format=info.format)
-    return await client.create_run(spec.settings, stored.dataset_id, request_id=str(uuid.uuid4()))
+    try:
+        return await client.create_run(spec.settings, stored.dataset_id, request_id=request_id)
+    except NotFoundError:
+        # An equal dataset was there before, and went with the last run that used it in just this moment.
+        stored = await client.upload_dataset(dataset.cases(), name=info.name, format=info.format)
+        return await client.create_run(spec.settings, stored.dataset_id, request_id=request_id)
 
 
 async def drive_run(

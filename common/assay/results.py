@@ -20,6 +20,7 @@ __all__ = [
     "AgentSettings",
     "CaseResult",
     "DatasetRef",
+    "Deletion",
     "GateOutcome",
     "GateResult",
     "GroupSummary",
@@ -314,6 +315,21 @@ class DatasetRef:
     name: str
     format: str
     case_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What goes, or has gone, with a run.
+
+    Args:
+        row_count: Rows with a result.
+        size_bytes: About how much room they took, the dataset included where it goes too.
+        dataset_removed: Whether no other run uses the dataset, so that it goes too.
+    """
+
+    row_count: int
+    size_bytes: int
+    dataset_removed: bool
 
 
 @dataclass(frozen=True, slots=True)

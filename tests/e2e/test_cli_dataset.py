@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,16 @@ def test_what_a_file_is_recognised_as(cli: Cli) -> None:
         assert f"\n    {line}\n" in said, line
     assert '"input": "When does the season open?"' in said
     assert "\x1b" not in said
+
+
+def test_a_conversation_is_one_case(cli: Cli) -> None:
+    """A test file of ADK is shown as the one case of several turns that it is, also compressed."""
+    turns = [{"query": f"q{n}", "expected_tool_use": [{"tool_name": "t"}], "reference": "r"} for n in range(3)]
+    (cli.folder / "dice.test.json.gz").write_bytes(gzip.compress(json.dumps(turns).encode()))
+    said = cli.run("dataset", "inspect", "dice.test.json.gz").stdout
+    assert said.startswith("dice.test.json.gz: adk/json.gz, 1 case\n")
+    assert "\n    1 with expected tool calls\n    1 with several turns\n    3 turns in all\n" in said
+    assert '"case_id": "dice"' in said
 
 
 def test_the_machine_readable_document(cli: Cli) -> None:

@@ -80,3 +80,37 @@ def test_a_paused_run_is_resumed_with_its_spec_or_its_agent(project: Cli) -> Non
         (project.folder / "go").unlink()
         (project.folder / "asked.txt").unlink()
     assert "already succeeded" in project.run("runs", "pause", run_id, status=2).stderr
+
+
+def test_runs_are_deleted_once_somebody_has_agreed(project: Cli) -> None:
+    """`delete` says what goes, asks unless told not to, and names the run that was probably meant."""
+    project.run("run", "assay.yaml", "--no-progress")
+    run_id = json.loads(project.run("runs", "list", "--json").stdout)[0]["run_id"]
+    asked = project.run("runs", "delete", run_id, status=2)
+    assert "--yes" in asked.stderr
+    assert "1 run with 20 rows and 1 dataset that no other run uses: about" in asked.stdout
+    assert f"did you mean '{run_id}'" in project.run("runs", "delete", run_id[:-2], "--yes", status=2).stderr
+    assert "deleted 1 run with 20 rows" in project.run("runs", "delete", run_id, "--yes").stdout
+    assert json.loads(project.run("runs", "list", "--json").stdout) == []
+    assert "no run" in project.run("runs", "show", run_id, status=2).stderr
+
+
+def test_old_runs_are_pruned(project: Cli) -> None:
+    """`prune` goes by age, number and state; --dry-run says what would go and deletes nothing."""
+    project.run("up", "--no-embedder")
+    try:
+        for _ in range(3):
+            project.run("run", "assay.yaml", "--no-progress")
+        runs = [run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout)]
+        assert "--older-than" in project.run("runs", "prune", status=2).stderr
+        assert "is not an age" in project.run("runs", "prune", "--older-than", "30", status=2).stderr
+        assert "not a state" in project.run("runs", "prune", "--keep", "1", "--state", "running", status=2).stderr
+        assert "no run is that old" in project.run("runs", "prune", "--older-than", "30d", "--yes").stdout
+        planned = json.loads(project.run("runs", "prune", "--keep", "1", "--dry-run", "--json").stdout)
+        assert [run["run_id"] for run in planned] == runs[1:]
+        assert json.loads(project.run("runs", "prune", "--keep", "0", "--state", "failed", "--json").stdout) == []
+        done = project.run("runs", "prune", "--older-than", "0m", "--keep", "2", "--yes")
+        assert "deleted 1 run with 20 rows: about" in done.stdout
+        assert [run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout)] == runs[:2]
+    finally:
+        project.run("down")

@@ -78,7 +78,10 @@ def test_weights_are_told_apart_from_plain_numbers() -> None:
     assert nothing == {"pass_rate": None, "metrics": {"coverage": None}}
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.booleans(), st.floats(0, 1e6)), max_size=20), st.floats(1, 1e6))
+WEIGHTS = st.one_of(st.just(0.0), st.floats(1e-6, 1e6))
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans(), WEIGHTS), max_size=20), st.floats(1, 1e6))
 def test_weighted_numbers_have_no_order_and_no_unit(cases: list[tuple[float, bool, float]], factor: float) -> None:
     """Any order gives the same bits, all weights times a factor the same numbers, and they lie among the values."""
     rows = [row(index, value, passed, weight=weight) for index, (value, passed, weight) in enumerate(cases)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay_cli.commands import run_control
+from assay_cli.commands import run_control, run_removal
 from assay_cli.console import ConsoleSummary, table
 from assay_cli.following import say_state
 from assay_cli.options import connect, debug_option, json_option, run_async, server_option
@@ -20,10 +20,17 @@ __all__ = ["runs"]
 
 @click.group()
 def runs() -> None:
-    """List, show, watch, pause, resume and cancel stored runs."""
+    """List, show, watch, pause, resume, cancel and delete stored runs."""
 
 
-for _command in (run_control.watch, run_control.pause, run_control.resume, run_control.cancel):
+for _command in (
+    run_control.watch,
+    run_control.pause,
+    run_control.resume,
+    run_control.cancel,
+    run_removal.delete,
+    run_removal.prune,
+):
     runs.add_command(_command)
 
 

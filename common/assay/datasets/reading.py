@@ -14,7 +14,7 @@ from assay.datasets.foreign import FORMATS, Setting, doubt, find_format, shape_o
 from assay.datasets.identity import CaseIds, derive_id, derive_plain_id
 from assay.datasets.json_reader import folded, no_list
 from assay.datasets.mapping import build_case, plain_texts
-from assay.datasets.records import MAX_RAW_CHARS, BadFileError, BadRecordError, Record, shown
+from assay.datasets.records import MAX_RAW_CHARS, BadFileError, BadRecordError, Record, find_unusable, shown
 from assay.datasets.values import Trouble
 
 if TYPE_CHECKING:
@@ -157,6 +157,8 @@ class Reading:
             for _ in records:
                 pass
             top = whole.top if whole is not None else top
+            if problem := find_unusable(top):
+                raise BadFileError(f"{problem}, in what stands beside its cases")
         setting = Setting(top, self._field_map.given, self._from_cells, lambda text: self.findings.warn("unread", text))
         self._convert = chosen.prepare(setting)
         self._from_cells = False
@@ -181,12 +183,14 @@ class Reading:
         assert self._convert is not None, "only files in another tool's format are converted"
         if not isinstance(record.data, Mapping):
             return record
+        if record.suspect and (problem := find_unusable(record.data)):
+            return record._replace(data=None, problem=problem)
         if self._format is not None and self._format.oddity is not None and (odd := self._format.oddity(record.data)):
             self.findings.warn(odd, odd, record=record)
         try:
             return record._replace(data=self._convert(record.data))
-        except BadRecordError as problem:
-            return record._replace(data=None, problem=problem.message, field=problem.field)
+        except BadRecordError as error:
+            return record._replace(data=None, problem=error.message, field=error.field)
 
     def _joined(self, chosen: Format, records: Iterator[Record]) -> Record:
         """Return the plain record of a file whose records are parts of one case."""
@@ -198,6 +202,8 @@ class Reading:
             size += record.size
             if record.problem or not isinstance(record.data, Mapping):
                 return record  # it says itself what is wrong
+            if record.suspect and (unusable := find_unusable(record.data)):
+                return record._replace(data=None, problem=unusable)
             if size > MAX_RAW_CHARS:
                 raise BadFileError(f"is one conversation larger than {MAX_RAW_CHARS // 1024**2} MiB", record.line)
         whole = parts[0]._replace(size=size, suspect=any(part.suspect for part in parts))

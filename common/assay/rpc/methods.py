@@ -10,7 +10,9 @@ from assay.rpc.options import ChannelOptions
 __all__ = ["NOT_RETRIED", "RETRIED", "service_config"]
 
 RETRIED: Mapping[str, frozenset[str]] = {
-    "assay.v1.RunService": frozenset({"CreateRun", "GetRun", "ListRuns", "CancelRun", "PauseRun", "ResumeRun", "ListResults"}),
+    "assay.v1.RunService": frozenset(
+        {"CreateRun", "GetRun", "ListRuns", "CancelRun", "PauseRun", "ResumeRun", "ListResults"}
+    ),
     "assay.v1.EmbedderService": frozenset({"Embed", "Similarity", "ListModels"}),
     "assay.v1.JudgeService": frozenset({"ListRubrics"}),
 }
@@ -18,7 +20,8 @@ RETRIED: Mapping[str, frozenset[str]] = {
 
 NOT_RETRIED: Mapping[str, frozenset[str]] = {
     # Streams resume with what their caller has seen; an upload is started again by its caller.
-    "assay.v1.RunService": frozenset({"UploadDataset", "WatchRun", "ServeAgent"}),
+    # What a call that broke off has deleted is not found by another: whoever deletes decides what that means.
+    "assay.v1.RunService": frozenset({"UploadDataset", "DeleteRun", "WatchRun", "ServeAgent"}),
     "assay.v1.EmbedderService": frozenset({"EmbedStream", "SimilarityStream"}),
     # Each call may cost money: whoever pays decides about another one.
     "assay.v1.JudgeService": frozenset({"Grade", "GradeStream", "ComparePair"}),

@@ -53,6 +53,7 @@ class Reply:
         raw: The body as it is, in place of all that.
         cut: Whether the connection is closed in the middle of the body.
         delay_s: How long the answer takes, in seconds; a provider that is closed lets go at once.
+        drip_s: Pause after every byte of the body, in seconds.
     """
 
     text: str = ""
@@ -66,6 +67,7 @@ class Reply:
     raw: bytes | None = None
     cut: bool = False
     delay_s: float = 0.0
+    drip_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,10 @@ class ScriptedProvider:
         self._server.server_close()
         self._thread.join()
 
+    def is_closing(self, within_s: float) -> bool:
+        """Return whether the provider is closed within some seconds."""
+        return self._closing.wait(within_s)
+
     def take(self, request: ProviderRequest) -> Reply:
         """Return what is to be answered to a request."""
         with self._lock:
@@ -181,8 +187,18 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("content-length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content[: len(content) // 2] if reply.cut else content)
+        if reply.drip_s:
+            self._drip(content, reply.drip_s)
+        else:
+            self.wfile.write(content[: len(content) // 2] if reply.cut else content)
         self.close_connection = self.close_connection or reply.cut
+
+    def _drip(self, content: bytes, pause_s: float) -> None:
+        for byte in content:
+            self.wfile.write(bytes([byte]))
+            self.wfile.flush()
+            if self.server.provider.is_closing(pause_s):
+                return
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the name that the base class gave it
         """Say nothing."""

@@ -1422,6 +1422,62 @@ class ResumeRunResponse(_message.Message):
 Global___ResumeRunResponse: _TypeAlias = ResumeRunResponse  # noqa: Y015
 
 @_typing.final
+class DeleteRunRequest(_message.Message):
+    """DeleteRunRequest asks to remove a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    validate_only: _builtins.bool
+    """Only say what would go; nothing is deleted."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteRunRequest: _TypeAlias = DeleteRunRequest  # noqa: Y015
+
+@_typing.final
+class DeleteRunResponse(_message.Message):
+    """DeleteRunResponse says what has gone, or would go."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROW_COUNT_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    DATASET_REMOVED_FIELD_NUMBER: _builtins.int
+    row_count: _builtins.int
+    """Rows with a result."""
+    size_bytes: _builtins.int
+    """About how much room they took, in bytes, the dataset included where it goes too."""
+    dataset_removed: _builtins.bool
+    """Whether no other run uses the dataset, so that it goes too."""
+    def __init__(
+        self,
+        *,
+        row_count: _builtins.int = ...,
+        size_bytes: _builtins.int = ...,
+        dataset_removed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset_removed", b"dataset_removed", "row_count", b"row_count", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteRunResponse: _TypeAlias = DeleteRunResponse  # noqa: Y015
+
+@_typing.final
 class WatchRunRequest(_message.Message):
     """WatchRunRequest asks for a run's events."""
 

@@ -77,6 +77,11 @@ class RunServiceStub(object):
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.ResumeRunRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_orchestrator__pb2.ResumeRunResponse.FromString,
                 _registered_method=True)
+        self.DeleteRun = channel.unary_unary(
+                '/assay.v1.RunService/DeleteRun',
+                request_serializer=assay_dot_v1_dot_orchestrator__pb2.DeleteRunRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_orchestrator__pb2.DeleteRunResponse.FromString,
+                _registered_method=True)
         self.WatchRun = channel.unary_stream(
                 '/assay.v1.RunService/WatchRun',
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.WatchRunRequest.SerializeToString,
@@ -163,6 +168,18 @@ class RunServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteRun(self, request, context):
+        """DeleteRun removes a run that has ended or is paused, with its answers, results
+        and events, and its dataset where no other run uses it. The run is gone at
+        once, its watchers get NOT_FOUND; its rows go in batches, and the call returns
+        when the last has gone. One that broke off may have deleted the run: the rest
+        then goes by itself, and another call is NOT_FOUND. A run that is going on is
+        FAILED_PRECONDITION (reason RUN_ACTIVE).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchRun(self, request, context):
         """WatchRun sends a snapshot of the run, then its events in order and without
         gaps, and ends after the event that finishes the run. Resume by asking for
@@ -224,6 +241,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.ResumeRun,
                     request_deserializer=assay_dot_v1_dot_orchestrator__pb2.ResumeRunRequest.FromString,
                     response_serializer=assay_dot_v1_dot_orchestrator__pb2.ResumeRunResponse.SerializeToString,
+            ),
+            'DeleteRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRun,
+                    request_deserializer=assay_dot_v1_dot_orchestrator__pb2.DeleteRunRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_orchestrator__pb2.DeleteRunResponse.SerializeToString,
             ),
             'WatchRun': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRun,
@@ -438,6 +460,33 @@ class RunService(object):
             '/assay.v1.RunService/ResumeRun',
             assay_dot_v1_dot_orchestrator__pb2.ResumeRunRequest.SerializeToString,
             assay_dot_v1_dot_orchestrator__pb2.ResumeRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.RunService/DeleteRun',
+            assay_dot_v1_dot_orchestrator__pb2.DeleteRunRequest.SerializeToString,
+            assay_dot_v1_dot_orchestrator__pb2.DeleteRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

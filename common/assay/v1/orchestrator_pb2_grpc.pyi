@@ -69,6 +69,14 @@ class RunServiceStub:
     """ResumeRun continues a paused run without asking the agent again for any
     answer that is stored. On a running run it does nothing. Idempotent.
     """
+    DeleteRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteRunRequest, _orchestrator_pb2.DeleteRunResponse]
+    """DeleteRun removes a run that has ended or is paused, with its answers, results
+    and events, and its dataset where no other run uses it. The run is gone at
+    once, its watchers get NOT_FOUND; its rows go in batches, and the call returns
+    when the last has gone. One that broke off may have deleted the run: the rest
+    then goes by itself, and another call is NOT_FOUND. A run that is going on is
+    FAILED_PRECONDITION (reason RUN_ACTIVE).
+    """
     WatchRun: _grpc.UnaryStreamMultiCallable[_orchestrator_pb2.WatchRunRequest, _orchestrator_pb2.WatchRunResponse]
     """WatchRun sends a snapshot of the run, then its events in order and without
     gaps, and ends after the event that finishes the run. Resume by asking for
@@ -121,6 +129,14 @@ class RunServiceAsyncStub(RunServiceStub):
     ResumeRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeRunRequest, _orchestrator_pb2.ResumeRunResponse]  # type: ignore[assignment]
     """ResumeRun continues a paused run without asking the agent again for any
     answer that is stored. On a running run it does nothing. Idempotent.
+    """
+    DeleteRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteRunRequest, _orchestrator_pb2.DeleteRunResponse]  # type: ignore[assignment]
+    """DeleteRun removes a run that has ended or is paused, with its answers, results
+    and events, and its dataset where no other run uses it. The run is gone at
+    once, its watchers get NOT_FOUND; its rows go in batches, and the call returns
+    when the last has gone. One that broke off may have deleted the run: the rest
+    then goes by itself, and another call is NOT_FOUND. A run that is going on is
+    FAILED_PRECONDITION (reason RUN_ACTIVE).
     """
     WatchRun: _aio.UnaryStreamMultiCallable[_orchestrator_pb2.WatchRunRequest, _orchestrator_pb2.WatchRunResponse]  # type: ignore[assignment]
     """WatchRun sends a snapshot of the run, then its events in order and without
@@ -213,6 +229,20 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_orchestrator_pb2.ResumeRunResponse, _abc.Awaitable[_orchestrator_pb2.ResumeRunResponse]]:
         """ResumeRun continues a paused run without asking the agent again for any
         answer that is stored. On a running run it does nothing. Idempotent.
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteRun(
+        self,
+        request: _orchestrator_pb2.DeleteRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.DeleteRunResponse, _abc.Awaitable[_orchestrator_pb2.DeleteRunResponse]]:
+        """DeleteRun removes a run that has ended or is paused, with its answers, results
+        and events, and its dataset where no other run uses it. The run is gone at
+        once, its watchers get NOT_FOUND; its rows go in batches, and the call returns
+        when the last has gone. One that broke off may have deleted the run: the rest
+        then goes by itself, and another call is NOT_FOUND. A run that is going on is
+        FAILED_PRECONDITION (reason RUN_ACTIVE).
         """
 
     @_abc_1.abstractmethod

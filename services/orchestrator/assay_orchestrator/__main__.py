@@ -47,16 +47,17 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     )
     home = Path(environ.get("ASSAY_HOME") or Path.home() / ".assay")
 
-    def add(flag: str, text: str, shown: str = "", **details: Any) -> None:
+    def add(flag: str, text: str, shown: str = "", also: str = "", **details: Any) -> None:
         name = _PREFIX + flag.removeprefix("--").replace("-", "_").upper()
-        if name in environ:
-            details["default"] = environ[name]
+        details["default"] = environ.get(name) or environ.get(also) or details["default"]
         parser.add_argument(flag, help=f"{text} (default: {shown or details.get('default')})", **details)
 
     add("--listen", "address: unix:/path or host:port", default="127.0.0.1:7070")
     add("--database", "SQLite file that holds everything", default=str(home / "assay.db"))
     # What it is set to is not shown: it may hold a password.
-    add("--database-url", "PostgreSQL instead: postgresql://user@host/name", shown="none", default="")
+    text = "PostgreSQL instead: postgresql://user@host/name; also ASSAY_DATABASE_URL, which is safer with a password"
+    add("--database-url", text, shown="none", also="ASSAY_DATABASE_URL", default="")
+    add("--database-patience-s", "how long a PostgreSQL that went away is waited for", type=float, default=60.0)
     add("--embedder", "address of the embedder; empty for none", default="")
     add("--embedder-patience-s", "how long an unreachable embedder is asked again", type=float, default=60.0)
     add("--recover", "interrupted runs at the start: auto or on-request", default="auto")
@@ -73,6 +74,7 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
             listen=given.listen,
             database=Path(given.database).expanduser(),
             database_url=given.database_url,
+            database_patience_s=given.database_patience_s,
             embedder=given.embedder,
             embedder_patience_s=given.embedder_patience_s,
             recover=given.recover,

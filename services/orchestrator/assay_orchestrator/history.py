@@ -60,7 +60,8 @@ def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]
     if not rows:
         return []
     record = runs.get(connection, run_id)
-    assert record is not None, "its rows were just read"
+    if record is None:
+        return []  # the run was deleted in this moment, and its rows are about to follow
     indexes = sorted({row.case_index for row in rows})
     questions = datasets.read_questions(connection, record.dataset_id, indexes)
     answers = results.read_answers(connection, run_id, indexes)

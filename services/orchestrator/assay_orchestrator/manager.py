@@ -22,20 +22,17 @@ from assay.errors import (
     WrongStateError,
 )
 from assay.metrics import build_metric
-from assay.results import PauseCause, Run, RunCounts, RunSettings, RunState
+from assay.results import PauseCause, Run, RunSettings, RunState
 from assay.version import __version__
+from assay_orchestrator.catalogue import Catalogue
+from assay_orchestrator.deletion import Deleter
 from assay_orchestrator.engine.embedded import EmbeddedDispatcher
 from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.notifier import Notifier
 from assay_orchestrator.planning import HOSTED_ADAPTERS, agent_key
-from assay_orchestrator.settings_json import (
-    settings_from_json,
-    settings_to_json,
-    summary_from_json,
-    summary_to_json,
-)
-from assay_orchestrator.store import datasets, results, runs, shards
+from assay_orchestrator.settings_json import settings_to_json, summary_to_json
+from assay_orchestrator.store import datasets, deletions, results, runs, shards
 from assay_orchestrator.store.shards import FairShares
 from assay_orchestrator.store.times import now
 from assay_orchestrator.summary import summarise
@@ -43,7 +40,7 @@ from assay_orchestrator.summary import summarise
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from assay.results import DatasetRef, RunSummary
+    from assay.results import DatasetRef, Deletion, RunSummary
     from assay_orchestrator.agents.hosted import HostedAgent
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.planning import Planner
@@ -78,6 +75,9 @@ class RunManager:
         self._planner = planner
         self._dispatcher = dispatcher if dispatcher is not None else EmbeddedDispatcher(settings.shard_limit)
         self._broken: dict[str, AssayError] = {}
+        self._catalogue = Catalogue(database)
+        self._deleter = Deleter(database)
+        self._deleting: set[str] = set()
         self.notifier = Notifier()
         shares = FairShares(settings.team_weights, settings.agent_limits)
         self._worker = ShardWorker(database, self._dispatcher, shares, self, self._session)
@@ -101,6 +101,7 @@ class RunManager:
                 await self._go_on(record.run_id)
             else:
                 await self._change(record.run_id, RunState.PAUSED, reason=_INTERRUPTED, cause=PauseCause.INTERRUPTED)
+        await self._deleter.recover()
 
     async def create(self, request_id: str, settings: RunSettings, dataset: DatasetRef) -> Run:
         """Accept a run and start it; a repeated request returns the run of the first.
@@ -125,34 +126,13 @@ class RunManager:
         """Return a run as it stands.
 
         Raises:
-            NotFoundError: There is no such run.
+            NotFoundError: There is no such run; the message names the one that was probably meant.
         """
-
-        def load(connection: sa.Connection) -> tuple[RunRecord, DatasetRef] | None:
-            record = runs.get(connection, run_id)
-            if record is None:
-                return None
-            dataset = datasets.get(connection, record.dataset_id)
-            assert dataset is not None, "a foreign key holds the dataset"
-            return record, dataset
-
-        loaded = await self._database.read(load)
-        if loaded is None:
-            raise NotFoundError(
-                f"there is no run {run_id!r}: `assay runs list` shows the runs there are",
-                reason="RUN_NOT_FOUND",
-            )
-        return self._run(*loaded)
+        return await self._catalogue.get(run_id)
 
     async def list_newest(self, count: int, before: tuple[str, str] | None) -> list[Run]:
         """Return up to `count` runs, newest first, older than (created_at, run_id) `before`."""
-
-        def load(connection: sa.Connection) -> list[tuple[RunRecord, DatasetRef]]:
-            found = runs.list_newest(connection, count, before)
-            known = {record.dataset_id: datasets.get(connection, record.dataset_id) for record in found}
-            return [(record, dataset) for record in found if (dataset := known[record.dataset_id]) is not None]
-
-        return [self._run(record, dataset) for record, dataset in await self._database.read(load)]
+        return await self._catalogue.list_newest(count, before)
 
     async def cancel(self, run_id: str) -> Run:
         """Stop a run for good; what is stored stays.
@@ -208,10 +188,43 @@ class RunManager:
         """
         run = await self.get(run_id)
         _require_unfinished(run)
+        if run_id in self._deleting:
+            raise await self._catalogue.not_found(run_id)
         self._broken.pop(run_id, None)
         await self._go_on(run_id)
         self.raise_if_broken(run_id)
         return await self.get(run_id)
+
+    async def delete(self, run_id: str, *, only_check: bool = False) -> Deletion:
+        """Remove a run with all its rows, and its dataset where no other run uses it.
+
+        Args:
+            run_id: The run.
+            only_check: Delete nothing; only return what would go.
+
+        Raises:
+            NotFoundError: There is no such run.
+            WrongStateError: The run is going on.
+        """
+        run = await self.get(run_id)
+        if self._worker.sessions.of(run_id) is not None or not (run.finished or run.state is RunState.PAUSED):
+            raise WrongStateError(
+                f"run {run_id} is going on: pause or cancel it before deleting it", reason="RUN_ACTIVE"
+            )
+        if only_check or run_id in self._deleting:
+            return await self._catalogue.estimate_deletion(run_id)
+        self._deleting.add(run_id)
+        try:
+            deletion = await self._catalogue.estimate_deletion(run_id)
+            pending = await self._database.write(lambda c: deletions.begin(c, run_id))
+        finally:
+            self._deleting.discard(run_id)
+        if pending is None:
+            raise await self._catalogue.not_found(run_id)
+        self._planner.forget(run_id, "the run was deleted")
+        self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
+        await self._deleter.finish(pending)
+        return deletion
 
     def hosted_agent(self, run: Run) -> HostedAgent:
         """Return the broker through which a client answers the run's questions.
@@ -236,6 +249,7 @@ class RunManager:
         for session in self._worker.sessions.all():
             await self._worker.cancel(session.plan.run_id)
         await closing
+        await self._deleter.aclose()
         self.notifier.notify_all()
 
     # What the worker needs of whoever owns the runs.
@@ -393,29 +407,6 @@ class RunManager:
             lambda c: runs.change_state(c, run_id, state, reason=reason, cause=cause, summary=data)
         )
         self.notifier.notify(run_id)
-
-    def _run(self, record: RunRecord, dataset: DatasetRef) -> Run:
-        return Run(
-            run_id=record.run_id,
-            settings=settings_from_json(record.spec),
-            dataset=dataset,
-            state=record.state,
-            state_reason=record.state_reason,
-            counts=RunCounts(
-                total=record.total_count,
-                finished=record.finished_count,
-                passed=record.passed_count,
-                failed=record.failed_count,
-                agent_errors=record.agent_error_count,
-            ),
-            created_at=record.created_at,
-            started_at=record.started_at or "",
-            ended_at=record.ended_at or "",
-            last_sequence=record.last_sequence,
-            summary=summary_from_json(record.summary) if record.summary is not None else None,
-            assay_version=record.assay_version,
-            pause_cause=record.pause_cause,
-        )
 
 
 def _require_unfinished(run: Run) -> None:

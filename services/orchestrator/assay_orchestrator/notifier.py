@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from assay.errors import AssayError
     from assay.results import CaseResult
 
 __all__ = ["Notifier"]
@@ -22,6 +23,7 @@ class _Watched:
     def __init__(self) -> None:
         self.flags: set[asyncio.Event] = set()
         self.recent: deque[CaseResult] = deque(maxlen=_MAX_RECENT)
+        self.gone: AssayError | None = None
 
     def take(self, rows: Sequence[CaseResult]) -> None:
         if self.recent and rows[0].sequence != self.recent[-1].sequence + 1:
@@ -64,6 +66,19 @@ class Notifier:
         watched = self._watched.get(run_id)
         for flag in watched.flags if watched is not None else ():
             flag.set()
+
+    def end(self, run_id: str, error: AssayError) -> None:
+        """Tell everyone who watches the run that it is no more."""
+        watched = self._watched.get(run_id)
+        if watched is not None:
+            watched.gone = error
+        self.notify(run_id)
+
+    def raise_if_gone(self, run_id: str) -> None:
+        """Raise what `end` was given, for whoever watches the run."""
+        watched = self._watched.get(run_id)
+        if watched is not None and watched.gone is not None:
+            raise watched.gone
 
     def notify_all(self) -> None:
         """Wake every watcher, as the process stops."""

@@ -158,6 +158,17 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         """Continue a paused run."""
         return pb.ResumeRunResponse(run=run_to_wire(await self._manager.resume(request.run_id)))
 
+    async def DeleteRun(  # noqa: N802
+        self,
+        request: pb.DeleteRunRequest,
+        context: grpc.aio.ServicerContext[pb.DeleteRunRequest, pb.DeleteRunResponse],
+    ) -> pb.DeleteRunResponse:
+        """Remove a run."""
+        gone = await self._manager.delete(request.run_id, only_check=request.validate_only)
+        return pb.DeleteRunResponse(
+            row_count=gone.row_count, size_bytes=gone.size_bytes, dataset_removed=gone.dataset_removed
+        )
+
     async def WatchRun(  # noqa: N802
         self,
         request: pb.WatchRunRequest,
@@ -171,6 +182,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             yield pb.WatchRunResponse(snapshot=run_to_wire(run))
             while True:
                 moved.clear()
+                self._manager.notifier.raise_if_gone(run_id)
                 events: Sequence[StateChange | CaseResult] = ()
                 if not request.include_answers:
                     events = self._manager.notifier.recent(run_id, cursor, _EVENT_PAGE)

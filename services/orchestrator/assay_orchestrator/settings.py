@@ -21,6 +21,7 @@ class Settings:
         database: The SQLite file that holds everything.
         database_url: The PostgreSQL database that holds everything instead, "postgresql://user@host/name" with
             whatever else libpq's URLs may have; empty for the file. It may hold a password, so it is not shown.
+        database_patience_s: How long a PostgreSQL that went away is waited for before runs pause, in seconds.
         embedder: Address of the embedder; empty where there is none.
         embedder_patience_s: How long an unreachable embedder is asked again, in seconds.
         recover: Whether runs that a stop interrupted go on by themselves at the start ("auto") or wait
@@ -39,6 +40,7 @@ class Settings:
     listen: str
     database: Path
     database_url: str = field(default="", repr=False)
+    database_patience_s: float = 60.0
     embedder: str = ""
     embedder_patience_s: float = 60.0
     recover: str = "auto"
@@ -57,7 +59,8 @@ class Settings:
             raise ValueError(f"recover must be 'auto' or 'on-request', not {self.recover!r}")
         if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
             raise ValueError("database_url must begin with postgresql://; for an SQLite file use database")
-        if self.embedder_patience_s < 0 or self.grace_s < 0:
-            raise ValueError("embedder_patience_s and grace_s must not be negative")
+        for name in ("database_patience_s", "embedder_patience_s", "grace_s"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative")
         if self.active_run_limit < 1:
             raise ValueError("active_run_limit must be at least 1")

@@ -159,17 +159,6 @@ async def test_a_statement_that_takes_too_long_is_stopped(postgres_url: str) -> 
         assert await database.read(runs.list_unfinished) == []
 
 
-async def test_a_lost_connection_is_replaced(store: PostgresDatabase, admin: psycopg.Connection[Any]) -> None:
-    """A connection that ends within a transaction fails that one alone; those that ended idle are not noticed."""
-    end_others = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s"
-    name = await store.read(lambda c: c.exec_driver_sql("SHOW application_name").scalar())
-    with pytest.raises(StorageError, match="resume the run"):
-        await store.write(lambda c: c.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())"))
-    admin.execute(end_others, (name,))
-    await store.write(datasets.discard_unfinished)
-    assert await store.read(runs.list_unfinished) == []
-
-
 @pytest.mark.parametrize(
     ("pattern", "replacement", "words"),
     [

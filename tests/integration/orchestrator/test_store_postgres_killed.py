@@ -45,12 +45,14 @@ class _Agent:
 
 
 async def _watch(client: Client, run_id: str, seen: dict[int, str]) -> None:
-    """Note every result that is acknowledged, until the watch breaks or the run ends."""
+    """Note every result that is acknowledged, until the watch breaks, or the run stops or ends."""
     try:
         async for event in client.watch_run(run_id, after_sequence=max(seen, default=0)):
             if not isinstance(event, Run):
                 assert event.sequence not in seen
                 seen[event.sequence] = event.case_id if isinstance(event, CaseResult) else ""
+            if not isinstance(event, CaseResult) and event.state is RunState.PAUSED:
+                return
     except AssayError:
         pass  # the database is away
 
@@ -66,18 +68,45 @@ def _stored(url: str) -> tuple[set[str], set[str]]:
     return {json.loads(text)["case_id"] for (text,) in answered}, {case_id for (case_id,) in finished}
 
 
-async def test_nothing_acknowledged_is_lost(
-    serve: Callable[..., Any], settings_of: Callable[..., Any], killable_postgres: Any
-) -> None:
-    """Killed and restarted, PostgreSQL has every result that a watcher saw; the run goes on and asks nothing twice.
-
-    An answer that was not stored yet when the server died is asked for once more, and no more than once.
-    """
-    cases = [
+@pytest.fixture
+def cases() -> list[Case]:
+    """Return cases that the agent answers rightly."""
+    return [
         Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recorded=AgentResponse(text="")) for i in range(_CASES)
     ]
+
+
+async def test_a_short_outage_is_not_noticed(
+    serve: Callable[..., Any], settings_of: Callable[..., Any], killable_postgres: Any, cases: list[Case]
+) -> None:
+    """Killed and started again while a run goes on, PostgreSQL is waited for: no pause, nothing lost or asked twice."""
     agent, seen = _Agent(), dict[int, str]()
-    async with serve() as client:
+    async with serve(database_patience_s=1e6) as client:
+        dataset = await client.upload_dataset(cases, name="d")
+        run = await client.create_run(settings_of("python", "m:f", concurrency=4), dataset.dataset_id)
+        hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=4))
+        watching = asyncio.ensure_future(_watch(client, run.run_id, seen))
+        await agent.enough.wait()
+        killable_postgres.kill()
+        await asyncio.to_thread(killable_postgres.start)
+        await watching
+        await hosting
+        run = await client.get_run(run.run_id)
+    assert run.state is RunState.SUCCEEDED
+    assert sorted(agent.asked) == sorted(case.case_id for case in cases)
+    assert sorted(seen) == list(range(1, _CASES + 2 + 1))  # the results, running, succeeded
+
+
+async def test_nothing_acknowledged_is_lost(
+    serve: Callable[..., Any], settings_of: Callable[..., Any], killable_postgres: Any, cases: list[Case]
+) -> None:
+    """Without patience, a run stops when PostgreSQL is killed; what a watcher saw is there when it is back.
+
+    The run then goes on. An answer that was not stored yet when the server died is asked for once more, and no more
+    than once.
+    """
+    agent, seen = _Agent(), dict[int, str]()
+    async with serve(database_patience_s=0) as client:
         dataset = await client.upload_dataset(cases, name="d")
         run = await client.create_run(settings_of("python", "m:f", concurrency=4), dataset.dataset_id)
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=4))
@@ -90,10 +119,11 @@ async def test_nothing_acknowledged_is_lost(
         answered, results = _stored(killable_postgres.url)
         assert {case_id for case_id in seen.values() if case_id} <= results <= answered
         before = list(agent.asked)
+        await _watch(client, run.run_id, seen)  # ends where the run has stopped
         agent.asked.clear()
 
-        resumed = await client.resume_run(run.run_id)
-        await _watch(client, resumed.run_id, seen)
+        await client.resume_run(run.run_id)
+        await _watch(client, run.run_id, seen)
         await hosting
         run = await client.get_run(run.run_id)
     assert run.state is RunState.SUCCEEDED

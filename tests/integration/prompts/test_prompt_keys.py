@@ -6,22 +6,22 @@ import logging
 import math
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from assay.answers import AgentResponse, response_to_json
-from assay.errors import InvalidInputError
-from assay.results import AgentSettings
+from assay.errors import InvalidInputError, SpecError
+from assay.results import AgentSettings, MetricSettings, RunSettings
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
+from assay_orchestrator.admission import check_settings
 from assay_orchestrator.agents.prompt import PromptAgent
 from assay_orchestrator.agents.retrying import RetryingAgent
+from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from assay_orchestrator.agents.prompt import PromptAgent
 
     Provide = Callable[..., ScriptedProvider]
     AgentAt = Callable[..., PromptAgent]
@@ -103,6 +103,32 @@ def test_an_operator_decides_which_hosts_and_keys_are_used(
             environ={"BOT_BAD": "a\nb", "BOT_SPACE": "sk-1 sk-2"},
         )
     assert [problem.field for problem in caught.value.problems] == [field]
+
+
+@both
+@pytest.mark.parametrize(
+    ("base_url", "hosts", "allowed"),
+    [
+        (None, (), False),
+        (None, ("api.*.com",), True),
+        ("http://models.internal", ("api.*.com",), False),
+        ("http://models.internal", ("*.internal",), True),
+        ("http://169.254.169.254", ("*.internal",), False),
+    ],
+)
+def test_a_server_admits_prompts_to_hosts_that_its_operator_allows(
+    adapter: str, base_url: str | None, hosts: tuple[str, ...], allowed: bool
+) -> None:
+    """A run whose host is not allowed is refused at the door, before it is stored."""
+    agent = AgentSettings(adapter, "m", options={"base_url": base_url} if base_url else {})
+    settings = RunSettings("r", agent, (MetricSettings("exact_match"),))
+    limits = Settings(listen="unix:/nowhere", database=Path("nowhere.db"), http_hosts=hosts)
+    if allowed:
+        assert check_settings(settings, limits).agent == agent
+        return
+    with pytest.raises(SpecError, match="--http-hosts") as caught:
+        check_settings(settings, limits)
+    assert [problem.field for problem in caught.value.problems] == ["agent.base_url"]
 
 
 @both

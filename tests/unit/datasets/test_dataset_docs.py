@@ -6,7 +6,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import yaml
+
 from assay.cases import Case
+from assay.datasets import FORMAT_NAMES
 from assay.datasets.fields import ALIASES
 from assay.datasets.json_reader import CONTAINER_KEYS
 
@@ -29,3 +32,19 @@ def test_the_first_example_is_a_dataset(write: Callable[..., str], read: Callabl
     """The example at the top of the guide is read as the guide says."""
     example = _GUIDE.read_text(encoding="utf-8").split("```json\n")[1].split("```")[0]
     assert [case.references for case in read(write("qa.jsonl", example))] == [("On 11 October.",), ("في الرياض",)]
+
+
+def test_the_table_of_formats_is_the_one_in_the_code() -> None:
+    """The guide says of every format by what it is recognised and what goes where, and of no other."""
+    table = _GUIDE.read_text(encoding="utf-8").split("## Formats of other tools")[1].split("`inputs` that are")[0]
+    names = re.findall(r"^\| `([\w-]+)` \| .+ \| .+ \|$", table, re.MULTILINE)
+    assert sorted(set(names) - {"format"}) == sorted(FORMAT_NAMES)
+
+
+def test_the_example_of_format_and_map(write: Callable[..., str], read: Callable[..., list[Case]]) -> None:
+    """The spec in the guide reads a file of DeepEval's as the guide says."""
+    example = _GUIDE.read_text(encoding="utf-8").split("**Recognising.**")[1].split("```yaml\n")[1].split("```")[0]
+    spec = yaml.safe_load(example)
+    name = write(spec["dataset"], [{"input": "Q", "actual_output": "said", "expected_output": "A", "topic": "t"}])
+    (case,) = read(name, format=spec["format"], field_map=spec["map"])
+    assert (case.category, case.references) == ("t", ("A",))

@@ -154,3 +154,27 @@ def test_nothing_is_dropped(write: Write, read: Read) -> None:
         assert told["expected_rows"] == [1], name
         assert "expected_rows" not in case.metadata, name
         assert told["gold_sql"] == "SELECT 1", name
+
+
+@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ({"\0checks": 5}, "holds the character NUL"),
+        ({"note": "\ud800"}, "holds half a character"),
+        ({"note": "DEEP"}, "is nested more than 100 levels deep"),
+    ],
+)
+def test_what_no_wire_takes(write: Write, refusal: Refusal, name: str, extra: dict[str, Any], said: str) -> None:
+    """NUL, half characters and deep nesting are refused before a format's own reading comes across them.
+
+    Pitfall: lone surrogates.
+    """
+    deep = "[" * 400 + "]" * 400
+    content = json.dumps([RECORDS[name], {**RECORDS[name], **extra}]).replace('"DEEP"', deep)
+    (problem,) = refusal(write("x.json", content))
+    assert problem.startswith(f"x.json:1: record 2: {said}"), problem
+    turn = {"query": "Q", "expected_tool_use": []}
+    if name == "adk":
+        content = json.dumps([turn, {**turn, **extra}]).replace('"DEEP"', deep)
+        assert refusal(write("x.test.json", content))[0].startswith(f"x.test.json:1: record 2: {said}")

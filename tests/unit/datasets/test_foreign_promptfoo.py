@@ -85,6 +85,15 @@ def test_what_is_not_read_of_a_config_is_told(write: Write, refusal: Refusal) ->
     assert 'holds a defaultTest that is "file://d.yaml"' in refusal(write("x.json", content))[0]
 
 
+@pytest.mark.parametrize(("text", "said"), [("a\0b", "the character NUL"), ("\ud800", "half a character")])
+def test_what_no_wire_takes_in_the_default_test(write: Write, refusal: Refusal, text: str, said: str) -> None:
+    """What all tests share is looked at like a test itself: nothing gets into cases that no wire takes."""
+    content = json.dumps({"tests": [{"vars": {"q": "Q"}}], "defaultTest": {"vars": {"x": text}}})
+    (problem,) = refusal(write("x.json", content))
+    assert said in problem
+    assert "in what stands beside its cases" in problem
+
+
 TESTS: list[dict[str, Any]] = [
     {"vars": {"q": "one"}, "assert": [{"type": "equals", "value": 4}], "providerOutput": {"a": 1}},
     {"vars": {"question": "two", "lang": "en"}, "assert": [], "providerOutput": "said"},

@@ -2,15 +2,20 @@ from __future__ import annotations
 
 import json
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.testing.hostile_verdicts import FAMILIES
+from assay.testing.injections import INJECTIONS, obey
+from assay_judge.prompting import Material, build_prompt
 from assay_judge.rubrics import BUILT_IN
 from assay_judge.verdicts import InvalidVerdictError, read_verdict, verdict_schema
+
+if TYPE_CHECKING:
+    from assay_judge.rubric import Rubric
 
 ID = "0123456789abcdef0123456789abcdef"
 QUALITY: dict[str, Any] = {"verdict_id": ID, "reasoning": "It is right.", "score": 4}
@@ -55,6 +60,16 @@ def test_no_member_of_a_hostile_family_becomes_a_score(family: str, rubric: str)
         reply = FAMILIES[family](random.Random(seed), dict(verdict))
         with pytest.raises(InvalidVerdictError):
             read_verdict(reply, BUILT_IN[rubric], ID)
+
+
+@pytest.mark.parametrize("rubric", BUILT_IN.values(), ids=lambda rubric: rubric.name)
+def test_nothing_that_an_obedient_judge_says_is_a_verdict(rubric: Rubric) -> None:
+    """200 answers with orders, each obeyed in eight ways by a judge that also knows the right id: 0 verdicts."""
+    for answer in INJECTIONS:
+        prompt = build_prompt(rubric, Material("Capital of France?", answer))
+        for reply in obey(prompt.call, prompt.user):
+            with pytest.raises(InvalidVerdictError):
+                read_verdict(reply, rubric, prompt.verdict_id)
 
 
 def test_there_are_at_least_forty_families() -> None:

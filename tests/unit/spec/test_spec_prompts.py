@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+import re
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from assay.errors import SpecError
 from assay.results import AgentSettings
 from assay.spec.agents import check_agent
 from assay.spec.loading import load_spec, spec_from_mapping
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from assay.spec.prompt_options import PROMPT_KEYS
 
 
 def read(tmp_path: Path, adapter: str = "openai", **options: Any) -> AgentSettings:
@@ -120,3 +121,17 @@ def test_a_server_refuses_a_prompt_file_without_its_text() -> None:
     """A name alone says nothing to a server that has other files."""
     agent = AgentSettings("openai", "m", options={"prompt_file": "/etc/passwd"})
     assert [problem.field for problem in check_agent(agent)] == ["agent.prompt_file"]
+
+
+def test_the_guide_shows_a_valid_prompt_and_every_option(tmp_path: Path) -> None:
+    """The section on prompts holds a spec that is read as it stands, and a line for each option."""
+    guide = (Path(__file__).resolve().parents[3] / "docs" / "spec.md").read_text(encoding="utf-8")
+    section = guide[guide.index("## Prompts") : guide.index("## Gates")]
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "label.md").write_text("Label <review>{{review}}</review>")
+    spec = yaml.safe_load(section.partition("```yaml")[2].partition("```")[0])
+    agent = spec_from_mapping(spec | {"dataset": "d", "metrics": ["exact_match"]}, base_dir=tmp_path).settings.agent
+    assert check_agent(agent) == []
+    assert agent.options["system"] == "You label reviews for {{shop}}."
+    rows = re.findall(r"^\| ((?:`[a-z_]+`(?:, )?)+) \|", section, re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"[a-z_]+", row)} == set(PROMPT_KEYS)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "FORMAT_NAMES", "Convert", "Format", "Setting", "doubt", "find_format", "is_foreign", "shape_of"]
 
-_TEST_FILE = ".test.json"
+_TEST_FILE = (".test.json", ".test.json.gz")
 
 Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
 

@@ -182,17 +182,23 @@ class _Stopwatch:
 
 def _missing_package(adapter: str) -> list[Problem]:
     oldest = _OLDEST_MAJOR[adapter]
-    if importlib.util.find_spec(adapter) is not None and importlib.util.find_spec("httpx2") is not None:
-        found = importlib.metadata.version(adapter)
-        if int(found.partition(".")[0]) >= oldest:
-            return []
-        found = f", not {found}"
-    else:
-        found = ""
+    found = _version(adapter)
+    if found and int(found.partition(".")[0]) >= oldest:
+        return []
     return [
         Problem(
-            f"the {adapter} adapter needs the package {adapter} from {oldest}.0 on where the orchestrator runs{found}: "
-            "pip install 'assay[providers]'",
+            f"the {adapter} adapter needs the package {adapter} from {oldest}.0 on where the orchestrator runs"
+            f"{f', not {found}' if found else ''}: pip install 'assay[providers]'",
             "agent.adapter",
         )
     ]
+
+
+def _version(adapter: str) -> str:
+    """Return the version of a provider's package; empty where it, or what it is built on, cannot be imported."""
+    if any(importlib.util.find_spec(package) is None for package in (adapter, "httpx2")):
+        return ""
+    try:
+        return importlib.metadata.version(adapter)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

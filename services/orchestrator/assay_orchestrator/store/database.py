@@ -24,6 +24,8 @@ class Database(Protocol):
     async def read(self, query: Callable[[sa.Connection], T]) -> T:
         """Run a query off the event loop and return what it returns; all it reads is of one moment.
 
+        A query, as a change, may be run again from the start after its connection broke.
+
         Raises:
             StorageError: The database cannot be read.
         """
@@ -37,7 +39,7 @@ class Database(Protocol):
 
         Raises:
             StorageError: The database cannot be written; nothing of the change is stored, or, where the
-                connection broke in the last moment, all of it.
+                connection broke in the last moment and did not come back, all of it.
         """
         ...
 
@@ -60,7 +62,7 @@ def open_database(settings: Settings) -> Database:
             raise SetupError(
                 f"the driver for PostgreSQL cannot be used ({problem}): pip install 'assay[postgres]'"
             ) from problem
-        return PostgresDatabase(settings.database_url)
+        return PostgresDatabase(settings.database_url, patience_s=settings.database_patience_s)
     from assay_orchestrator.store.sqlite import SqliteDatabase
 
     return SqliteDatabase(settings.database)

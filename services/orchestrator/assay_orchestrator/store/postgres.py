@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import os
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
@@ -15,6 +17,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from assay.errors import StorageError
 from assay_orchestrator.store import revisions
+from assay_orchestrator.store.changes import Change, introduce
+from assay_orchestrator.store.outages import Outages
 from assay_orchestrator.store.ownership import LOCK_CLASS, Ownership
 from assay_orchestrator.store.postgres_errors import sentence
 
@@ -56,15 +60,19 @@ class PostgresDatabase:
     overlap is ordered by the locks of its rows. A read is one transaction at REPEATABLE READ: its queries see one
     moment, or a commit between two of them would let a watcher miss events.
 
+    Either is tried again when the connection breaks, so that whoever waits for it does not notice a short outage.
+    Where it broke during a commit, `changes` finds out whether that took place.
+
     Args:
         url: "postgresql://..." with anything that libpq's URLs may have.
+        patience_s: How long a database that was there once is waited for when it is away, in seconds.
         lock_patience_s: How long to wait for an orchestrator that is just ending, in seconds.
 
     Raises:
         StorageError: The database cannot be used, another orchestrator uses it, or a newer version wrote it.
     """
 
-    def __init__(self, url: str, *, lock_patience_s: float = _LOCK_PATIENCE_S) -> None:
+    def __init__(self, url: str, *, patience_s: float = 60.0, lock_patience_s: float = _LOCK_PATIENCE_S) -> None:
         self._parameters = _parse(url)
         self._place = _place(self._parameters)
         self._engine = sa.create_engine(
@@ -72,24 +80,32 @@ class PostgresDatabase:
             creator=self._connect,
             pool_size=_READER_COUNT + _WRITER_COUNT,
             max_overflow=0,
-            pool_pre_ping=True,
         )
         self._reading = self._engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._outages = Outages(patience_s, self._sentence)
         self._readers = ThreadPoolExecutor(_READER_COUNT, thread_name_prefix="store-read")
         self._writers = ThreadPoolExecutor(_WRITER_COUNT, thread_name_prefix="store-write")
+        self._free_names = SimpleQueue[str]()
         with self._translated():
             self._check_server()
             self._ownership = Ownership(lambda: self._connect(autocommit=True), self._place, patience_s=lock_patience_s)
         try:
             with self._translated():
                 self._migrate()
+                with self._engine.begin() as connection:
+                    for name in introduce(connection, _WRITER_COUNT):
+                        self._free_names.put(name)
         except BaseException:
             self.close()
             raise
 
     async def read(self, query: Callable[[sa.Connection], T]) -> T:
         """Run a query on a reading thread and return what it returns; all it reads is of one moment."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, query)
+        gave_up = threading.Event()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, query, gave_up)
+        finally:
+            gave_up.set()
 
     async def write(self, change: Callable[[sa.Connection], T]) -> T:
         """Run a change in one transaction; when this returns, it is durable.
@@ -97,13 +113,15 @@ class PostgresDatabase:
         A caller that is cancelled while it waits does not undo the change. It goes on waiting and is cancelled
         afterwards, so that whatever it writes next, as it cleans up, comes after this change and not beside it.
         """
-        work = asyncio.wrap_future(self._writers.submit(self._write, change))
+        gave_up = threading.Event()
+        work = asyncio.wrap_future(self._writers.submit(self._write, change, gave_up))
         cancelled: asyncio.CancelledError | None = None
         while not work.done():
             try:
                 await asyncio.wait([work])
             except asyncio.CancelledError as problem:
                 cancelled = problem
+                gave_up.set()
         if cancelled is not None:
             work.exception()  # taken note of: nobody is left to hear it
             raise cancelled
@@ -111,20 +129,33 @@ class PostgresDatabase:
 
     def close(self) -> None:
         """Finish what is being written, close the connections and let another process have the database."""
+        self._outages.close()
         for pool in (self._writers, self._readers):
             pool.shutdown(wait=True)
         self._engine.dispose()
         self._ownership.close()
 
-    def _read(self, query: Callable[[sa.Connection], T]) -> T:
-        with self._translated(), self._reading.connect() as connection, connection.begin():
-            return query(connection)
+    def _read(self, query: Callable[[sa.Connection], T], gave_up: threading.Event) -> T:
+        def attempt() -> T:
+            with self._reading.connect() as connection, connection.begin():
+                return query(connection)
 
-    def _write(self, change: Callable[[sa.Connection], T]) -> T:
         with self._translated():
+            return self._outages.outlast(attempt, gave_up)
+
+    def _write(self, change: Callable[[sa.Connection], T], gave_up: threading.Event) -> T:
+        name = self._free_names.get()
+        once = Change(change, name)
+
+        def attempt() -> T:
             self._ownership.ensure()
-            with self._engine.begin() as connection:
-                return change(connection)
+            return once.carry_out(self._engine)
+
+        try:
+            with self._translated():
+                return self._outages.outlast(attempt, gave_up)
+        finally:
+            self._free_names.put(name)
 
     def _connect(self, *, autocommit: bool = False) -> psycopg.Connection[Any]:
         return psycopg.connect(**self._parameters, autocommit=autocommit)
@@ -165,12 +196,13 @@ class PostgresDatabase:
         try:
             yield
         except (sa.exc.DBAPIError, psycopg.Error) as problem:
-            original = problem.orig if isinstance(problem, sa.exc.DBAPIError) else problem
-            raise StorageError(
-                sentence(self._place, original, str(self._parameters.get("password") or ""))
-            ) from problem
+            raise StorageError(self._sentence(problem)) from problem
         except sa.exc.TimeoutError as problem:
             raise StorageError(f"{self._place} has no free connection: try again") from problem
+
+    def _sentence(self, problem: BaseException) -> str:
+        original = problem.orig if isinstance(problem, sa.exc.DBAPIError) else problem
+        return sentence(self._place, original, str(self._parameters.get("password") or ""))
 
 
 def _parse(url: str) -> dict[str, Any]:

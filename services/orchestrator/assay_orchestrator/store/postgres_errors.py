@@ -9,7 +9,7 @@ import psycopg
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["sentence"]
+__all__ = ["is_passing", "sentence"]
 
 _REMEDIES: Sequence[tuple[str, str]] = (
     # SQLSTATE, or the beginning of it; the first that fits.
@@ -26,18 +26,28 @@ _REMEDIES: Sequence[tuple[str, str]] = (
 )
 # libpq gives no SQLSTATE for a connection that never came to be; these are the server's English words.
 _WORDS: Sequence[tuple[str, str]] = (
+    ("too many clients", "53300"),
+    ("connection slots", "53300"),
+    ("too many connections", "53300"),
     ("authentication failed", "28"),
     ("no password supplied", "28"),
     ("pg_hba.conf", "28"),
     ("role ", "28"),
     ("does not exist", "3D000"),
-    ("too many clients", "53300"),
-    ("connection slots", "53300"),
-    ("too many connections", "53300"),
     ("starting up", "57P"),
     ("shutting down", "57P"),
     ("recovery mode", "57P"),
 )
+# The connection broke, the server is restarting or has no connection left, a deadlock was resolved.
+_PASSING = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "40")
+
+
+def is_passing(problem: BaseException) -> bool:
+    """Return whether the same may succeed in a moment, without anybody's doing."""
+    state = getattr(problem, "sqlstate", None) or _guess(problem, str(problem))
+    if not state:
+        return isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError)
+    return state == "57P" or state.startswith(_PASSING)
 
 
 def sentence(place: str, problem: BaseException | None, password: str) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from assay.errors import NotFoundError
 from assay.results import FINISHED_STATES, PauseCause, RunState, StateChange
-from assay_orchestrator.store import schema
+from assay_orchestrator.store import datasets, schema
 from assay_orchestrator.store.texts import CleanText, json_text
 from assay_orchestrator.store.times import now
 
@@ -63,6 +64,9 @@ def create(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bool]:
 
     Returns:
         The stored run, and whether it is new.
+
+    Raises:
+        NotFoundError: The dataset was deleted in this moment.
     """
     existing = get_by_request(connection, run.request_id)
     if existing is not None:
@@ -73,9 +77,14 @@ def create(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bool]:
             connection.execute(_insert(run))
     except sa.exc.IntegrityError:
         existing = get_by_request(connection, run.request_id)  # made in the same moment by somebody else
-        if existing is None:
+        if existing is not None:
+            return existing, False
+        if datasets.get(connection, run.dataset_id) is not None:
             raise
-        return existing, False
+        raise NotFoundError(
+            f"dataset {run.dataset_id!r} has just been deleted with its last run: upload it again",
+            reason="DATASET_NOT_FOUND",
+        ) from None
     return run, True
 
 
@@ -128,6 +137,13 @@ def list_unfinished(connection: sa.Connection) -> list[RunRecord]:
     table = schema.runs
     query = sa.select(table).where(table.c.state.in_(_UNFINISHED)).order_by(table.c.created_at)
     return [_record(row) for row in connection.execute(query)]
+
+
+def list_ids(connection: sa.Connection, count: int) -> list[str]:
+    """Return the ids of up to `count` runs, newest first."""
+    table = schema.runs
+    query = sa.select(table.c.run_id).order_by(table.c.created_at.desc(), table.c.run_id.desc()).limit(count)
+    return list(connection.execute(query).scalars())
 
 
 def change_state(

@@ -16,12 +16,14 @@ __all__ = [
     "at_positions",
     "dataset_cases",
     "datasets",
+    "deletions",
     "fair_clock",
     "metadata",
     "results",
     "run_events",
     "runs",
     "shards",
+    "write_marks",
 ]
 
 metadata = sa.MetaData()
@@ -145,6 +147,23 @@ run_events = sa.Table(
     sa.Column("reason", CleanText, nullable=False),
     sa.Column("created_at", sa.String(32), nullable=False),
     sqlite_with_rowid=False,
+)
+
+
+deletions = sa.Table(
+    "deletions",
+    metadata,
+    sa.Column("run_id", CleanString(120), primary_key=True),
+    sa.Column("upload_id", CleanString(64)),
+    sa.Column("created_at", sa.String(32), nullable=False),
+)
+
+# Only PostgreSQL needs it; `changes` says what for.
+write_marks = sa.Table(
+    "write_marks",
+    metadata,
+    sa.Column("writer", sa.String(64), primary_key=True),
+    sa.Column("mark", sa.String(32), nullable=False),
 )
 
 

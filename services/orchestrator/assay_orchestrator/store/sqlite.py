@@ -77,7 +77,9 @@ class SqliteDatabase:
         for connection in self._connections.values():
             connection.close()
         self._engine.dispose()
-        os.close(self._lock_fd)
+        lock_fd, self._lock_fd = self._lock_fd, -1
+        if lock_fd >= 0:  # a second call must not close what has the number by then
+            os.close(lock_fd)
 
     def _run(self, query: Callable[[sa.Connection], T]) -> T:
         with self._translated():

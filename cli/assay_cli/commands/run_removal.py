@@ -1,0 +1,224 @@
+"""`assay runs delete | prune`: removing stored runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from assay_cli.console import table
+from assay_cli.failures import EXIT_INTERRUPTED, EXIT_USAGE
+from assay_cli.options import connect, debug_option, json_option, run_async, server_option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.client import Client
+    from assay.results import Deletion, Run
+
+__all__ = ["delete", "prune"]
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_ENDED = ("succeeded", "failed", "cancelled")
+_AT_REST = (*_ENDED, "paused")
+_MOST_RUNS = 1_000_000
+
+_yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+def _read_age(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
+    """Return the time that a text like 30d stands for."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d{1,6})([mhdw])", value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is not an age: write 90m, 12h, 30d or 8w", ctx, param)
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def _read_states(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """Return the states that a text like failed,cancelled names."""
+    if value is None:
+        return _ENDED
+    names = tuple(name.strip() for name in value.split(","))
+    for name in names:
+        if name not in _AT_REST:
+            message = f"{name!r} is not a state of runs that can be deleted: {', '.join(_AT_REST)}"
+            raise click.BadParameter(message, ctx, param)
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A run that is to go, and what goes with it."""
+
+    run: Run
+    deletion: Deletion
+
+
+@click.command()
+@click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
+@_yes_option
+@server_option
+@json_option
+@debug_option
+def delete(run_ids: tuple[str, ...], yes: bool, server: str | None, as_json: bool, debug: bool) -> int:
+    """Delete runs that have ended or are paused: their answers, results and events.
+
+    A dataset goes with the last run that uses it. What is deleted cannot be brought back.
+    """
+
+    async def main() -> int:
+        async with connect(server) as (client, _):
+            wanted = [await client.get_run(run_id) for run_id in dict.fromkeys(run_ids)]
+            found = [_Found(run, await client.delete_run(run.run_id, only_check=True)) for run in wanted]
+            if not as_json:
+                click.echo(_shown(found))
+            if (status := _refused(found, yes)) is not None:
+                return status
+            await _delete(client, found, as_json=as_json)
+        return 0
+
+    return run_async(main())
+
+
+@click.command()
+@click.option(
+    "--older-than", callback=_read_age, metavar="AGE", help="Runs that ended longer ago than this: 90m, 12h, 30d, 8w."
+)
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the newest N of them.")
+@click.option(
+    "--state",
+    "states",
+    callback=_read_states,
+    metavar="A,B",
+    help="Only succeeded, failed, cancelled or paused runs (all that have ended).",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
+@_yes_option
+@server_option
+@json_option
+@debug_option
+def prune(
+    older_than: timedelta | None,
+    keep: int | None,
+    states: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    server: str | None,
+    as_json: bool,
+    debug: bool,
+) -> int:
+    """Delete old runs, by age, by number, or both; says what goes and about how much room that frees.
+
+    A run is as old as its end, or as its creation while it is paused.
+    """
+    if older_than is None and keep is None:
+        raise click.UsageError("say which runs: --older-than 30d, --keep 100, or both")
+
+    async def main() -> int:
+        async with connect(server) as (client, _):
+            chosen = _chosen(await client.list_runs(_MOST_RUNS), older_than, keep, states)
+            found = [_Found(run, await client.delete_run(run.run_id, only_check=True)) for run in chosen]
+            if not as_json:
+                click.echo(_shown(found))
+            if dry_run or not found:
+                if as_json:
+                    click.echo(_document(found))
+                return 0
+            if (status := _refused(found, yes)) is not None:
+                return status
+            await _delete(client, found, as_json=as_json)
+        return 0
+
+    return run_async(main())
+
+
+def _chosen(
+    newest_first: Sequence[Run], older_than: timedelta | None, keep: int | None, states: tuple[str, ...]
+) -> list[Run]:
+    """Return the runs that are to go, newest first."""
+    chosen = [run for run in newest_first if run.state.value in states][keep or 0 :]
+    if older_than is None:
+        return chosen
+    limit = datetime.now(UTC) - older_than
+    return [run for run in chosen if datetime.fromisoformat(run.ended_at or run.created_at) < limit]
+
+
+def _refused(found: Sequence[_Found], yes: bool) -> int | None:
+    """Ask whether to go on; return the exit status where not."""
+    if yes:
+        return None
+    if not sys.stdin.isatty():
+        click.echo("error: nothing was deleted: say --yes where nobody can be asked", err=True)
+        return EXIT_USAGE
+    what = found[0].run.run_id if len(found) == 1 else f"{len(found)} runs"
+    if click.confirm(f"delete {what} for good?", err=True):
+        return None
+    click.echo("nothing was deleted", err=True)
+    return EXIT_INTERRUPTED
+
+
+async def _delete(client: Client, found: Sequence[_Found], *, as_json: bool) -> None:
+    gone = [_Found(each.run, await client.delete_run(each.run.run_id)) for each in found]
+    if as_json:
+        click.echo(_document(gone))
+    else:
+        click.echo(f"deleted {_summed(gone)}")
+
+
+def _shown(found: Sequence[_Found]) -> str:
+    if not found:
+        return "no run is that old"
+    rows = [("run", "state", "rows", "size", "created")]
+    rows += [
+        (
+            each.run.run_id,
+            each.run.state.value,
+            f"{each.deletion.row_count:,}",
+            _size(each.deletion.size_bytes),
+            each.run.created_at[:19].replace("T", " "),
+        )
+        for each in found
+    ]
+    return f"{table(rows)}\n{_summed(found)}"
+
+
+def _summed(found: Sequence[_Found]) -> str:
+    runs = "1 run" if len(found) == 1 else f"{len(found)} runs"
+    rows = sum(each.deletion.row_count for each in found)
+    datasets = sum(each.deletion.dataset_removed for each in found)
+    more = f" and {datasets} dataset{'s' if datasets > 1 else ''} that no other run uses" if datasets else ""
+    return f"{runs} with {rows:,} rows{more}: about {_size(sum(each.deletion.size_bytes for each in found))}"
+
+
+def _document(found: Sequence[_Found]) -> str:
+    return json.dumps(
+        [
+            {
+                "run_id": each.run.run_id,
+                "state": each.run.state.value,
+                "rows": each.deletion.row_count,
+                "size_bytes": each.deletion.size_bytes,
+                "dataset_removed": each.deletion.dataset_removed,
+            }
+            for each in found
+        ],
+        indent=1,
+    )
+
+
+def _size(count: int) -> str:
+    if count < 1024:
+        return f"{count} B"
+    size = float(count)
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if size < 1024 or unit == "GiB":
+            return f"{size:.1f} {unit}"
+    raise AssertionError("the last unit takes everything")

@@ -1,0 +1,76 @@
+"""`python -m assay_judge`: one judge process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from assay.errors import InvalidInputError, SetupError
+from assay.local.lease import watch_lease
+from assay.rpc.options import ServerOptions
+from assay.rpc.server import RpcServer, exit_now, serve_until_signal
+from assay.v1 import judge_pb2_grpc
+from assay_judge.hosting import open_service
+from assay_judge.service import SERVICE_NAME
+from assay_judge.settings import Settings, read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import grpc.aio
+
+__all__ = ["main", "serve"]
+
+logger = logging.getLogger("assay_judge")
+
+_LOUD = ("openai", "anthropic", "httpx2", "httpcore2")
+
+
+async def serve(settings: Settings, environment: Mapping[str, str]) -> None:
+    """Serve until a signal, or until the lease of `exit_with_lock` is released.
+
+    Raises:
+        InvalidInputError: A file that the settings name is wrong.
+        SetupError: The judge cannot be asked from here, or the address or state folder cannot be used.
+    """
+    server = RpcServer(ServerOptions(reflection=settings.reflection))
+    async with open_service(settings, environment, server.stopping) as service:
+
+        def register(grpc_server: grpc.aio.Server) -> None:
+            judge_pb2_grpc.add_JudgeServiceServicer_to_server(service, grpc_server)
+
+        async def announce(address: str) -> None:
+            judge = settings.judge
+            logger.info("ready at %s, judge: %s", address, judge.identity if judge.provider != "none" else "none")
+
+        unneeded = asyncio.Event()
+        if settings.exit_with_lock is not None:
+            watch_lease(settings.exit_with_lock, asyncio.get_running_loop(), unneeded.set)
+        server.add(SERVICE_NAME, register)
+        await serve_until_signal(
+            server, settings.listen, on_ready=announce, grace_s=settings.grace_s, also_stop_on=unneeded
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the process; return its exit code: 0 stopped, 2 wrong settings, 3 cannot serve here."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for name in _LOUD:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        settings = read_settings(sys.argv[1:] if arguments is None else arguments, os.environ)
+        asyncio.run(serve(settings, os.environ))
+    except InvalidInputError as error:
+        print(f"assay_judge: {error.message}", file=sys.stderr)  # noqa: T201  # the user's terminal
+        return 2
+    except SetupError as error:
+        print(f"assay_judge: {error.message}", file=sys.stderr)  # noqa: T201
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    exit_now(main())

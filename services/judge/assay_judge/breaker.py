@@ -1,0 +1,91 @@
+"""Leaving a judge alone that fails again and again, and trying it once in a while."""
+
+from __future__ import annotations
+
+import asyncio
+
+__all__ = ["Breaker", "BreakerOpenError"]
+
+_FAILURES = 8
+_FIRST_OPEN_S = 5.0
+_LONGEST_OPEN_S = 60.0
+
+
+class BreakerOpenError(Exception):
+    """The judge fails, and it is not yet time to try it again."""
+
+
+class Breaker:
+    """Opens after a number of failures in a row; after a while lets one call through, which decides.
+
+    Times are those of the event loop. A 429 is no failure: the service works, and its limiter waits.
+
+    Args:
+        failures: Failures in a row that open it.
+        open_s: How long it is open at first; twice as long after each probe that fails, up to a minute.
+    """
+
+    def __init__(self, failures: int = _FAILURES, open_s: float = _FIRST_OPEN_S) -> None:
+        self._threshold = failures
+        self._first_open_s = open_s
+        self._failures = 0
+        self._open_s = 0.0
+        self._open_until: float | None = None
+        self._probing = False
+        self._changed = asyncio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls wait."""
+        return self._open_until is not None
+
+    async def enter(self, patience_s: float) -> bool:
+        """Wait until a call may be made; return whether it is the probe, after which an outcome must be told.
+
+        Args:
+            patience_s: How long to wait at most.
+
+        Raises:
+            BreakerOpenError: It is still open.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + patience_s
+        while self._open_until is not None:
+            if not self._probing and loop.time() >= self._open_until:
+                self._probing = True
+                return True
+            wake = until if self._probing else min(until, self._open_until)
+            changed = self._changed
+            try:
+                async with asyncio.timeout_at(wake):
+                    await changed.wait()
+            except TimeoutError:
+                if loop.time() >= until:
+                    raise BreakerOpenError from None
+        return False
+
+    def succeeded(self) -> None:
+        """Take note of an answer of the service, whatever it says."""
+        self._failures = 0
+        self._probing = False
+        self._open_until, self._open_s = None, 0.0
+        self._wake()
+
+    def failed(self) -> None:
+        """Take note of a failure of the service."""
+        self._failures += 1
+        if self._probing or (self._open_until is None and self._failures >= self._threshold):
+            self._probing = False
+            self._open_s = min(self._open_s * 2 or self._first_open_s, _LONGEST_OPEN_S)
+            self._open_until = asyncio.get_running_loop().time() + self._open_s
+            self._wake()
+
+    def left(self) -> None:
+        """Take note of a call that was given up by its caller: it says nothing about the service."""
+        if self._probing:
+            self._probing = False
+            self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

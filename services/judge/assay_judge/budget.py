@@ -1,0 +1,167 @@
+"""What a run may spend on judging: set aside before a call, settled after it, never more than the cap.
+
+Amounts are whole billionths of a dollar. Reserving and settling happen in the event loop's thread between two awaits,
+so that no two calls can both take the last of the money. What is set aside is on disk before the call is made: a
+process that dies between call and settlement has spent it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Account", "Ledger", "Reservation", "SpendCapReachedError", "SpendJournal"]
+
+_ACCOUNTS = 10_000
+_RETRIES_ALWAYS = 10
+_RETRY_SHARE = 0.2
+
+
+class SpendCapReachedError(Exception):
+    """The call may cost more than is left under the cap."""
+
+
+class SpendJournal(Protocol):
+    """Where spending is kept."""
+
+    async def spending(self, run_id: str) -> int:
+        """Return what a run has spent or set aside."""
+
+    async def put_spending(self, run_id: str, nano: int) -> None:
+        """Keep what a run has spent or set aside."""
+
+
+@dataclass(slots=True, eq=False)
+class Account:
+    """What one run has spent, set aside and tried again.
+
+    Args:
+        run_id: The run; empty for calls of no run, whose spending nobody asks about.
+        spent: In billionths of a dollar.
+        reserved: Set aside for calls under way.
+        calls: Calls that were made.
+        retries: Those among them that repeated one which had failed.
+        users: Requests under way.
+    """
+
+    run_id: str
+    spent: int = 0
+    reserved: int = 0
+    calls: int = 0
+    retries: int = 0
+    users: int = 0
+    _settled: asyncio.Event = field(default_factory=asyncio.Event)
+    _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _version: int = 0
+    _written: int = 0
+
+    def may_retry(self) -> bool:
+        """Return whether the run has a retry left: ten, or a fifth of its calls, so that no storm feeds itself."""
+        return self.retries < max(_RETRIES_ALWAYS, _RETRY_SHARE * self.calls)
+
+    async def reserve(self, most: int, cap: int | None, journal: SpendJournal) -> Reservation:
+        """Set aside the most that a call may cost; wait where other calls may leave enough.
+
+        Args:
+            most: In billionths of a dollar.
+            cap: Most that the run may spend; None for no cap.
+            journal: Where spending is kept.
+
+        Raises:
+            SpendCapReachedError: Too little is left, whatever the calls under way will cost.
+            StorageError: The journal cannot be written.
+        """
+        while cap is not None and self.spent + self.reserved + most > cap:
+            if self.spent + most > cap or not self.reserved:
+                raise SpendCapReachedError
+            await self._settled.wait()
+        self.reserved += most
+        reservation = Reservation(self, most, journal)
+        try:
+            await self._keep(journal)
+        except BaseException:
+            await asyncio.shield(reservation.settle(0))
+            raise
+        return reservation
+
+    def _settle(self, reserved: int, cost: int) -> None:
+        self.reserved -= reserved
+        self.spent += cost
+        self._settled.set()
+        self._settled = asyncio.Event()
+
+    async def _keep(self, journal: SpendJournal) -> None:
+        """Return once the journal holds the present state, or a later one: one write serves all who wait."""
+        if not self.run_id:
+            return
+        self._version += 1
+        wanted = self._version
+        async with self._writing:
+            if self._written < wanted:
+                version = self._version
+                await journal.put_spending(self.run_id, self.spent + self.reserved)
+                self._written = version
+
+
+@dataclass(slots=True)
+class Reservation:
+    """Money that is set aside for one call; settle it exactly once."""
+
+    account: Account
+    amount: int
+    _journal: SpendJournal
+    _open: bool = True
+
+    async def settle(self, cost: int) -> None:
+        """Replace what was set aside by what the call has cost, in billionths of a dollar."""
+        if self._open:
+            self._open = False
+            self.account._settle(self.amount, cost)  # noqa: SLF001 - the other half of the account
+            await self.account._keep(self._journal)  # noqa: SLF001
+
+
+class Ledger:
+    """The accounts of all runs; those that nobody uses are forgotten, and read again from the journal.
+
+    Args:
+        journal: Where spending is kept.
+        accounts: Most accounts in memory, besides those in use.
+    """
+
+    def __init__(self, journal: SpendJournal, accounts: int = _ACCOUNTS) -> None:
+        self.journal = journal
+        self._most = accounts
+        self._accounts: OrderedDict[str, Account] = OrderedDict()
+        self._loading = asyncio.Lock()
+
+    async def open(self, run_id: str) -> tuple[Account, Callable[[], None]]:
+        """Return a run's account, and what is to be called when the request is over.
+
+        Raises:
+            StorageError: The journal cannot be read.
+        """
+        account = self._accounts.get(run_id)
+        if account is None:
+            async with self._loading:
+                account = self._accounts.get(run_id)
+                if account is None:
+                    spent = await self.journal.spending(run_id) if run_id else 0
+                    account = self._accounts[run_id] = Account(run_id, spent)
+        self._accounts.move_to_end(run_id)
+        account.users += 1
+
+        def close() -> None:
+            account.users -= 1
+            self._forget()
+
+        return account, close
+
+    def _forget(self) -> None:
+        surplus = len(self._accounts) - self._most
+        for run_id in [name for name, account in self._accounts.items() if not account.users][: max(0, surplus)]:
+            del self._accounts[run_id]

@@ -1,0 +1,314 @@
+"""Calls of a judge: paced, paid for, tried again where that may help, and given up in time.
+
+A 429 costs no attempt: the limiter waits and the call is made again until its deadline. Other failures that may pass
+are tried again with full jitter, up to a number of attempts and within the run's retry budget. Each call is paid for
+before it is made; one whose outcome is unknown has cost the most that it could.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from assay.retry_after import retry_after_s
+from assay_judge.breaker import Breaker, BreakerOpenError
+from assay_judge.budget import SpendCapReachedError
+from assay_judge.limits import Limiter
+from assay_judge.prices import NANO
+from assay_judge.providers.protocol import (
+    MalformedReplyError,
+    Parameters,
+    ProviderStatusError,
+    UnreachableError,
+)
+from assay_judge.rate_headers import read_allowances
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+
+    from assay_judge.budget import Account, SpendJournal
+    from assay_judge.limits import Grant, Limits
+    from assay_judge.prices import Price
+    from assay_judge.prompting import Prompt
+    from assay_judge.providers.protocol import Provider, Reply, Tokens
+
+__all__ = ["CallFailedError", "Line", "Patience", "Payer", "Tally"]
+
+_LONGEST_PAUSE_S = 20.0
+_LONGEST_ASKED_S = 60.0
+_CHARS_PER_TOKEN = 3.5
+
+
+class CallFailedError(Exception):
+    """There is no reply of the judge: `reason` is a stable word, `message` a sentence."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long and how often a judge is asked.
+
+    Args:
+        attempts: Most attempts that fail for other reasons than a 429, the first one included.
+        attempt_timeout_s: How long one attempt may take.
+        pause_s: Longest pause before the second attempt; doubled before each further one.
+        breaker_s: How long a call waits for a judge that fails all the time.
+    """
+
+    attempts: int = 5
+    attempt_timeout_s: float = 60.0
+    pause_s: float = 0.5
+    breaker_s: float = 30.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a verdict has cost so far.
+
+    Args:
+        calls: Calls of the judge.
+        tokens: What each counted that said so.
+        cost: In billionths of a dollar; None where the judge has no price.
+        last_problem: Why the last call gave no reply, for people.
+        temperature: What the last call sent.
+    """
+
+    calls: int = 0
+    tokens: list[Tokens] = field(default_factory=list)
+    cost: int | None = None
+    last_problem: str = ""
+    temperature: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """Who pays for a call.
+
+    Args:
+        account: The run's.
+        cap: Most that it may spend, in billionths of a dollar; None for no cap.
+        journal: Where spending is kept.
+    """
+
+    account: Account
+    cap: int | None
+    journal: SpendJournal
+
+
+class Line:
+    """One judge as it is called: its provider, model, pace and price.
+
+    Args:
+        provider: The service.
+        model: The model's id.
+        price: What it costs; None where nobody has said it.
+        parameters: How it is asked; what it refuses is left out from then on.
+        limits: How fast it may be asked.
+        patience: How long and how often it is asked.
+        jitter: Returns a number in [0, 1).
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        model: str,
+        price: Price | None,
+        *,
+        limits: Limits,
+        patience: Patience,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.limiter = Limiter(limits, pause_s=2 * patience.pause_s, jitter=jitter)
+        self.breaker = Breaker()
+        self.price = price
+        self._provider = provider
+        self._model = model
+        self._patience = patience
+        self._jitter = jitter
+        self._refused: dict[str, Any] = {}
+
+    async def call(
+        self,
+        prompt: Prompt,
+        schema: Mapping[str, Any],
+        wanted: Parameters,
+        payer: Payer,
+        tally: Tally,
+    ) -> Reply:
+        """Return a judge's reply.
+
+        Args:
+            prompt: What it is sent.
+            schema: The form of the verdict.
+            wanted: How it is asked, as far as it accepts that.
+            payer: Who pays.
+            tally: Takes what the calls have cost, also where there is no reply in the end.
+
+        Raises:
+            CallFailedError: There is none.
+            StorageError: Spending cannot be kept.
+        """
+        if payer.cap is not None and self.price is None:
+            raise CallFailedError(
+                "price_unknown",
+                f"{self._model} has no price, so that a spend cap cannot hold: give its price with --prices, "
+                "or remove the cap",
+            )
+        failures = 0
+        sent = self._accepted(wanted)
+        while True:
+            try:
+                return await self._attempt(prompt, schema, sent, payer, tally)
+            except ProviderStatusError as refusal:
+                adapted = sent.without_refused(refusal)
+                if adapted is not None:
+                    self._learn(sent, adapted)
+                    sent = adapted
+                    continue
+                tally.last_problem = f"HTTP {refusal.status}: {refusal.message or '(no explanation)'}"
+                if refusal.throttles:
+                    continue
+                if not refusal.may_pass:
+                    raise CallFailedError("judge_refuses_request", tally.last_problem) from None
+                asked_s = retry_after_s(refusal.headers)
+            except (UnreachableError, MalformedReplyError) as problem:
+                tally.last_problem = str(problem)
+                asked_s = None
+            except BreakerOpenError:
+                said = f"; last: {tally.last_problem}" if tally.last_problem else ""
+                message = f"the judge fails all the time and is left alone for a while{said}"
+                raise CallFailedError("judge_unavailable", message) from None
+            failures += 1
+            await self._pause(failures, asked_s, payer.account, tally)
+
+    def _accepted(self, wanted: Parameters) -> Parameters:
+        return dataclasses.replace(wanted, **self._refused)
+
+    def _learn(self, sent: Parameters, adapted: Parameters) -> None:
+        """Remember what the model does not take, so that later calls need not be refused for it."""
+        for name in ("temperature", "form", "token_field", "swapped"):
+            if getattr(adapted, name) != getattr(sent, name):
+                self._refused[name] = getattr(adapted, name)
+
+    async def _pause(self, failures: int, asked_s: float | None, account: Account, tally: Tally) -> None:
+        if failures >= self._patience.attempts:
+            message = f"no answer after {failures} attempts; last: {tally.last_problem}"
+            raise CallFailedError("judge_unavailable", message)
+        if not self.breaker.is_open:  # then probes are few anyway
+            if not account.may_retry():
+                message = f"too many calls of this run were repeats already; last: {tally.last_problem}"
+                raise CallFailedError("retry_budget_spent", message)
+            account.retries += 1
+        longest = min(_LONGEST_PAUSE_S, self._patience.pause_s * 2 ** (failures - 1))
+        await asyncio.sleep(min(asked_s or 0.0, _LONGEST_ASKED_S) + self._jitter() * longest)
+
+    async def _attempt(
+        self, prompt: Prompt, schema: Mapping[str, Any], sent: Parameters, payer: Payer, tally: Tally
+    ) -> Reply:
+        most = self.price.most_nano(prompt, sent.max_tokens) if self.price else 0
+        if payer.cap is not None and payer.account.spent + most > payer.cap:
+            raise _cap_reached(most, payer)
+        estimate = len(prompt.system + prompt.call + prompt.user) / _CHARS_PER_TOKEN + sent.max_tokens
+        async with self._turn(payer.account, estimate, first=bool(tally.last_problem)) as turn:
+            try:
+                reservation = await payer.account.reserve(most, payer.cap, payer.journal)
+            except SpendCapReachedError:
+                raise _cap_reached(most, payer) from None
+            turn.cost, turn.used = most, estimate  # until more is known
+            payer.account.calls += 1
+            tally.calls += 1
+            tally.temperature = sent.temperature
+            try:
+                return await self._asked(prompt, schema, sent, turn, tally)
+            finally:
+                if self.price is not None:
+                    tally.cost = (tally.cost or 0) + turn.cost
+                await asyncio.shield(reservation.settle(turn.cost))
+
+    @asynccontextmanager
+    async def _turn(self, account: Account, estimate: float, *, first: bool) -> AsyncIterator[_Turn]:
+        """Wait until a call may be made; leave the next one its turn."""
+        turn = _Turn()
+        try:
+            while turn.grant is None:
+                turn.probes = await self.breaker.enter(self._patience.breaker_s)
+                turn.grant = await self.limiter.acquire(account.run_id, estimate, first=first)
+                if self.breaker.is_open and not turn.probes:  # it opened while this call waited for its turn
+                    self.limiter.release(turn.grant, used=0.0)
+                    turn.grant = None
+            yield turn
+        finally:
+            if turn.probes and not turn.answered:
+                self.breaker.left()
+            if turn.grant is not None:
+                self.limiter.release(turn.grant, used=turn.used)
+
+    async def _asked(
+        self, prompt: Prompt, schema: Mapping[str, Any], sent: Parameters, turn: _Turn, tally: Tally
+    ) -> Reply:
+        try:
+            reply = await self._in_time(self._provider.ask(self._model, prompt, schema, sent))
+        except ProviderStatusError as refusal:
+            turn.cost, turn.used, turn.answered = 0, 0.0, True
+            self._take_refusal(refusal, turn)
+            raise
+        except (UnreachableError, MalformedReplyError) as problem:
+            turn.answered = True
+            self.breaker.failed()
+            if isinstance(problem, UnreachableError) and not problem.sent:
+                turn.cost, turn.used = 0, 0.0
+            raise
+        turn.answered = True
+        self.breaker.succeeded()
+        self.limiter.observe(*read_allowances(reply.headers, now=time.time()))
+        self.limiter.succeeded()
+        if reply.tokens is not None:
+            turn.used = float(reply.tokens.input + reply.tokens.output)
+            turn.cost = self.price.nano(reply.tokens) if self.price else 0
+            tally.tokens.append(reply.tokens)
+        return reply
+
+    async def _in_time(self, asking: Coroutine[Any, Any, Reply]) -> Reply:
+        try:
+            async with asyncio.timeout(self._patience.attempt_timeout_s):
+                return await asking
+        except TimeoutError:
+            message = f"no answer within {self._patience.attempt_timeout_s:g} s"
+            raise UnreachableError(message, sent=True) from None
+
+    def _take_refusal(self, refusal: ProviderStatusError, turn: _Turn) -> None:
+        self.limiter.observe(*read_allowances(refusal.headers, now=time.time()))
+        if refusal.throttles and turn.grant is not None:
+            self.limiter.throttled(turn.grant, retry_after_s(refusal.headers))
+        if refusal.status >= 500:
+            self.breaker.failed()
+        else:
+            self.breaker.succeeded()
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One call under way: what it has cost and counted, and whether the service said anything."""
+
+    grant: Grant | None = None
+    cost: int = 0
+    used: float = 0.0
+    answered: bool = False
+    probes: bool = False
+
+
+def _cap_reached(most: int, payer: Payer) -> CallFailedError:
+    spent, cap = payer.account.spent / NANO, (payer.cap or 0) / NANO
+    return CallFailedError(
+        "spend_cap_reached",
+        f"this call may cost up to {most / NANO:.6f} dollars; {spent:.6f} of the run's cap of {cap:g} are spent",
+    )

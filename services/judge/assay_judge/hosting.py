@@ -1,0 +1,93 @@
+"""Everything that a judge process opens, in one place, and closes again."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from assay.errors import InvalidInputError, Problem
+from assay_judge.budget import Ledger
+from assay_judge.grading import Grader
+from assay_judge.prices import PriceTable
+from assay_judge.recording import Recording
+from assay_judge.rubric_file import read_rubric
+from assay_judge.rubrics import BUILT_IN, RubricShelf
+from assay_judge.service import JudgeService
+from assay_judge.store import JudgeStore
+from assay_judge.switchboard import Switchboard, read_limits
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
+
+    from assay_judge.rubric import Rubric
+    from assay_judge.settings import Settings
+
+__all__ = ["open_service", "read_rubrics"]
+
+
+@asynccontextmanager
+async def open_service(
+    settings: Settings, environment: Mapping[str, str], stopping: asyncio.Event
+) -> AsyncIterator[JudgeService]:
+    """Open a judge service.
+
+    Args:
+        settings: How it runs.
+        environment: Where its keys are.
+        stopping: Set when the process stops.
+
+    Raises:
+        InvalidInputError: All that is wrong with a file that the settings name.
+        SetupError: Its state cannot be kept, or its own judge's package or key is missing.
+    """
+    shelf = RubricShelf(read_rubrics(settings.rubrics))
+    prices, limits = PriceTable(settings.prices), read_limits(settings.limits)
+    recording = Recording.read(settings.replay) if settings.replay else None
+    store = await JudgeStore.open(settings.state_dir, max_verdicts=settings.cache_entries)
+    switchboard = Switchboard(
+        environment, prices, limits=limits, patience=settings.patience, max_concurrency=settings.max_concurrency
+    )
+    ledger = Ledger(store)
+    grader = Grader(
+        switchboard,
+        store,
+        ledger,
+        caches=settings.cache,
+        recording=recording,
+        record_to=settings.record,
+        queue_limit=settings.queue_limit,
+    )
+    try:
+        if settings.judge.provider not in ("none", "replay"):
+            await switchboard.line(settings.judge)  # a missing key is said now, not with the first answer
+        yield JudgeService(grader, shelf, store=store, ledger=ledger, settings=settings, stopping=stopping)
+    finally:
+        await grader.aclose()
+        await switchboard.aclose()
+        await store.aclose()
+
+
+def read_rubrics(paths: Sequence[Path]) -> Mapping[str, Rubric]:
+    """Return the rubrics of some files beside those that come with Assay.
+
+    Raises:
+        InvalidInputError: All that is wrong with all files.
+    """
+    rubrics = dict(BUILT_IN)
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            rubric = read_rubric(path.read_text(encoding="utf-8-sig"), file=str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(Problem(f"cannot be read: {error}", file=str(path)))
+        except InvalidInputError as error:
+            problems += error.problems
+        else:
+            if rubric.name in rubrics:
+                problems.append(Problem(f"there is a rubric {rubric.name!r} already", "name", str(path)))
+            rubrics[rubric.name] = rubric
+    if problems:
+        raise InvalidInputError(problems, reason="INVALID_SETTINGS")
+    return rubrics

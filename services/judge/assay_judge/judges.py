@@ -1,0 +1,165 @@
+"""Which judge is asked, and who may ask for which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from assay.errors import InvalidInputError, Problem
+from assay.names import unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["DEFAULT_MAX_TOKENS", "DEFAULT_TEMPERATURE", "PROVIDERS", "JudgeChoice", "Permissions", "choose_judge"]
+
+PROVIDERS = ("anthropic", "openai", "replay", "none")
+DEFAULT_TEMPERATURE = 0.1
+DEFAULT_MAX_TOKENS = 2_048
+_OWN_URLS = {"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com/v1"}
+_OWN_KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+_MAX_TOKENS = 100_000
+_MAX_NAME_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeChoice:
+    """One judge and how it is asked.
+
+    Args:
+        provider: "anthropic", "openai", "replay" or "none".
+        model: The model's id.
+        base_url: Where the service is; empty for the provider's own.
+        key_variable: Environment variable with the key; empty for the provider's usual one at its own service, and
+            for no key at any other.
+        temperature: Sampling temperature that is asked for; None for none.
+        max_tokens: Most tokens of a verdict.
+    """
+
+    provider: str = "none"
+    model: str = ""
+    base_url: str = ""
+    key_variable: str = ""
+    temperature: float | None = DEFAULT_TEMPERATURE
+    max_tokens: int = DEFAULT_MAX_TOKENS
+
+    @property
+    def identity(self) -> str:
+        """What names the judge in keys and records, e.g. "openai:gpt-4o-mini" or "openai:llama3@http://host/v1"."""
+        if self.provider == "replay":
+            return self.model
+        return f"{self.provider}:{self.model}" + (f"@{self.base_url}" if self.base_url else "")
+
+    @property
+    def url(self) -> str:
+        """Where the service is."""
+        return self.base_url or _OWN_URLS[self.provider]
+
+    @property
+    def key_name(self) -> str:
+        """The environment variable with the key; empty where none is sent."""
+        return self.key_variable or ("" if self.base_url else _OWN_KEYS.get(self.provider, ""))
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What of this changes verdicts, besides the model."""
+        return {"temperature": self.temperature, "max_tokens": self.max_tokens}
+
+    def problems(self, where: str) -> list[Problem]:
+        """Return what is wrong with it, each with its field below `where`."""
+        asks = self.provider in _OWN_URLS
+        checks = [
+            (self.provider not in PROVIDERS, "provider", unknown_name("provider", self.provider, PROVIDERS)),
+            (asks and not self.model.strip(), "model", "is empty: name the model that judges"),
+            (len(self.model) > _MAX_NAME_CHARS, "model", f"is longer than {_MAX_NAME_CHARS} characters"),
+            (not asks and bool(self.base_url), "base_url", f"has no meaning for {self.provider}: remove it"),
+            (bool(self.base_url) and not _is_plain_url(self.base_url), "base_url",
+             "must be http(s)://host[:port][/path] in plain lower-case ASCII, without a user, a query or a fragment"),
+            (self.temperature is not None and not 0 <= self.temperature <= 2, "temperature", "must be from 0 to 2"),
+            (not 1 <= self.max_tokens <= _MAX_TOKENS, "max_tokens", f"must be from 1 to {_MAX_TOKENS:,}"),
+        ]  # fmt: skip
+        return [Problem(message, f"{where}{field}") for wrong, field, message in checks if wrong]
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What requests may name besides the server's own judge; nothing unless it is listed.
+
+    Args:
+        judges: Patterns of "provider:model".
+        base_urls: Patterns of scheme://host[:port].
+        key_variables: Patterns of environment variables.
+    """
+
+    judges: tuple[str, ...] = ()
+    base_urls: tuple[str, ...] = ()
+    key_variables: tuple[str, ...] = ()
+
+    def problems(self, choice: JudgeChoice, where: str) -> list[Problem]:
+        """Return why a request may not name a judge."""
+        found = []
+        name = f"{choice.provider}:{choice.model}"
+        if choice.provider not in ("none", "replay") and not _listed(name, self.judges):
+            found.append(Problem(f"{name} may not be asked here: the operator allows it with --allow-judges", where))
+        if choice.base_url and not _listed(_origin(choice.base_url), self.base_urls):
+            message = f"{_origin(choice.base_url)} may not be called: the operator allows it with --allow-base-urls"
+            found.append(Problem(message, f"{where}.base_url"))
+        if choice.key_variable and not _listed(choice.key_variable, self.key_variables):
+            message = f"{choice.key_variable} may not be used: the operator allows it with --allow-key-variables"
+            found.append(Problem(message, f"{where}.key_variable"))
+        return found
+
+
+def choose_judge(asked: JudgeChoice | None, own: JudgeChoice, permissions: Permissions) -> JudgeChoice:
+    """Return the judge that a request gets.
+
+    Args:
+        asked: What it names; None for the server's own.
+        own: The server's own.
+        permissions: What it may name.
+
+    Raises:
+        InvalidInputError: All that is wrong with it.
+    """
+    if asked is None:
+        return own
+    problems = asked.problems("judge.")
+    if not problems and (asked.provider, asked.model, asked.base_url, asked.key_variable) != (
+        own.provider, own.model, own.base_url, own.key_variable
+    ):  # fmt: skip
+        problems = permissions.problems(asked, "judge")
+    if problems:
+        raise InvalidInputError(problems)
+    return asked
+
+
+def _listed(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _is_plain_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port_is_valid = parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+    return (
+        port_is_valid
+        and url.isascii()
+        and url.isprintable()
+        and " " not in url
+        and "\\" not in url
+        and parts.scheme in ("http", "https")
+        and bool(parts.hostname)
+        and parts.netloc == parts.netloc.lower()
+        and "@" not in parts.netloc
+        and not parts.query
+        and not parts.fragment
+    )

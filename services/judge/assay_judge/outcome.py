@@ -1,0 +1,55 @@
+"""What comes of a request for a verdict: a valid verdict, or why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from assay_judge.calling import Tally
+
+if TYPE_CHECKING:
+    from assay_judge.verdicts import JudgeVerdict
+
+__all__ = ["Outcome", "Status"]
+
+
+class Status(StrEnum):
+    """Whether a verdict counts."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    UNAVAILABLE = "unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one request.
+
+    Args:
+        status: Whether there is a verdict.
+        verdict: The verdict, where there is one.
+        reason: Why there is none, one stable word.
+        message: The same as a sentence; untrusted text.
+        tally: What it has cost; empty for a verdict from the cache.
+        temperature: The temperature that was sent; None where none was.
+        model: The model as it names itself.
+        cached: Whether the verdict is from the cache or from somebody else's call.
+        flags: What looks odd about the answer.
+        by_rule: Whether no judge was asked because a rule gives such an answer the lowest score.
+        key: What the verdict rests on.
+        fingerprint: The judge with its rubric.
+    """
+
+    status: Status
+    verdict: JudgeVerdict | None = None
+    reason: str = ""
+    message: str = ""
+    tally: Tally = field(default_factory=Tally)
+    temperature: float | None = None
+    model: str = ""
+    cached: bool = False
+    flags: tuple[str, ...] = ()
+    by_rule: bool = False
+    key: str = ""
+    fingerprint: str = ""

@@ -1,0 +1,97 @@
+"""What calls of a judge cost, in billionths of a US dollar, so that sums are exact."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay_judge.tables import matches, read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay_judge.judges import JudgeChoice
+    from assay_judge.prompting import Prompt
+    from assay_judge.providers.protocol import Tokens
+
+__all__ = ["NANO", "Price", "PriceTable", "nano_of", "usd_of"]
+
+NANO = 1_000_000_000
+_FILE = Path(__file__).with_name("prices.yaml")
+_NUMBERS = ("input", "output", "cache_read", "cache_write")
+_FRAME_TOKENS = 2_000
+"""More than what a protocol puts around a request: roles, and the verdict's schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars per million tokens.
+
+    Args:
+        input: Of the request.
+        output: Of the reply, thoughts included.
+        cache_read: Factor of the input's price for what comes from the provider's cache.
+        cache_write: Factor for what is written to it.
+    """
+
+    input: float
+    output: float
+    cache_read: float = 0.1
+    cache_write: float = 1.25
+
+    def nano(self, tokens: Tokens) -> int:
+        """Return the cost of a call in billionths of a dollar, rounded up.
+
+        (fresh·input + read·input·cache_read + written·input·cache_write + output·output price) / 10⁶ dollars
+        """
+        fresh = max(0, tokens.input - tokens.cache_read - tokens.cache_write)
+        paid = _exact(self.input) * (
+            fresh + tokens.cache_read * _exact(self.cache_read) + tokens.cache_write * _exact(self.cache_write)
+        )
+        return math.ceil((paid + _exact(self.output) * tokens.output) * NANO / 1_000_000)
+
+    def most_nano(self, prompt: Prompt, max_tokens: int) -> int:
+        """Return the most that a call can cost: no token is shorter than a byte, all may be written to the cache."""
+        size = sum(len(part.encode()) for part in (prompt.system, prompt.call, prompt.user)) + _FRAME_TOKENS
+        dearest = _exact(self.input) * max(_exact(self.cache_write), Fraction(1))
+        return math.ceil((dearest * size + _exact(self.output) * max_tokens) * NANO / 1_000_000)
+
+
+class PriceTable:
+    """Prices by judge.
+
+    Args:
+        path: The operator's own file; None for the one that comes with Assay.
+
+    Raises:
+        InvalidInputError: All that is wrong with the file.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._only_own_services = path is None
+        self._entries: Sequence[dict[str, object]] = read_table(path or _FILE, "prices", _NUMBERS, ("input", "output"))
+
+    def find(self, choice: JudgeChoice) -> Price | None:
+        """Return a judge's price; None where nobody has said it."""
+        if self._only_own_services and choice.base_url:
+            return None
+        entry = next((entry for entry in self._entries if matches(entry, choice)), None)
+        return None if entry is None else Price(**{key: entry[key] for key in _NUMBERS if key in entry})  # type: ignore[arg-type]  # numbers, as the table was checked
+
+
+def nano_of(usd: float) -> int:
+    """Return dollars in billionths, rounded down."""
+    return math.floor(_exact(usd) * NANO)
+
+
+def usd_of(nano: int) -> float:
+    """Return billionths in dollars."""
+    return nano / NANO
+
+
+def _exact(number: float) -> Fraction:
+    # As it is written: 0.1 is a tenth.
+    return Fraction(repr(number))

@@ -1,0 +1,119 @@
+"""The Messages protocol, through Anthropic's official package."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anthropic
+
+from assay.answers import clean_text
+from assay_judge.providers.connection import TIMEOUT, connection_to, failure_of, headers_of, read_object
+from assay_judge.providers.protocol import Form, MalformedReplyError, Reply, Stop, Tokens, token_count
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay_judge.prompting import Prompt
+    from assay_judge.providers.protocol import Parameters
+
+__all__ = ["AnthropicProvider", "connect"]
+
+_STOPS = {
+    "refusal": Stop.REFUSED,
+    "max_tokens": Stop.TRUNCATED,
+    "model_context_window_exceeded": Stop.TRUNCATED,
+    "pause_turn": Stop.TRUNCATED,
+}
+
+
+def connect(url: str, key: str, concurrency: int) -> AnthropicProvider:
+    """Return a service of Anthropic's protocol.
+
+    Args:
+        url: The service, without /v1.
+        key: The key; anything where the service wants none.
+        concurrency: Most calls at once.
+    """
+    client = anthropic.AsyncAnthropic(
+        api_key=key,
+        auth_token=None,
+        base_url=url,
+        max_retries=0,  # attempts are ours, so that each is counted and paid for knowingly
+        timeout=TIMEOUT,
+        http_client=connection_to(url, concurrency),
+    )
+    # The package reads these from the environment; nobody asked for them, so they go nowhere.
+    client.auth_token = None
+    client._custom_headers = {}  # noqa: SLF001 - there is no public way to leave out what the environment adds
+    return AnthropicProvider(client)
+
+
+class AnthropicProvider:
+    """One service of Anthropic's protocol."""
+
+    def __init__(self, client: anthropic.AsyncAnthropic) -> None:
+        self._client = client
+
+    async def ask(self, model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: Parameters) -> Reply:
+        """Return what a model says."""
+        extra: dict[str, Any] = {
+            "system": [
+                # The part that all calls by a rubric share is read from the provider's cache after the first one.
+                {"type": "text", "text": prompt.system, "cache_control": {"type": "ephemeral"}},
+                {"type": "text", "text": prompt.call},
+            ]
+        }
+        if parameters.temperature is not None:
+            # The package has no argument for it any more; the protocol still has the field.
+            extra["temperature"] = parameters.temperature
+        if parameters.form is Form.SCHEMA:
+            extra["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+        try:
+            reply = await self._client.messages.with_raw_response.create(
+                model=model,
+                max_tokens=parameters.max_tokens,
+                messages=[{"role": "user", "content": prompt.user}],
+                extra_body=extra,
+            )
+        except anthropic.APIStatusError as problem:
+            raise failure_of(problem, problem.status_code, problem.response) from None
+        except anthropic.APIConnectionError as problem:
+            raise failure_of(problem, None, None) from None
+        return _reply(reply.http_response.content, headers_of(reply.http_response))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+
+def _reply(body: bytes, headers: Mapping[str, str]) -> Reply:
+    data = read_object(body)
+    content, finish, model = data.get("content"), data.get("stop_reason"), data.get("model")
+    if not isinstance(content, list):
+        raise MalformedReplyError("the reply does not hold a message of a model")
+    text = "".join(
+        part["text"]
+        for part in content
+        if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
+    )
+    return Reply(
+        clean_text(text),
+        _STOPS.get(finish, Stop.COMPLETE) if isinstance(finish, str) else Stop.COMPLETE,
+        _tokens(data.get("usage")),
+        clean_text(model)[:200] if isinstance(model, str) else "",
+        headers,
+    )
+
+
+def _tokens(usage: object) -> Tokens | None:
+    if not isinstance(usage, dict):
+        return None
+    read, written = token_count(usage, "cache_read_input_tokens"), token_count(usage, "cache_creation_input_tokens")
+    return Tokens(
+        # The protocol counts cached tokens beside the input.
+        token_count(usage, "input_tokens") + read + written,
+        token_count(usage, "output_tokens"),
+        read,
+        written,
+        token_count(usage, "output_tokens_details", "thinking_tokens"),
+    )

@@ -1,0 +1,152 @@
+"""The JudgeService: protobuf messages on the outside, verdicts inside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import AssayError, UnavailableError
+from assay.rpc.interceptors import presentable
+from assay.rpc.status import code_of
+from assay.rpc.streams import answered
+from assay.v1 import judge_pb2, judge_pb2_grpc
+from assay_judge.judges import choose_judge
+from assay_judge.pairs import compare
+from assay_judge.wire import (
+    asked_judge,
+    cache_message,
+    grading_of,
+    rubric_message,
+    spending_message,
+    verdict_message,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator
+
+    from assay_judge.budget import Ledger
+    from assay_judge.grading import Grader, Grading
+    from assay_judge.rubrics import RubricShelf
+    from assay_judge.settings import Settings
+    from assay_judge.store import JudgeStore
+
+__all__ = ["SERVICE_NAME", "JudgeService"]
+
+SERVICE_NAME = "assay.v1.JudgeService"
+_LEFT_FOR_THE_WAY_S = 0.1
+_LEAST_S = 0.2
+_WINNERS = {
+    "a": judge_pb2.PAIR_WINNER_A,
+    "b": judge_pb2.PAIR_WINNER_B,
+    "tie": judge_pb2.PAIR_WINNER_TIE,
+    "": judge_pb2.PAIR_WINNER_UNSPECIFIED,
+}
+
+
+class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
+    """Answers for the judges that its settings allow.
+
+    Args:
+        grader: Grades.
+        shelf: The rubrics that it knows.
+        store: What is kept on disk.
+        ledger: What runs have spent.
+        settings: What is allowed.
+        stopping: Set when the process stops; streams then end.
+    """
+
+    def __init__(
+        self,
+        grader: Grader,
+        shelf: RubricShelf,
+        *,
+        store: JudgeStore,
+        ledger: Ledger,
+        settings: Settings,
+        stopping: asyncio.Event,
+    ) -> None:
+        self._grader = grader
+        self._shelf = shelf
+        self._store = store
+        self._ledger = ledger
+        self._settings = settings
+        self._stopping = stopping
+
+    async def Grade(self, request: judge_pb2.GradeRequest, context: Any) -> judge_pb2.GradeResponse:  # noqa: N802
+        """Return one verdict."""
+        response = judge_pb2.GradeResponse()
+        await self._grade(request, response, context.time_remaining())
+        return response
+
+    async def GradeStream(  # noqa: N802
+        self, request_iterator: Any, context: Any
+    ) -> AsyncIterator[judge_pb2.GradeStreamResponse]:
+        """Answer each request as soon as it is ready."""
+
+        async def answer(request: judge_pb2.GradeStreamRequest) -> judge_pb2.GradeStreamResponse:
+            response = judge_pb2.GradeStreamResponse(request_id=request.request_id)
+            try:
+                await self._grade(request.grade, response, context.time_remaining())
+            except Exception as error:  # noqa: BLE001  # one request of many; a defect is logged by presentable
+                response.error.CopyFrom(_error(error, "GradeStream"))
+            return response
+
+        in_flight = self._settings.stream_in_flight
+        async for response in answered(request_iterator, answer, in_flight=in_flight, stopping=self._stopping):
+            yield response
+
+    async def ComparePair(  # noqa: N802
+        self, request: judge_pb2.ComparePairRequest, context: Any
+    ) -> judge_pb2.ComparePairResponse:
+        """Return which of two answers is better."""
+        grading = self._grading(request, context.time_remaining(), compares=True)
+        comparison = await compare(self._grader, grading)
+        response = judge_pb2.ComparePairResponse(
+            winner=_WINNERS[comparison.winner],
+            flipped=comparison.flipped,
+            verdicts=[verdict_message(outcome) for outcome in comparison.outcomes],
+        )
+        await self._account_for(grading, response)
+        return response
+
+    async def ListRubrics(  # noqa: N802
+        self, request: judge_pb2.ListRubricsRequest, context: Any
+    ) -> judge_pb2.ListRubricsResponse:
+        """Name the rubrics that this server knows."""
+        rubrics = sorted(self._shelf.rubrics.values(), key=lambda rubric: rubric.name)
+        return judge_pb2.ListRubricsResponse(rubrics=map(rubric_message, rubrics))
+
+    async def _grade(
+        self,
+        request: judge_pb2.GradeRequest,
+        response: judge_pb2.GradeResponse | judge_pb2.GradeStreamResponse,
+        remaining_s: float | None,
+    ) -> None:
+        grading = self._grading(request, remaining_s, compares=False)
+        outcome = await self._grader.grade(grading)
+        response.verdict.CopyFrom(verdict_message(outcome))
+        await self._account_for(grading, response)
+
+    def _grading(self, request: Any, remaining_s: float | None, *, compares: bool) -> Grading:
+        settings = self._settings
+        rubric = self._shelf.find(request.rubric, request.rubric_yaml, compares=compares)
+        judge = choose_judge(asked_judge(request, settings.judge), settings.judge, settings.permissions)
+        timeout_s = settings.timeout_s
+        if remaining_s is not None:
+            timeout_s = min(timeout_s, remaining_s - _LEFT_FOR_THE_WAY_S)
+            if timeout_s < _LEAST_S:
+                raise UnavailableError("Too little time is left for a verdict.", reason="DEADLINE_EXCEEDED")
+        return grading_of(request, rubric, judge, timeout_s=timeout_s, cap_usd=settings.spend_cap_usd)
+
+    async def _account_for(self, grading: Grading, response: Any) -> None:
+        response.cache.CopyFrom(cache_message(self._grader.statistics, self._store.verdict_count))
+        if grading.run_id:
+            account, close = await self._ledger.open(grading.run_id)
+            response.spending.CopyFrom(spending_message(account, grading.cap))
+            close()
+
+
+def _error(error: Exception, method: str) -> judge_pb2.JudgeError:
+    shown: AssayError = presentable(error, method)
+    code: int = code_of(shown).value[0]
+    return judge_pb2.JudgeError(code=code, reason=shown.reason, message=shown.message)

@@ -1,0 +1,197 @@
+"""What an operator may set, by flag or by environment variable."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import InvalidInputError, Problem
+from assay.version import __version__
+from assay_judge.calling import Patience
+from assay_judge.judges import JudgeChoice, Permissions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Settings", "read_settings"]
+
+_PREFIX = "ASSAY_JUDGE_"
+_LISTS = ("allow_judges", "allow_base_urls", "allow_key_variables", "rubric")
+_DEFAULT_STATE = "~/.assay"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one judge process runs.
+
+    Args:
+        listen: Where to listen: "unix:/path" or "host:port".
+        judge: The judge of requests that name none.
+        permissions: Which other judges requests may name.
+        rubrics: Files of further rubrics.
+        prices: A file of prices; None for the one that comes with Assay.
+        limits: A file of rates that the operator allows; None for none.
+        replay: A file of recorded verdicts for the provider "replay".
+        record: A file that takes every new verdict.
+        state_dir: Where verdicts and spending are kept; None: in memory.
+        cache: Whether verdicts are used again.
+        cache_entries: Most verdicts that are kept.
+        timeout_s: How long one verdict may take, where the request does not say less.
+        attempts: Most attempts at one call, besides those that the provider throttled.
+        attempt_timeout_s: How long one attempt may take.
+        pause_s: Longest pause before the second attempt; doubled before each further one.
+        max_concurrency: Most calls at once of one judge.
+        queue_limit: Most verdicts under way; more are refused.
+        stream_in_flight: Requests of one stream that are worked on at once.
+        spend_cap_usd: Most that any run may spend, in US dollars; None for no cap.
+        grace_s: Running calls may go on this long when the process stops.
+        reflection: Whether tools may ask for the contract.
+        exit_with_lock: The process ends when no other process holds this file's lock; None: it stays.
+    """
+
+    listen: str = "127.0.0.1:7072"
+    judge: JudgeChoice = field(default_factory=JudgeChoice)
+    permissions: Permissions = field(default_factory=Permissions)
+    rubrics: tuple[Path, ...] = ()
+    prices: Path | None = None
+    limits: Path | None = None
+    replay: Path | None = None
+    record: Path | None = None
+    state_dir: Path | None = None
+    cache: bool = True
+    cache_entries: int = 1_000_000
+    timeout_s: float = 120.0
+    attempts: int = 5
+    attempt_timeout_s: float = 60.0
+    pause_s: float = 0.5
+    max_concurrency: int = 32
+    queue_limit: int = 4_096
+    stream_in_flight: int = 64
+    spend_cap_usd: float | None = None
+    grace_s: float = 10.0
+    reflection: bool = True
+    exit_with_lock: Path | None = None
+
+    def __post_init__(self) -> None:
+        cap = self.spend_cap_usd
+        checks = [
+            (not self.listen, "listen", "is empty; give unix:/path or host:port"),
+            (
+                self.judge.provider == "replay" and self.replay is None,
+                "replay",
+                "is missing: name the recorded verdicts",
+            ),
+            (self.cache_entries < 1, "cache_entries", "is below 1; use --no-cache to keep no verdicts"),
+            (not 0 < self.timeout_s <= 3_600, "timeout_s", "must be above 0 and at most 3600"),
+            (not 1 <= self.attempts <= 20, "attempts", "must be from 1 to 20"),
+            (not 0 < self.attempt_timeout_s <= 3_600, "attempt_timeout_s", "must be above 0 and at most 3600"),
+            (not 0 < self.pause_s <= 60, "pause_s", "must be above 0 and at most 60"),
+            (not 1 <= self.max_concurrency <= 1_000, "max_concurrency", "must be from 1 to 1000"),
+            (self.queue_limit < 1, "queue_limit", "is below 1"),
+            (self.stream_in_flight < 1, "stream_in_flight", "is below 1"),
+            (cap is not None and not (math.isfinite(cap) and cap >= 0), "spend_cap_usd", "must be at least 0"),
+            (self.grace_s < 0, "grace_s", "is negative"),
+        ]
+        problems = [Problem(message, field=_flag(name)) for wrong, name, message in checks if wrong]
+        problems += [Problem(p.message, field=_flag(p.field)) for p in self.judge.problems("")]
+        if problems:
+            raise InvalidInputError(problems, reason="INVALID_SETTINGS")
+
+    @property
+    def patience(self) -> Patience:
+        """How long and how often a judge is asked."""
+        return Patience(self.attempts, self.attempt_timeout_s, self.pause_s)
+
+
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Return the settings from command line flags, else environment variables, else defaults.
+
+    Args:
+        arguments: The command line without the program's name.
+        environment: `--max-concurrency` is also ASSAY_JUDGE_MAX_CONCURRENCY, and so on; lists are comma-separated.
+
+    Raises:
+        InvalidInputError: All problems, each with its flag.
+        SystemExit: A flag is unknown or its value no number; argparse has said so.
+    """
+    given = vars(_parser(environment).parse_args(arguments))
+    for name in _LISTS:
+        given[name] = tuple(given[name] or _listed(environment.get(_PREFIX + name.upper(), "")))
+    given["rubrics"] = tuple(map(Path, given.pop("rubric")))
+    judge = JudgeChoice(
+        given.pop("provider"),
+        given.pop("model"),
+        given.pop("base_url").rstrip("/"),
+        given.pop("key_variable"),
+        given.pop("temperature"),
+        given.pop("max_tokens"),
+    )
+    permissions = Permissions(given.pop("allow_judges"), given.pop("allow_base_urls"), given.pop("allow_key_variables"))
+    return Settings(judge=judge, permissions=permissions, **given)
+
+
+def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="assay_judge",
+        description="Grades answers with a language model over gRPC.",
+        epilog="Every flag is also an environment variable: --max-concurrency is ASSAY_JUDGE_MAX_CONCURRENCY; "
+        "lists are comma-separated there.",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    defaults, judge = Settings(), JudgeChoice()
+
+    def add(name: str, text: str, kind: Any = str, default: object = None) -> None:
+        known = getattr(defaults, name, None) if default is None else default
+        value = environment.get(_PREFIX + name.upper(), known)
+        shown = "" if value is None or value == "" else f" (default: {value})"
+        parser.add_argument(_flag(name), default=value, type=kind, help=text + shown)
+
+    def several(name: str, metavar: str, text: str) -> None:
+        parser.add_argument(_flag(name), action="append", metavar=metavar, help=f"{text}; repeatable")
+
+    def switch(name: str, text: str) -> None:
+        default = environment.get(_PREFIX + name.upper(), "true").lower() in ("1", "true", "yes", "on")
+        parser.add_argument(_flag(name), action=argparse.BooleanOptionalAction, default=default, help=text)
+
+    add("listen", "unix:/path or host:port")
+    add("provider", "the judge of requests that name none: anthropic, openai, replay or none", default=judge.provider)
+    add("model", "its model", default="")
+    add("base_url", "a service that speaks the provider's protocol, in place of its own", default="")
+    add("key_variable", "environment variable with its key, in place of the provider's usual one", default="")
+    add("temperature", "its temperature, where the model takes one", float, judge.temperature)
+    add("max_tokens", "most tokens of a verdict, thoughts included", int, judge.max_tokens)
+    several("allow_judges", "PATTERN", "further judges that requests may name, as provider:model")
+    several("allow_base_urls", "PATTERN", "services that requests may name, as scheme://host[:port]")
+    several("allow_key_variables", "PATTERN", "environment variables with keys that requests may name")
+    several("rubric", "FILE", "a further rubric, as YAML")
+    add("prices", "prices of models, as YAML or JSON", Path)
+    add("limits", "rates that judges may be asked at, as YAML or JSON", Path)
+    add("replay", "recorded verdicts for the provider replay, as JSON lines", Path)
+    add("record", "a file that takes every new verdict, for a later replay", Path)
+    home = environment.get("ASSAY_HOME") or _DEFAULT_STATE
+    add("state_dir", "where verdicts and spending are kept", lambda text: Path(text).expanduser(), f"{home}/judge")
+    switch("cache", "use verdicts again")
+    add("cache_entries", "most verdicts that are kept", int)
+    add("timeout_s", "seconds that one verdict may take", float)
+    add("attempts", "most attempts at one call", int)
+    add("attempt_timeout_s", "seconds that one attempt may take", float)
+    add("pause_s", "longest pause before the second attempt, in seconds", float)
+    add("max_concurrency", "most calls at once of one judge", int)
+    add("queue_limit", "most verdicts under way; more are refused", int)
+    add("stream_in_flight", "requests of one stream worked on at once", int)
+    add("spend_cap_usd", "most that any run may spend, in US dollars", float)
+    add("grace_s", "seconds that running calls get when the process stops", float)
+    switch("reflection", "let tools ask for the contract")
+    add("exit_with_lock", "end when no other process holds this file's lock", Path)
+    return parser
+
+
+def _flag(field: str) -> str:
+    return "--" + field.replace("_", "-")
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

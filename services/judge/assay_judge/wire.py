@@ -1,0 +1,186 @@
+"""The judge's protobuf messages to plain objects and back."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import clean_text
+from assay.errors import InvalidInputError, Problem
+from assay.v1 import agent_pb2, judge_pb2
+from assay_judge.grading import Grading
+from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice
+from assay_judge.outcome import Status
+from assay_judge.prices import nano_of, usd_of
+from assay_judge.prompting import Material
+
+if TYPE_CHECKING:
+    from assay_judge.budget import Account
+    from assay_judge.calling import Tally
+    from assay_judge.grading import Statistics
+    from assay_judge.outcome import Outcome
+    from assay_judge.rubric import Rubric
+
+__all__ = [
+    "asked_judge", "cache_message", "grading_of", "rubric_message", "spending_message", "verdict_message",
+]  # fmt: skip
+
+MAX_TEXT_CHARS = 400_000
+MAX_CONTEXTS = 200
+_STATUSES = {
+    Status.VALID: judge_pb2.VERDICT_STATUS_VALID,
+    Status.INVALID: judge_pb2.VERDICT_STATUS_INVALID,
+    Status.UNAVAILABLE: judge_pb2.VERDICT_STATUS_UNAVAILABLE,
+}
+_MAX_RUN_ID_CHARS = 200
+
+
+def asked_judge(request: Any, own: JudgeChoice) -> JudgeChoice | None:
+    """Return the judge that a request names; the server's own where it only sets parameters, None where none."""
+    if not request.HasField("judge"):
+        return None
+    asked = request.judge
+    temperature = asked.temperature if asked.HasField("temperature") else None
+    if not asked.provider:
+        if asked.model or asked.base_url or asked.key_variable:
+            raise InvalidInputError([Problem("is empty: name the provider too", "judge.provider")])
+        return JudgeChoice(
+            own.provider,
+            own.model,
+            own.base_url,
+            own.key_variable,
+            own.temperature if temperature is None else temperature,
+            asked.max_tokens or own.max_tokens,
+        )
+    return JudgeChoice(
+        asked.provider,
+        asked.model,
+        asked.base_url.rstrip("/"),
+        asked.key_variable,
+        DEFAULT_TEMPERATURE if temperature is None else temperature,
+        asked.max_tokens or DEFAULT_MAX_TOKENS,
+    )
+
+
+def grading_of(request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: float, cap_usd: float | None) -> Grading:
+    """Return the request for a verdict that a message is.
+
+    Args:
+        request: A GradeRequest or a ComparePairRequest.
+        rubric: What is asked.
+        judge: Who is asked.
+        timeout_s: How long it may take, whatever it says.
+        cap_usd: The server's own spend cap; None for none.
+
+    Raises:
+        InvalidInputError: All that is wrong with it.
+    """
+    compares = isinstance(request, judge_pb2.ComparePairRequest)
+    material = Material(
+        clean_text(request.question),
+        clean_text(request.answer_a if compares else request.answer),
+        clean_text(request.answer_b) if compares else None,
+        clean_text(request.reference) if request.HasField("reference") else None,
+        () if compares else tuple(map(clean_text, request.contexts)),
+    )
+    problems = _problems(request, material)
+    if problems:
+        raise InvalidInputError(problems)
+    caps = [cap_usd] if cap_usd is not None else []
+    if request.HasField("spend_cap_usd"):
+        caps.append(request.spend_cap_usd)
+    return Grading(
+        rubric,
+        material,
+        judge,
+        min(timeout_s, request.timeout_ms / 1000) if request.timeout_ms else timeout_s,
+        request.run_id,
+        nano_of(min(caps)) if caps and request.run_id else None,
+        request.sample_index,
+    )
+
+
+def _problems(request: Any, material: Material) -> list[Problem]:
+    problems = []
+    size = sum(len(text) for _, text in material.parts)
+    if size > MAX_TEXT_CHARS:
+        message = (
+            f"question, answer, reference and contexts have {size:,} characters; at most {MAX_TEXT_CHARS:,} are taken"
+        )
+        problems.append(Problem(message))
+    if len(material.contexts) > MAX_CONTEXTS:
+        problems.append(Problem(f"{len(material.contexts)} are given; at most {MAX_CONTEXTS} are taken", "contexts"))
+    if len(request.run_id) > _MAX_RUN_ID_CHARS:
+        problems.append(Problem(f"is longer than {_MAX_RUN_ID_CHARS} characters", "run_id"))
+    if request.HasField("spend_cap_usd"):
+        if not (math.isfinite(request.spend_cap_usd) and request.spend_cap_usd >= 0):
+            problems.append(Problem("must be a number that is not negative", "spend_cap_usd"))
+        if not request.run_id:
+            problems.append(Problem("needs run_id: a cap is for all calls of a run", "spend_cap_usd"))
+    return problems
+
+
+def verdict_message(outcome: Outcome) -> judge_pb2.Verdict:
+    """Return the message of an outcome."""
+    verdict = outcome.verdict
+    message = judge_pb2.Verdict(
+        status=_STATUSES[outcome.status],
+        scores=dict(verdict.scores) if verdict else {},
+        reasoning=verdict.reasoning if verdict else "",
+        reason=outcome.reason,
+        fingerprint=outcome.fingerprint,
+        usage=_usage(outcome.tally),
+        cached=outcome.cached,
+        message=clean_text(outcome.message),
+        attempts=outcome.tally.calls,
+        model=outcome.model,
+        flags=outcome.flags,
+        by_rule=outcome.by_rule,
+        key=outcome.key,
+        choice=verdict.winner if verdict else "",
+    )
+    if outcome.temperature is not None:
+        message.temperature = outcome.temperature
+    return message
+
+
+def cache_message(statistics: Statistics, entries: int) -> judge_pb2.CacheStatistics:
+    """Return the message of the cache's statistics."""
+    return judge_pb2.CacheStatistics(
+        hits=statistics.hits, misses=statistics.misses, joined=statistics.joined, entries=entries
+    )
+
+
+def spending_message(account: Account, cap: int | None) -> judge_pb2.Spending:
+    """Return the message of what a run has spent."""
+    message = judge_pb2.Spending(spent_usd=usd_of(account.spent), reserved_usd=usd_of(account.reserved))
+    if cap is not None:
+        message.cap_usd = usd_of(cap)
+    return message
+
+
+def rubric_message(rubric: Rubric) -> judge_pb2.Rubric:
+    """Return the message of a rubric."""
+    return judge_pb2.Rubric(
+        name=rubric.name,
+        description=rubric.description,
+        criteria=[criterion.name for criterion in rubric.criteria],
+        minimum=0.0 if rubric.compares else rubric.minimum,
+        maximum=0.0 if rubric.compares else rubric.maximum,
+        whole=rubric.whole,
+        compares=rubric.compares,
+    )
+
+
+def _usage(tally: Tally) -> agent_pb2.Usage:
+    usage = agent_pb2.Usage(requests=tally.calls)
+    if tally.tokens:
+        usage.input_tokens = sum(tokens.input for tokens in tally.tokens)
+        usage.output_tokens = sum(tokens.output for tokens in tally.tokens)
+        usage.total_tokens = usage.input_tokens + usage.output_tokens
+        usage.cache_read_tokens = sum(tokens.cache_read for tokens in tally.tokens)
+        usage.cache_write_tokens = sum(tokens.cache_write for tokens in tally.tokens)
+        usage.reasoning_tokens = sum(tokens.reasoning for tokens in tally.tokens)
+    if tally.cost is not None:
+        usage.cost_usd = usd_of(tally.cost)
+    return usage

@@ -1,0 +1,65 @@
+"""Changes that are carried out once, though the connection may break before their commit is confirmed.
+
+Every change leaves a mark in the transaction that carries it out. Where the connection broke in the commit, the mark
+says afterwards whether that took place. PostgreSQL's own answer (`pg_xact_status`) does not do: a server that was
+killed may give the number of a transaction that it lost to another one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import sqlalchemy as sa
+
+from assay_orchestrator.store import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Change", "introduce"]
+
+T = TypeVar("T")
+
+_MARK = schema.write_marks.update().where(schema.write_marks.c.writer == sa.bindparam("who"))
+_LAST_MARK = sa.select(schema.write_marks.c.mark).where(schema.write_marks.c.writer == sa.bindparam("who"))
+
+
+def introduce(connection: sa.Connection, count: int) -> list[str]:
+    """Return the names of so many writers, the only ones from now on; each makes one change at a time."""
+    names = [uuid.uuid4().hex for _ in range(count)]
+    connection.execute(schema.write_marks.delete())
+    connection.execute(schema.write_marks.insert(), [{"writer": name, "mark": ""} for name in names])
+    return names
+
+
+class Change(Generic[T]):
+    """One change on its way into the database.
+
+    Args:
+        change: What to do in one transaction; it may be done again from the start.
+        writer: Who makes it, one of those that `introduce` named.
+    """
+
+    def __init__(self, change: Callable[[sa.Connection], T], writer: str) -> None:
+        self._change = change
+        self._writer = writer
+        self._mark = ""
+        self._result: T
+
+    def carry_out(self, engine: sa.Engine) -> T:
+        """Return what the change returned, once it is durable."""
+        if self._mark and self._is_committed(engine):
+            return self._result
+        with engine.begin() as connection:
+            self._mark = ""
+            self._result = self._change(connection)
+            mark = uuid.uuid4().hex
+            connection.execute(_MARK, {"who": self._writer, "mark": mark})
+            self._mark = mark
+        return self._result
+
+    def _is_committed(self, engine: sa.Engine) -> bool:
+        with engine.begin() as connection:
+            # With a lock: a server that has yet to notice the break may be at that very commit.
+            return connection.execute(_LAST_MARK.with_for_update(), {"who": self._writer}).scalar() == self._mark

@@ -1,0 +1,131 @@
+"""Queries that delete runs: the run at once, its rows in batches, so that nobody waits long for the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from assay.results import FINISHED_STATES, Deletion, RunState
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.times import now
+
+if TYPE_CHECKING:
+    from assay_orchestrator.store.runs import RunRecord
+
+__all__ = ["PendingDeletion", "begin", "estimate", "list_pending", "remove_some"]
+
+_AT_REST = tuple(state.value for state in (*FINISHED_STATES, RunState.PAUSED))
+_SAMPLE_ROWS = 200
+_ROW_OVERHEAD_BYTES = 150
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDeletion:
+    """A run that is gone but for its rows.
+
+    Args:
+        run_id: The run.
+        upload_id: The dataset's, whose cases go too; None where another run uses the dataset.
+    """
+
+    run_id: str
+    upload_id: str | None
+
+
+def begin(connection: sa.Connection, run_id: str) -> PendingDeletion | None:
+    """Remove a run, and its dataset where no other run uses it, and note that their rows are to follow.
+
+    Returns:
+        What is to follow; None where there is no such run at rest.
+    """
+    runs = schema.runs
+    dataset_id = connection.execute(
+        runs.delete().where(runs.c.run_id == run_id, runs.c.state.in_(_AT_REST)).returning(runs.c.dataset_id)
+    ).scalar_one_or_none()
+    if dataset_id is None:
+        return None
+    connection.execute(schema.shards.delete().where(schema.shards.c.run_id == run_id))
+    pending = PendingDeletion(run_id, _remove_unused(connection, dataset_id))
+    connection.execute(schema.deletions.insert().values(run_id=run_id, upload_id=pending.upload_id, created_at=now()))
+    return pending
+
+
+def _remove_unused(connection: sa.Connection, dataset_id: str) -> str | None:
+    table = schema.datasets
+    try:
+        with connection.begin_nested():
+            upload_id: str | None = connection.execute(
+                table.delete().where(table.c.dataset_id == dataset_id, ~_used(dataset_id)).returning(table.c.upload_id)
+            ).scalar_one_or_none()
+    except sa.exc.IntegrityError:
+        return None  # a run over it was created in the same moment
+    return upload_id
+
+
+def _used(dataset_id: str) -> sa.Exists:
+    return sa.exists().where(schema.runs.c.dataset_id == dataset_id)
+
+
+def list_pending(connection: sa.Connection) -> list[PendingDeletion]:
+    """Return the deletions that a stop interrupted, oldest first."""
+    table = schema.deletions
+    rows = connection.execute(sa.select(table.c.run_id, table.c.upload_id).order_by(table.c.created_at))
+    return [PendingDeletion(row.run_id, row.upload_id) for row in rows]
+
+
+def remove_some(connection: sa.Connection, pending: PendingDeletion, limit: int) -> int:
+    """Remove up to `limit` rows of a deleted run; once none is left, the note of it too.
+
+    Returns:
+        How many rows have gone; 0 when the deletion is complete.
+    """
+    owned = [(table, table.c.run_id, pending.run_id) for table in (schema.results, schema.answers, schema.run_events)]
+    if pending.upload_id is not None:
+        owned.append((schema.dataset_cases, schema.dataset_cases.c.upload_id, pending.upload_id))
+    for table, owner, value in owned:
+        removed = _remove_first(connection, table, owner == value, limit)
+        if removed:
+            return removed
+    connection.execute(schema.deletions.delete().where(schema.deletions.c.run_id == pending.run_id))
+    return 0
+
+
+def _remove_first(connection: sa.Connection, table: sa.Table, owned: sa.ColumnElement[bool], limit: int) -> int:
+    """Remove the first rows by key, found through the index however many there are."""
+    keys = list(table.primary_key.columns)[1:]  # after the column that says whose it is
+    last: Any = connection.execute(
+        sa.select(*keys).where(owned).order_by(*keys).limit(1).offset(limit - 1)
+    ).one_or_none()
+    if last is not None:
+        through = sa.tuple_(*(sa.literal(part, sa.BigInteger) for part in last))
+        owned = sa.and_(owned, sa.tuple_(*keys) <= through)
+    return connection.execute(table.delete().where(owned)).rowcount
+
+
+def estimate(connection: sa.Connection, run: RunRecord) -> Deletion:
+    """Return what would go with a run; its size is that of its first rows times their number."""
+    others = sa.select(sa.func.count()).select_from(schema.runs).where(schema.runs.c.dataset_id == run.dataset_id)
+    is_last = connection.execute(others).scalar_one() == 1
+    row_bytes = sum(
+        _mean_bytes(connection, table.c[column], table.c.run_id == run.run_id)
+        for table, column in ((schema.results, "scores_json"), (schema.answers, "response_json"))
+    )
+    size = run.finished_count * (row_bytes + 2 * _ROW_OVERHEAD_BYTES)
+    if is_last:
+        size += _dataset_bytes(connection, run.dataset_id)
+    return Deletion(run.finished_count, round(size), is_last)
+
+
+def _dataset_bytes(connection: sa.Connection, dataset_id: str) -> float:
+    table = schema.datasets
+    dataset = connection.execute(sa.select(table).where(table.c.dataset_id == dataset_id)).one()
+    cases = schema.dataset_cases
+    mean = _mean_bytes(connection, cases.c.case_json, cases.c.upload_id == dataset.upload_id)
+    return float(dataset.case_count * (mean + _ROW_OVERHEAD_BYTES))
+
+
+def _mean_bytes(connection: sa.Connection, column: sa.Column[str], owned: sa.ColumnElement[bool]) -> float:
+    sample = sa.select(sa.func.length(column).label("size")).where(owned).limit(_SAMPLE_ROWS).subquery()
+    return float(connection.execute(sa.select(sa.func.avg(sample.c.size))).scalar() or 0.0)

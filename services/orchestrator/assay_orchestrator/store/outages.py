@@ -1,0 +1,90 @@
+"""Outlasting a PostgreSQL that is away for a while: restarted, failing over, out of connections for a moment."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+import psycopg
+import sqlalchemy as sa
+
+from assay_orchestrator.store.postgres_errors import is_passing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Outages"]
+
+_PAUSE_S = 0.25
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class Outages:
+    """Tries again what an outage broke, until the outage has lasted as long as patience does.
+
+    From then on everything fails after a second try, without waiting, until something succeeds again.
+
+    Args:
+        patience_s: How long an outage is waited out, in seconds.
+        describe: Returns what the log says about a problem.
+    """
+
+    def __init__(self, patience_s: float, describe: Callable[[BaseException], str]) -> None:
+        self._patience_s = patience_s
+        self._describe = describe
+        self._mutex = threading.Lock()
+        self._since: float | None = None
+        self._closing = False
+
+    def outlast(self, attempt: Callable[[], T], gave_up: threading.Event) -> T:
+        """Return what the attempt returns, made as often as needed.
+
+        Args:
+            attempt: What to do. Whatever it changes it changes once, however often it is made.
+            gave_up: Set when nobody waits for it any more: then it is not made again.
+
+        Raises:
+            sqlalchemy.exc.DBAPIError: It failed for good.
+            psycopg.Error: Likewise.
+        """
+        failure_count = 0
+        while True:
+            try:
+                result = attempt()
+            except (sa.exc.DBAPIError, psycopg.Error) as problem:
+                failure_count += 1
+                original = problem.orig if isinstance(problem, sa.exc.DBAPIError) else problem
+                given_up = self._closing or gave_up.is_set()
+                if given_up or original is None or not is_passing(original) or not self._lasts(failure_count, original):
+                    raise
+            else:
+                self._end()
+                return result
+            if failure_count > 1:
+                gave_up.wait(_PAUSE_S)
+
+    def close(self) -> None:
+        """Wait no longer."""
+        self._closing = True
+
+    def _lasts(self, failure_count: int, problem: BaseException) -> bool:
+        """Return whether to try again after so many failures in a row."""
+        if failure_count == 1:
+            return True  # most likely a connection that ended while nobody used it
+        with self._mutex:
+            now = time.monotonic()
+            if self._since is None:
+                self._since = now
+                _log.warning("%s; waiting for it for %g s", self._describe(problem), self._patience_s)
+            return now - self._since < self._patience_s
+
+    def _end(self) -> None:
+        with self._mutex:
+            if self._since is not None:
+                _log.warning("the database is back after %.1f s", time.monotonic() - self._since)
+                self._since = None

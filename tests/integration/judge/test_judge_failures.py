@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import gzip
+import logging
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.testing.judges import says
+from assay.testing.providers import Reply
+from assay.v1 import judge_pb2 as pb
+from assay_judge.judges import JudgeChoice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Start = Callable[..., Any]
+
+KEY = "sk-planted-0123456789-abcdefghij"
+GOOD = {"reasoning": "It is right.", "score": 4}
+QUICK = {"pause_s": 0.01}
+
+
+def passed_date() -> str:
+    return email.utils.formatdate(time.time() - 5, usegmt=True)
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"retry-after": "0"}, {"retry-after": "0.02"}, {"retry-after-ms": "20"}, {"retry-after": passed_date()},
+     {"retry-after": "soon"}, {"retry-after": "-1"}, {"retry-after": "nan"}],
+    ids=lambda headers: "|".join(headers.values()) or "none",
+)  # fmt: skip
+async def test_a_429_is_waited_out_in_whatever_form_it_comes(
+    start: Start, protocol: str, headers: dict[str, str]
+) -> None:
+    """Seconds, milliseconds, a date, nothing or nonsense: the verdict is had in the end, and costs one call."""
+    refusal = Reply("slow down", status=429, headers=headers)
+    judge = await start(refusal, refusal, says(GOOD), protocol=protocol, **QUICK)
+    verdict = (await judge.grade()).verdict
+    assert dict(verdict.scores) == {"score": 4.0}
+    assert verdict.attempts == 3
+    assert verdict.usage.cost_usd == pytest.approx(0.00195, abs=1e-12)
+
+
+async def test_more_429s_than_attempts_lose_nothing(start: Start) -> None:
+    """Being throttled uses up no attempts."""
+    judge = await start(*[Reply("slow down", status=429, headers={"retry-after-ms": "1"})] * 4, says(GOOD), attempts=1,
+                        pause_s=0.002)  # fmt: skip
+    assert (await judge.grade()).verdict.status == pb.VERDICT_STATUS_VALID
+
+
+async def test_a_retry_after_beyond_the_deadline_ends_with_the_deadline(start: Start) -> None:
+    """A provider that asks for hours gets its peace; whoever waits is told in time what happened."""
+    judge = await start(Reply("slow down", status=429, headers={"retry-after": "10000"}))
+    verdict = (await judge.grade(timeout_ms=300)).verdict
+    assert (verdict.status, verdict.reason) == (pb.VERDICT_STATUS_UNAVAILABLE, "deadline_exceeded")
+    assert "HTTP 429: slow down" in verdict.message
+    assert verdict.attempts == 1
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Reply("oh", status=500), Reply("overloaded", status=529), Reply("oh", status=503), Reply("oh", status=408),
+        Reply("oh", status=409), Reply("x" * 400, cut=True), Reply(raw=b"<html>"), Reply(raw=b""), Reply(raw=b"[]"),
+        Reply(raw=b'{"choices": [], "content": 3}'), Reply(raw=b'{"a": NaN}'),
+        Reply("oh", status=500, raw=b"\xff<html>"),
+        Reply(raw=gzip.compress(b"{}"), headers={"content-encoding": "gzip"}), Reply(raw=b" " * 5_000_000),
+    ],
+    ids=["500", "529", "503", "408", "409", "cut", "html", "no body", "list", "no message", "nan", "500 html", "gzip",
+         "huge"],
+)  # fmt: skip
+async def test_failures_that_may_pass_are_tried_again(start: Start, protocol: str, failure: Reply) -> None:
+    """The next attempt counts; one that never stops failing ends as unavailable, with its reason, never a number."""
+    judge = await start(failure, says(GOOD), protocol=protocol, **QUICK)
+    assert dict((await judge.grade()).verdict.scores) == {"score": 4.0}
+    assert len(judge.provider.requests) == 2
+
+
+@pytest.mark.parametrize("failure", [Reply("oh", status=500), Reply("x" * 400, cut=True), Reply(raw=b"<html>")])
+async def test_what_never_stops_failing_is_unavailable(start: Start, failure: Reply) -> None:
+    """After so many attempts there is a reason and no score."""
+    judge = await start(failure, attempts=3, **QUICK)
+    verdict = (await judge.grade()).verdict
+    assert (verdict.status, verdict.reason) == (pb.VERDICT_STATUS_UNAVAILABLE, "judge_unavailable")
+    assert verdict.attempts == len(judge.provider.requests) == 3
+    assert not verdict.scores
+    assert verdict.message
+
+
+@pytest.mark.parametrize(
+    "failure", [Reply("{}", delay_s=30), Reply('{"x": 1}' * 50, drip_s=0.05)], ids=["silent", "dripping"]
+)
+async def test_an_attempt_has_a_limit_that_bytes_do_not_restart(start: Start, failure: Reply) -> None:
+    """A judge that is silent and one that drips a byte now and then are both given up in time."""
+    judge = await start(failure, attempts=1, attempt_timeout_s=0.2)
+    verdict = (await judge.grade()).verdict
+    assert verdict.reason == "judge_unavailable"
+    assert "no answer within 0.2 s" in verdict.message
+    # Nobody knows what it cost: the most that it may have is on the bill.
+    assert verdict.usage.cost_usd > 0.01
+
+
+async def test_an_unreachable_judge_costs_nothing(start: Start) -> None:
+    """A connection that was refused is not billed."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    judge = await start(judge=JudgeChoice("openai", "m", f"http://127.0.0.1:{port}/v1"), attempts=2, **QUICK)
+    verdict = (await judge.grade(run_id="r")).verdict
+    assert verdict.reason == "judge_unavailable"
+    assert verdict.usage.cost_usd == 0
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+async def test_what_will_not_pass_is_not_tried_again(start: Start, protocol: str, status: int) -> None:
+    """One call, and the provider's own words."""
+    judge = await start(Reply("no such thing", status=status), protocol=protocol)
+    verdict = (await judge.grade()).verdict
+    assert (verdict.status, verdict.reason) == (pb.VERDICT_STATUS_UNAVAILABLE, "judge_refuses_request")
+    assert verdict.message == f"HTTP {status}: no such thing"
+    assert len(judge.provider.requests) == 1
+
+
+async def test_a_quota_that_is_used_up_is_no_throttling(start: Start) -> None:
+    """A 429 for lack of money does not pass by waiting."""
+    judge = await start(Reply("You exceeded your quota", status=429, error={"code": "insufficient_quota"}))
+    assert (await judge.grade()).verdict.reason == "judge_refuses_request"
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+async def test_a_temperature_that_is_refused_is_left_out_and_remembered(start: Start, protocol: str) -> None:
+    """The first call learns it, the next ones know; each verdict says what was sent."""
+    refusal = Reply("temperature is not supported with this model", status=400, error={"param": "temperature"})
+    judge = await start(refusal, says(GOOD), protocol=protocol)
+    first = (await judge.grade()).verdict
+    second = (await judge.grade("Lyon")).verdict
+    assert first.status == second.status == pb.VERDICT_STATUS_VALID
+    assert not first.HasField("temperature")
+    assert (first.attempts, second.attempts) == (2, 1)
+    assert [("temperature" in request.body) for request in judge.provider.requests] == [True, False, False]
+
+
+async def test_services_without_schemas_are_asked_more_simply(start: Start) -> None:
+    """A server that knows no json_schema is asked for an object, then in words alone; the verdict is checked anyway."""
+    refusals = [
+        Reply("response_format.type json_schema is unknown", status=400),
+        Reply("'response_format' is not supported", status=400),
+    ]
+    judge = await start(*refusals, says(GOOD))
+    assert (await judge.grade()).verdict.status == pb.VERDICT_STATUS_VALID
+    formats = [request.body.get("response_format", {}).get("type") for request in judge.provider.requests]
+    assert formats == ["json_schema", "json_object", None]
+
+
+async def test_the_other_name_of_max_tokens_is_tried(start: Start) -> None:
+    """Services disagree about what the limit is called."""
+    refusal = Reply("Unsupported parameter: 'max_tokens', use 'max_completion_tokens'", status=400,
+                    error={"code": "unsupported_parameter", "param": "max_tokens"})  # fmt: skip
+    judge = await start(refusal, says(GOOD))
+    assert (await judge.grade()).verdict.status == pb.VERDICT_STATUS_VALID
+    assert judge.provider.requests[1].body["max_completion_tokens"] == 2_048
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+async def test_keys_are_in_no_message_and_no_log(
+    start: Start, protocol: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Not even where the provider repeats the key, whole or cut, and everything logs all it can."""
+    caplog.set_level(logging.DEBUG)
+    replies = [
+        Reply(f"Incorrect API key provided: {KEY}", status=401),
+        Reply(f"Bearer {KEY[:20]}", status=403),
+        Reply("x" * 480 + KEY, status=400),
+        Reply("oh", status=500, raw=KEY.encode()),
+        Reply(raw=f"<html>{KEY}".encode()),
+    ]
+    judge = await start(*replies, protocol=protocol, attempts=1, state_dir=tmp_path / "state")
+    said = [str(await judge.grade(f"answer {index}")) for index in range(len(replies))]
+    assert all(request.headers for request in judge.provider.requests)
+    files = [path.read_bytes() for path in (tmp_path / "state").iterdir()]
+    for text in (*said, caplog.text, *(file.decode("latin-1") for file in files)):
+        assert KEY not in text
+        assert KEY[:12] not in text
+
+
+async def test_a_client_that_leaves_ends_its_call(start: Start) -> None:
+    """Nobody waits for an answer that nobody wants; what it may have cost stays on the run's bill."""
+    judge = await start(Reply("{}", delay_s=30), says(GOOD))
+    asked = pb.GradeRequest(rubric="quality", question="q", answer="a", run_id="r")
+    call = judge.stub.Grade(asked, timeout=30)
+    while not judge.provider.requests:  # noqa: ASYNC110  # no event says so across threads
+        await asyncio.sleep(0.01)
+    call.cancel()
+    response = await judge.grade("b", run_id="r")
+    assert response.verdict.status == pb.VERDICT_STATUS_VALID
+    assert response.spending.reserved_usd == 0
+    assert response.spending.spent_usd > response.verdict.usage.cost_usd

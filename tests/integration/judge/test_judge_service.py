@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from assay.errors import InvalidInputError, SetupError, UnavailableError
+from assay.rpc.channel import open_channel, read_stream
+from assay.rpc.status import translated
+from assay.testing.judges import says, system_of, user_of, verdict_id_of
+from assay.testing.providers import Reply, Tokens
+from assay.v1 import judge_pb2 as pb
+from assay_judge.judges import JudgeChoice, Permissions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Start = Callable[..., Any]
+
+KEY = "sk-planted-0123456789-abcdefghij"
+GOOD = {"reasoning": "It is right.", "score": 4}
+ANSWER = {"reasoning": "Fine.", "accuracy": 0.9, "completeness": 0.8, "relevance": 0.9, "overall_score": 0.85}
+TONE = """
+name: tone
+description: Whether the answer is friendly.
+scale: {minimum: -1, maximum: 1}
+criteria: [{name: warmth, description: Whether it is warm.}]
+"""
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+async def test_a_verdict_over_the_whole_wire(start: Start, protocol: str) -> None:
+    """Both protocols: one valid object becomes a verdict with its usage, cost, fingerprint and temperature."""
+    judge = await start(protocol=protocol)
+    response = await judge.grade(contexts=["Paris is a city."])
+    verdict = response.verdict
+    assert verdict.status == pb.VERDICT_STATUS_VALID
+    assert dict(verdict.scores) == {"score": 4.0}
+    assert verdict.reasoning == "It is right."
+    assert (verdict.reason, verdict.message, verdict.cached, verdict.by_rule) == ("", "", False, False)
+    assert (verdict.attempts, verdict.temperature, verdict.model) == (1, 0.1, "scripted")
+    assert (verdict.usage.input_tokens, verdict.usage.output_tokens) == (1_200, 150)
+    assert verdict.usage.cost_usd == pytest.approx(0.00195, abs=1e-12)
+    assert len(verdict.fingerprint) == len(verdict.key) == 64
+    request = judge.provider.requests[0]
+    assert "Paris is a city." in user_of(request)
+    assert "Paris is a city." not in system_of(request)
+    assert verdict_id_of(request) not in user_of(request)
+
+
+async def test_each_protocol_is_asked_in_its_own_way(start: Start) -> None:
+    """Structured output, the temperature and the prompt cache are asked for as the provider wants it."""
+    anthropic = await start(protocol="anthropic")
+    await anthropic.grade()
+    sent = anthropic.provider.requests[0]
+    assert sent.body["output_config"]["format"]["type"] == "json_schema"
+    assert sent.body["temperature"] == 0.1
+    assert sent.body["system"][0]["cache_control"] == {"type": "ephemeral"}
+    assert "cache_control" not in sent.body["system"][1]
+    assert KEY in sent.headers.get("x-api-key", sent.headers.get("authorization", ""))
+
+
+async def test_openai_is_asked_in_its_own_way(start: Start) -> None:
+    """A strict schema, and the key as a bearer token."""
+    openai = await start(protocol="openai")
+    await openai.grade()
+    sent = openai.provider.requests[0]
+    assert sent.body["response_format"]["json_schema"]["strict"] is True
+    assert sent.body["max_tokens"] == 2_048
+    assert sent.headers["authorization"] == f"Bearer {KEY}"
+
+
+async def test_the_three_rubrics_and_ones_own(start: Start) -> None:
+    """Quality, answer and a rubric that comes with the request; what is wrong with it is said before any call."""
+    judge = await start(says(ANSWER), says({"reasoning": "Kind.", "warmth": 0.5}), says(GOOD))
+    assert dict((await judge.grade(rubric="answer")).verdict.scores) == {
+        "accuracy": 0.9, "completeness": 0.8, "relevance": 0.9, "overall_score": 0.85,
+    }  # fmt: skip
+    assert dict((await judge.grade(rubric="", rubric_yaml=TONE)).verdict.scores) == {"warmth": 0.5}
+    with pytest.raises(InvalidInputError) as caught, translated():
+        await judge.grade(rubric="", rubric_yaml=TONE.replace("warmth", "Warm Th").replace("scale", "scales"))
+    assert {problem.field for problem in caught.value.problems} == {
+        "rubric_yaml.scales", "rubric_yaml.criteria[0].name",
+    }  # fmt: skip
+    with pytest.raises(InvalidInputError, match="did you mean 'quality'"), translated():
+        await judge.grade(rubric="qualty")
+    assert len(judge.provider.requests) == 2
+
+
+async def test_rubrics_are_listed(start: Start, tmp_path: Path) -> None:
+    """The built-in ones and those of the operator, with their scales."""
+    (tmp_path / "tone.yaml").write_text(TONE)
+    judge = await start(rubrics=(tmp_path / "tone.yaml",))
+    found = {rubric.name: rubric for rubric in (await judge.stub.ListRubrics(pb.ListRubricsRequest())).rubrics}
+    assert list(found) == ["answer", "pairwise", "quality", "tone"]
+    assert list(found["answer"].criteria) == ["accuracy", "completeness", "relevance", "overall_score"]
+    assert (found["quality"].minimum, found["quality"].maximum, found["quality"].whole) == (1, 5, True)
+    assert found["pairwise"].compares
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "winner", "flipped"),
+    [
+        ("first", "second", pb.PAIR_WINNER_A, False),
+        ("second", "first", pb.PAIR_WINNER_B, False),
+        ("tie", "tie", pb.PAIR_WINNER_TIE, False),
+        ("first", "first", pb.PAIR_WINNER_TIE, True),
+        ("first", "tie", pb.PAIR_WINNER_TIE, True),
+        ("first", "third", pb.PAIR_WINNER_UNSPECIFIED, False),
+    ],
+)
+async def test_pairs_are_compared_in_both_orders(
+    start: Start, first: str, second: str, winner: int, flipped: bool
+) -> None:
+    """An answer wins only if it does so wherever it is shown; a missing verdict makes no tie."""
+
+    def script(request: Any) -> Reply:
+        text = user_of(request)
+        shown = first if text.index("Paris") < text.index("Lyon") else second
+        return says({"reasoning": "Because.", "winner": shown})(request)
+
+    judge = await start(script)
+    asked = pb.ComparePairRequest(rubric="pairwise", question="Capital?", answer_a="Paris", answer_b="Lyon")
+    response = await judge.stub.ComparePair(asked, timeout=60)
+    assert (response.winner, response.flipped) == (winner, flipped)
+    assert response.verdicts[0].choice == first
+    assert all(not verdict.scores for verdict in response.verdicts)
+
+
+async def test_no_judge_is_an_outcome_with_a_reason(start: Start) -> None:
+    """Without a judge there is no verdict, never a 0; nothing is asked."""
+    judge = await start(judge=JudgeChoice())
+    verdict = (await judge.grade()).verdict
+    assert verdict.status == pb.VERDICT_STATUS_UNAVAILABLE
+    assert verdict.reason == "judge_not_configured"
+    assert "no judge configured" in verdict.message
+    assert not verdict.scores
+    assert judge.provider.requests == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (Reply('{"score": 5}', stop="content_filter"), "refused"),
+        (says(GOOD, stop="length"), "truncated"),
+        (Reply(""), "empty_verdict"),
+        (Reply(" \n"), "empty_verdict"),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+async def test_a_reply_that_stopped_is_no_verdict(start: Start, protocol: str, reply: Any, reason: str) -> None:
+    """Refusals, cut verdicts and silence are errors with that reason, though their text may hold a score."""
+    judge = await start(reply, protocol=protocol)
+    verdict = (await judge.grade()).verdict
+    assert (verdict.status, verdict.reason) == (pb.VERDICT_STATUS_INVALID, reason)
+    assert not verdict.scores
+    assert len(judge.provider.requests) == 1
+
+
+async def test_an_invalid_reply_gets_one_repair_with_a_new_id(start: Start) -> None:
+    """The second turn says what was wrong in our words, quotes nothing, and counts both calls' tokens."""
+    judge = await start(says({**GOOD, "score": 9}), says(GOOD))
+    verdict = (await judge.grade()).verdict
+    assert dict(verdict.scores) == {"score": 4.0}
+    assert verdict.attempts == verdict.usage.requests == 2
+    assert verdict.usage.input_tokens == 2_400
+    first, second = judge.provider.requests
+    assert verdict_id_of(first) != verdict_id_of(second)
+    assert "score must be a whole number from 1 to 5" in system_of(second)
+    assert len(second.body["messages"]) == 2
+
+
+async def test_trivial_answers_are_not_sent_to_a_judge(start: Start) -> None:
+    """An answer that says nothing gets the lowest score by rule, and says so."""
+    judge = await start()
+    verdict = (await judge.grade("…")).verdict
+    assert dict(verdict.scores) == {"score": 1.0}
+    assert verdict.by_rule
+    assert list(verdict.flags) == ["punctuation_only"]
+    assert judge.provider.requests == []
+
+
+async def test_a_stream_answers_each_request_and_survives_wrong_ones(start: Start) -> None:
+    """Answers carry their request's id; a request that is wrong is an error of its own."""
+    judge = await start(stream_in_flight=4)
+    requests = [
+        pb.GradeStreamRequest(
+            request_id=f"r{index}",
+            grade=pb.GradeRequest(rubric="quality" if index % 5 else "nope", question="q", answer=f"answer {index}"),
+        )
+        for index in range(20)
+    ]
+    call = judge.stub.GradeStream(iter(requests))
+    async with read_stream(call) as responses:
+        found = {response.request_id: response async for response in responses}
+    assert len(found) == 20
+    for index in range(20):
+        response = found[f"r{index}"]
+        if index % 5:
+            assert dict(response.verdict.scores) == {"score": 4.0}
+        else:
+            assert response.error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+            assert "unknown rubric" in response.error.message
+
+
+async def test_health_names_the_service(start: Start, tmp_path: Path) -> None:
+    """Health answers for the judge by its full name."""
+    await start()
+    async with open_channel(f"unix:{tmp_path / 'judge.sock'}") as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        answer = await stub.Check(health_pb2.HealthCheckRequest(service="assay.v1.JudgeService"))
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"provider": "openai", "model": "other"}, "judge"),
+        ({"provider": "anthropic", "model": "judge-1"}, "judge"),
+        ({"provider": "openai", "model": "judge-1", "base_url": "http://evil.example"}, "judge.base_url"),
+        ({"provider": "openai", "model": "judge-1", "base_url": "http://a@b"}, "judge.base_url"),
+        ({"provider": "openai", "model": "judge-1", "base_url": "file:///etc/passwd"}, "judge.base_url"),
+        ({"provider": "openai", "model": "judge-1", "key_variable": "HOME"}, "judge.key_variable"),
+        ({"provider": "gpt", "model": "x"}, "judge.provider"),
+        ({"provider": "openai"}, "judge.model"),
+        ({"model": "x"}, "judge.provider"),
+        ({"provider": "openai", "model": "x", "temperature": 3}, "judge.temperature"),
+        ({"provider": "openai", "model": "x", "max_tokens": 1_000_000}, "judge.max_tokens"),
+    ],
+)
+async def test_requests_name_only_what_the_operator_allows(start: Start, asked: dict[str, Any], field: str) -> None:
+    """By default a request can choose neither model, address nor key."""
+    judge = await start(permissions=Permissions())
+    with pytest.raises(InvalidInputError) as caught, translated():
+        await judge.grade(judge=pb.JudgeModel(**asked))
+    assert field in {problem.field for problem in caught.value.problems}
+    assert judge.provider.requests == []
+
+
+async def test_a_key_goes_nowhere_unless_it_is_named(start: Start, scripted: Any) -> None:
+    """Another service gets no key by itself; a missing key of a provider's own service is said, not guessed."""
+    judge = await start()
+    other = scripted(says(GOOD))
+    asked = pb.JudgeModel(provider="openai", model="m", base_url=other.openai_url)
+    assert (await judge.grade(judge=asked)).verdict.status == pb.VERDICT_STATUS_VALID
+    assert KEY not in str(other.requests[0].headers)
+    with pytest.raises(SetupError, match="OPENAI_API_KEY is not set"), translated():
+        await judge.grade(judge=pb.JudgeModel(provider="openai", model="m"))
+
+
+async def test_parameters_of_the_own_judge_may_be_set(start: Start) -> None:
+    """Temperature and max_tokens alone need no permission."""
+    judge = await start(permissions=Permissions())
+    verdict = (await judge.grade(judge=pb.JudgeModel(temperature=0.7, max_tokens=99))).verdict
+    assert verdict.temperature == 0.7
+    assert judge.provider.requests[0].body["max_tokens"] == 99
+
+
+async def test_too_little_time_is_said_before_anything_is_paid(start: Start) -> None:
+    """A call whose deadline is nearly over starts no call of a model."""
+    judge = await start()
+    with pytest.raises((UnavailableError, grpc.aio.AioRpcError)), translated():
+        await judge.stub.Grade(pb.GradeRequest(rubric="quality", question="q", answer="a"), timeout=0.15)
+    assert judge.provider.requests == []
+
+
+async def test_tokens_of_the_prompt_cache_are_priced(start: Start) -> None:
+    """Cached tokens are counted within the input and cost a tenth."""
+    used = Tokens(1_200, 150, cache_read=1_000)
+    judge = await start(says(GOOD, usage=used), protocol="anthropic")
+    usage = (await judge.grade()).verdict.usage
+    assert (usage.input_tokens, usage.cache_read_tokens) == (1_200, 1_000)
+    assert usage.cost_usd == pytest.approx(0.00105, abs=1e-12)

@@ -1,0 +1,172 @@
+"""A PostgreSQL that goes away: what was under way is done once, and what waits for it can be given up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from psycopg.conninfo import conninfo_to_dict
+
+from assay.errors import StorageError
+from assay_orchestrator.store import datasets, runs
+from assay_orchestrator.store.postgres import PostgresDatabase
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+FOR_EVER_S = 1e6
+_COMMIT = b"COMMIT\0"
+
+
+class CuttingProxy:
+    """Stands between the store and its server; once armed, it cuts the connection of the next commit.
+
+    Args:
+        url: Of the server.
+        swallow: "question" to cut before the server has got the commit, "answer" after it has answered.
+    """
+
+    def __init__(self, url: str, swallow: str) -> None:
+        given = conninfo_to_dict(url)
+        self._server = (str(given["host"]), int(given["port"] or 5432))
+        self._swallow = swallow
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.armed = threading.Event()
+        self.parameters = {**given, "host": "127.0.0.1", "port": self._listener.getsockname()[1]}
+        self.url = psycopg.conninfo.make_conninfo("", **self.parameters, sslmode="disable", gssencmode="disable")
+
+    def __enter__(self) -> CuttingProxy:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        cut = threading.Event()
+        with client, socket.create_connection(self._server) as server:
+            back = threading.Thread(target=self._back, args=(server, client, cut), daemon=True)
+            back.start()
+            with suppress(OSError):
+                while sent := client.recv(65536):
+                    if self.armed.is_set() and sent.endswith(_COMMIT):
+                        self.armed.clear()
+                        cut.set()
+                        if self._swallow == "question":
+                            break
+                    server.sendall(sent)
+            with suppress(OSError):
+                server.shutdown(socket.SHUT_WR)
+            back.join()
+
+    def _back(self, server: socket.socket, client: socket.socket, cut: threading.Event) -> None:
+        with suppress(OSError):
+            while (got := server.recv(65536)) and not cut.is_set():
+                client.sendall(got)
+            client.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(("swallow", "times"), [("question", 2), ("answer", 1)])
+async def test_a_commit_without_an_answer_is_looked_up(postgres_url: str, swallow: str, times: int) -> None:
+    """The connection breaks in a commit: done again where it did not take place, left alone where it did."""
+    tried = 0
+
+    def change(connection: sa.Connection) -> str:
+        nonlocal tried
+        tried += 1
+        connection.exec_driver_sql("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't')")
+        return f"of attempt {tried}"
+
+    with CuttingProxy(postgres_url, swallow) as proxy, closing(PostgresDatabase(proxy.url)) as database:
+        proxy.armed.set()
+        assert await database.write(change) == f"of attempt {times}"
+        assert not proxy.armed.is_set()
+        assert await database.read(lambda c: datasets.get(c, "d")) is not None
+    assert tried == times
+
+
+async def test_a_broken_connection_is_replaced(postgres_url: str) -> None:
+    """What was under way on a connection that broke is done again, once; idle connections that end do not matter."""
+    tried = 0
+
+    def breaking(connection: sa.Connection) -> int | None:
+        nonlocal tried
+        tried += 1
+        datasets.add_cases(connection, "u", 0, [("c", "{}")])
+        if tried == 1:
+            connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
+        return connection.exec_driver_sql("SELECT count(*) FROM dataset_cases").scalar()
+
+    with closing(PostgresDatabase(postgres_url)) as store, psycopg.connect(postgres_url, autocommit=True) as admin:
+        assert await store.write(breaking) == 1
+        name = await store.read(lambda c: c.exec_driver_sql("SHOW application_name").scalar())
+        admin.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s", (name,)
+        )
+        assert await store.read(runs.list_unfinished) == []
+        await store.write(datasets.discard_unfinished)
+    assert tried == 2
+
+
+async def test_an_outage_is_waited_out(killable_postgres: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Reads and writes that come while the server is away succeed when it is back; the log says both."""
+    with closing(PostgresDatabase(killable_postgres.url, patience_s=FOR_EVER_S)) as store:
+        killable_postgres.kill()
+        reading = asyncio.ensure_future(store.read(runs.list_unfinished))
+        writing = asyncio.ensure_future(store.write(lambda c: datasets.add_cases(c, "u", 0, [("c", "{}")])))
+        await asyncio.to_thread(_wait_for, caplog, "waiting for it")
+        assert not reading.done()
+        assert not writing.done()
+        killable_postgres.start()
+        await reading
+        await writing
+    assert [record.getMessage().partition(" after ")[0] for record in caplog.records][1:] == ["the database is back"]
+
+
+async def test_patience_ends(killable_postgres: Any) -> None:
+    """When the server stays away, everything fails with a sentence, and works again as soon as it is back."""
+    with closing(PostgresDatabase(killable_postgres.url, patience_s=0)) as store:
+        killable_postgres.kill()
+        for _ in range(2):
+            with pytest.raises(StorageError, match=r"cannot be reached.*resumed"):
+                await store.write(datasets.discard_unfinished)
+        killable_postgres.start()
+        await store.write(datasets.discard_unfinished)
+
+
+async def test_nobody_need_wait_for_an_outage_to_end(killable_postgres: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A caller that is cancelled and a store that is closed do not wait for a server that is away."""
+    store = PostgresDatabase(killable_postgres.url, patience_s=FOR_EVER_S)
+    killable_postgres.kill()
+    with caplog.at_level(logging.WARNING):
+        writing = [asyncio.ensure_future(store.write(datasets.discard_unfinished)) for _ in range(2)]
+        reading = asyncio.ensure_future(store.read(runs.list_unfinished))
+        await asyncio.to_thread(_wait_for, caplog, "waiting for it")
+    writing[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing[0]
+    await asyncio.to_thread(store.close)
+    for left in (writing[1], reading):
+        with pytest.raises(StorageError):
+            await left
+
+
+def _wait_for(caplog: pytest.LogCaptureFixture, words: str) -> None:
+    while words not in caplog.text:
+        pass

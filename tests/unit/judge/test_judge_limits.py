@@ -1,0 +1,338 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.testing.virtual_time import run_in_virtual_time
+from assay_judge.budget import Account, Ledger
+from assay_judge.calling import CallFailedError, Line, Patience, Payer, Tally
+from assay_judge.limits import Limiter, Limits
+from assay_judge.prompting import Prompt
+from assay_judge.providers.protocol import Parameters, ProviderStatusError, Reply, Tokens, UnreachableError
+from assay_judge.rate_headers import Allowance, read_allowances
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PROMPT = Prompt("s" * 1_000, "c" * 100, "u" * 2_400, "id")
+WANTED = Parameters(500, 0.1)
+
+
+class NoJournal:
+    async def spending(self, run_id: str) -> int:
+        return 0
+
+    async def put_spending(self, run_id: str, nano: int) -> None:
+        """Keep nothing."""
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@dataclass
+class Service:
+    """A provider with a token bucket of requests, an answer time, and what a test adds; it counts what it saw."""
+
+    per_minute: float = 600.0
+    burst: float = 60.0
+    latency_s: float = 1.0
+    retry_after: Callable[[float], dict[str, str]] = lambda wait_s: {"retry-after": str(max(1, round(wait_s)))}
+    refuses: Callable[[float], bool] = lambda at: False
+    headers: Callable[[Service], dict[str, str]] = lambda service: {}
+    answered: int = 0
+    refused: int = 0
+    at_once: int = 0
+    most_at_once: int = 0
+    times: list[float] = field(default_factory=list)
+    _level: float | None = None
+    _at: float = 0.0
+
+    async def ask(self, model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: Parameters) -> Reply:
+        self.times.append(now())
+        self.refill()
+        if self.refuses(now()) or self.level < 1:
+            self.refused += 1
+            wait_s = max(0.0, (1 - self.level) * 60 / self.per_minute)
+            raise ProviderStatusError(429, {**self.retry_after(wait_s), **self.headers(self)}, {})
+        self.level -= 1
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(self.latency_s)
+        self.at_once -= 1
+        self.answered += 1
+        return Reply("{}", tokens=Tokens(1_000, 100), headers=self.headers(self))
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def refill(self) -> None:
+        self.level = min(self.burst, self.level + (now() - self._at) * self.per_minute / 60)
+        self._at = now()
+
+    @property
+    def level(self) -> float:
+        return self.burst if self._level is None else self._level
+
+    @level.setter
+    def level(self, value: float) -> None:
+        self._level = value
+
+
+def line_to(service: Any, limits: Limits = Limits(max_concurrency=64), **patience: Any) -> Line:  # noqa: B008
+    return Line(service, "m", None, limits=limits, patience=Patience(**patience), jitter=random.Random(1).random)
+
+
+async def ask_all(line: Line, count: int) -> list[BaseException | Reply]:
+    payer = Payer(Account(""), None, NoJournal())
+    return await asyncio.gather(
+        *(line.call(PROMPT, {}, WANTED, payer, Tally()) for _ in range(count)), return_exceptions=True
+    )
+
+
+ALLOWED = 600.0
+
+
+@pytest.mark.parametrize(
+    ("service", "limits", "wasted"),
+    [
+        (lambda: Service(), Limits(max_concurrency=64), 0.05),
+        (lambda: Service(retry_after=lambda wait_s: {}), Limits(max_concurrency=64), 0.05),
+        (lambda: Service(retry_after=lambda wait_s: {"retry-after-ms": str(wait_s * 1000)}), Limits(max_concurrency=64),
+         0.10),
+        (lambda: Service(latency_s=0.2), Limits(max_concurrency=64), 0.05),
+        (lambda: Service(latency_s=4.0), Limits(max_concurrency=64), 0.05),
+        (lambda: Service(), Limits(requests_per_minute=ALLOWED, max_concurrency=64), 0.01),
+        (lambda: Service(headers=lambda s: {"x-ratelimit-limit-requests": "600",
+                                            "x-ratelimit-remaining-requests": str(int(s.level))}),
+         Limits(max_concurrency=64), 0.02),
+    ],
+    ids=["seconds", "no retry-after", "milliseconds", "fast", "slow", "configured", "headers"],
+)  # fmt: skip
+def test_nine_tenths_of_the_allowed_rate_are_used(service: Any, limits: Limits, wasted: float) -> None:
+    """6,000 requests against a provider that allows 600 a minute: all answered, in little more than ten minutes."""
+
+    async def main() -> None:
+        provider = service()
+        results = await ask_all(line_to(provider, limits), 6_000)
+        assert all(isinstance(result, Reply) for result in results)
+        used = (provider.answered - provider.burst) / (now() * ALLOWED / 60)
+        assert used >= 0.9, used
+        assert provider.refused <= wasted * provider.answered, provider.refused / provider.answered
+
+    run_in_virtual_time(main)
+
+
+@pytest.mark.parametrize(
+    ("refuses", "retry_after"),
+    [
+        (lambda at: at < 60, lambda wait_s: {}),
+        (lambda at: at < 60, lambda wait_s: {"retry-after": "0"}),
+        (lambda at: at < 60, lambda wait_s: {"retry-after": "10000"}),
+        (lambda at: 20 < at < 620 and random.Random(at).random() < 0.5, lambda wait_s: {"retry-after": "1"}),
+    ],
+    ids=["a minute of nothing", "lying low", "lying high", "every second one for ten minutes"],
+)
+def test_a_storm_of_429s_loses_nothing(refuses: Any, retry_after: Any) -> None:
+    """Whatever the provider says about waiting, every request is answered after it, and few calls are wasted."""
+
+    async def main() -> None:
+        provider = Service(refuses=refuses, retry_after=retry_after)
+        results = await ask_all(line_to(provider), 3_000)
+        assert all(isinstance(result, Reply) for result in results)
+        assert provider.answered == 3_000
+        assert provider.refused < 1_000
+
+    run_in_virtual_time(main)
+
+
+def test_a_storm_wastes_few_calls() -> None:
+    """While everything is refused, a judge is asked less and less often, not by all who wait."""
+
+    async def main() -> None:
+        provider = Service(refuses=lambda at: at < 60)
+        await ask_all(line_to(provider), 1_000)
+        assert provider.refused <= 60
+
+    run_in_virtual_time(main)
+
+
+def test_tokens_per_minute_hold() -> None:
+    """The pace follows the tokens that calls really count, not the estimate they begin with."""
+
+    async def main() -> None:
+        provider = Service(per_minute=1e9, burst=1e9, latency_s=0.5)
+        # 1,100 tokens a call: 60 calls a minute.
+        await ask_all(line_to(provider, Limits(tokens_per_minute=66_000, max_concurrency=64)), 600)
+        assert 0.9 * 600 <= now() <= 600 * 1.02
+
+    run_in_virtual_time(main)
+
+
+def test_concurrency_grows_while_all_goes_well_and_never_beyond_its_limit() -> None:
+    """A provider that refuses nothing is soon asked as fast as the operator allows."""
+
+    async def main() -> None:
+        provider = Service(per_minute=1e9, burst=1e9)
+        await ask_all(line_to(provider, Limits(max_concurrency=16)), 400)
+        assert provider.most_at_once == 16
+        assert now() < 400 / 16 + 5
+
+    run_in_virtual_time(main)
+
+
+def test_runs_take_turns() -> None:
+    """A run that asks little is not kept waiting by one that asked a lot before it."""
+
+    async def main() -> None:
+        limiter = Limiter(Limits(max_concurrency=1))
+        order: list[str] = []
+
+        async def work(run_id: str) -> None:
+            grant = await limiter.acquire(run_id, 1)
+            order.append(run_id)
+            await asyncio.sleep(1)
+            limiter.release(grant, used=1)
+
+        await asyncio.gather(*(work("large") for _ in range(50)), *(work("small") for _ in range(3)))
+        assert max(index for index, run_id in enumerate(order) if run_id == "small") < 8
+
+    run_in_virtual_time(main)
+
+
+def test_whoever_leaves_takes_no_turn() -> None:
+    """Cancelled requests give back what they had, at whatever moment they leave."""
+
+    async def main() -> None:
+        limiter = Limiter(Limits(requests_per_minute=600, max_concurrency=4))
+        rng = random.Random(3)
+
+        async def work() -> None:
+            grant = await limiter.acquire("r", 1)
+            try:
+                await asyncio.sleep(rng.random())
+            finally:
+                limiter.release(grant, used=1)
+
+        tasks = [asyncio.ensure_future(work()) for _ in range(200)]
+        for _ in range(100):
+            await asyncio.sleep(0.05)
+            rng.choice(tasks).cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        grants = [await limiter.acquire("r", 1) for _ in range(limiter.concurrency)]
+        assert len(grants) == 4
+
+    run_in_virtual_time(main)
+
+
+class Failing:
+    """A provider that fails until a time, and takes its time about it."""
+
+    def __init__(self, until: float, *, error: Exception | None = None) -> None:
+        self.until = until
+        self.calls: list[float] = []
+        self.error = error or ProviderStatusError(500, {}, {})
+
+    async def ask(self, model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: Parameters) -> Reply:
+        self.calls.append(now())
+        await asyncio.sleep(0.1)
+        if now() < self.until:
+            raise self.error
+        return Reply("{}")
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def test_a_judge_that_fails_all_the_time_is_left_alone_and_tried_again() -> None:
+    """The breaker opens after a few failures, lets one probe through at a time, and closes with the first answer."""
+
+    async def main() -> None:
+        provider = Failing(until=40.0)
+        line = line_to(provider, attempts=20, breaker_s=120.0)
+        results = await ask_all(line, 50)
+        assert all(isinstance(result, Reply) for result in results)
+        while_down = [at for at in provider.calls if 3 < at < 39]
+        assert len(while_down) <= 6
+        assert not line.breaker.is_open
+
+    run_in_virtual_time(main)
+
+
+def test_a_judge_that_never_comes_back_fails_in_time() -> None:
+    """Nobody waits for ever, and few calls are made in vain."""
+
+    async def main() -> None:
+        provider = Failing(until=1e9, error=UnreachableError("ConnectError", sent=False))
+        results = await ask_all(line_to(provider), 300)
+        assert {error.reason for error in results if isinstance(error, CallFailedError)} <= {
+            "judge_unavailable", "retry_budget_spent",
+        }  # fmt: skip
+        assert all(isinstance(result, CallFailedError) for result in results)
+        assert now() < 300
+        assert len(provider.calls) < 100
+
+    run_in_virtual_time(main)
+
+
+def test_repeats_are_a_fifth_of_a_runs_calls_at_most() -> None:
+    """A provider that fails now and then cannot make a run pay for many calls twice."""
+
+    async def main() -> None:
+        rng = random.Random(5)
+
+        class Moody(Failing):
+            async def ask(self, *arguments: Any) -> Reply:
+                self.calls.append(now())
+                await asyncio.sleep(0.1)
+                if rng.random() < 0.5:
+                    raise ProviderStatusError(500, {}, {})
+                return Reply("{}")
+
+        account = Account("r")
+        line, provider = line_to(Moody(0)), NoJournal()
+        payer = Payer(account, None, provider)
+        await asyncio.gather(
+            *(line.call(PROMPT, {}, WANTED, payer, Tally()) for _ in range(500)), return_exceptions=True
+        )
+        assert account.retries <= 0.2 * account.calls + 10
+
+    run_in_virtual_time(main)
+
+
+@pytest.mark.parametrize(
+    ("headers", "requests", "tokens"),
+    [
+        ({}, None, None),
+        ({"x-ratelimit-limit-requests": "500", "x-ratelimit-remaining-requests": "499",
+          "x-ratelimit-reset-requests": "120ms", "x-ratelimit-limit-tokens": "30000",
+          "x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1m0s"},
+         Allowance(500, 499), Allowance(30_000, 0)),
+        ({"x-ratelimit-limit-requests": "10000", "x-ratelimit-remaining-requests": "9999",
+          "x-ratelimit-reset-requests": "8.64s"}, Allowance(10_000, 9_999, per_minute=False), None),
+        ({"anthropic-ratelimit-requests-limit": "50", "anthropic-ratelimit-requests-remaining": "49",
+          "anthropic-ratelimit-requests-reset": "1970-01-01T00:16:41Z"}, Allowance(50, 49), None),
+        ({"x-ratelimit-limit-requests": "nan", "x-ratelimit-remaining-requests": "1"}, None, None),
+        ({"x-ratelimit-limit-requests": "0", "x-ratelimit-remaining-requests": "0"}, None, None),
+        ({"x-ratelimit-limit-requests": "5", "x-ratelimit-remaining-requests": "50",
+          "x-ratelimit-reset-requests": "later"}, Allowance(5, 5), None),
+    ],
+)  # fmt: skip
+def test_headers_say_what_is_allowed(
+    headers: dict[str, str], requests: Allowance | None, tokens: Allowance | None
+) -> None:
+    """Both providers' headers, limits of a day told from those of a minute, and nonsense that is ignored."""
+    assert read_allowances(headers, now=1_000.0) == (requests, tokens)
+
+
+async def test_accounts_that_nobody_uses_are_forgotten() -> None:
+    """Memory does not grow with the number of runs."""
+    ledger = Ledger(NoJournal(), accounts=10)
+    for index in range(100):
+        _, close = await ledger.open(f"run {index}")
+        close()
+    assert len(ledger._accounts) <= 10
