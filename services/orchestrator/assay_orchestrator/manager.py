@@ -273,9 +273,7 @@ class RunManager:
 
     async def trouble(self, run_id: str, problem: Exception) -> None:
         """Pause a run whose rows cannot be stored, end one that cannot go on for another reason."""
-        session = self._worker.sessions.of(run_id)
-        if session is not None:
-            session.plan.pausing.set()
+        await self._worker.cancel(run_id)
         if isinstance(problem, StorageError):
             await self._pause(run_id, problem)
         elif isinstance(problem, AssayError):
@@ -284,9 +282,6 @@ class RunManager:
             error_id = uuid.uuid4().hex[:12]
             _log.error("run %s failed, error id %s", run_id, error_id, exc_info=problem)
             await self._end(run_id, RunState.FAILED, f"internal error {error_id}: see the orchestrator's log")
-        session = self._worker.sessions.of(run_id)
-        for task in list(session.tasks) if session is not None else ():
-            task.cancel()
 
     def moved(self, run_id: str) -> None:
         """Tell watchers that a run's state has changed."""
@@ -378,20 +373,23 @@ class RunManager:
     async def _pause(self, run_id: str, problem: StorageError) -> None:
         _log.error("run %s paused: %s", run_id, problem.message)
         try:
-            await self._change(run_id, RunState.PAUSED, reason=problem.message, cause=PauseCause.STORAGE)
+            await self._database.write(
+                lambda c: runs.stop(c, run_id, RunState.PAUSED, reason=problem.message, cause=PauseCause.STORAGE)
+            )
         except StorageError:
             # The store cannot even take that: watchers are told directly.
             self._broken[run_id] = problem
-            self.notifier.notify(run_id)
+        self.notifier.notify(run_id)
 
     async def _end(self, run_id: str, state: RunState, reason: str = "", summary: RunSummary | None = None) -> None:
+        data = summary_to_json(summary) if summary is not None else None
         try:
-            await self._change(run_id, state, reason=reason, summary=summary)
+            await self._database.write(lambda c: runs.stop(c, run_id, state, reason=reason, summary=data))
         except StorageError as problem:
             self._broken[run_id] = problem
-            self.notifier.notify(run_id)
         finally:
             self._planner.forget(run_id, f"the run has {state.value}")
+            self.notifier.notify(run_id)
 
     async def _change(
         self,
@@ -400,12 +398,8 @@ class RunManager:
         *,
         reason: str = "",
         cause: PauseCause | None = None,
-        summary: RunSummary | None = None,
     ) -> None:
-        data = summary_to_json(summary) if summary is not None else None
-        await self._database.write(
-            lambda c: runs.change_state(c, run_id, state, reason=reason, cause=cause, summary=data)
-        )
+        await self._database.write(lambda c: runs.change_state(c, run_id, state, reason=reason, cause=cause))
         self.notifier.notify(run_id)
 
 

@@ -297,7 +297,7 @@ async def test_large_texts_come_back_whole(store: Database) -> None:
     """Answers, reasons and details of a mebibyte are kept to the last character."""
     large = "س\n'\"\\\t" * (1024 * 1024 // 7)
     score = Score("m", ScoreStatus.SCORED, 1.0, reason=large, detail={"text": large})
-    await store.write(lambda c: results.put(c, "r", [answer(0, large)], [row(0, reason=large, scores=(score,))]))
+    await store.write(lambda c: results.put(c, "r", [answer(0, large)], [row(0, reason=large, scores=(score,))], {}))
     (found,) = await store.read(lambda c: results.read_sequence(c, "r", 0, 9))
     stored = await store.read(lambda c: results.read_answers(c, "r", [0]))
     assert found.reason == large
@@ -310,20 +310,20 @@ async def test_numbers_that_json_has_not_are_never_stored(store: Database, numbe
     """A number that is none is refused with everything that came with it: the JSON of a row is for every reader."""
     score = Score("m", ScoreStatus.SCORED, 1.0, detail={"ratio": number})
     with pytest.raises(ValueError, match="not JSON compliant"):
-        await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0, scores=(score,))]))
+        await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0, scores=(score,))], {}))
     assert await store.read(lambda c: results.count_finished(c, "r")) == 0
 
 
 async def test_everything_is_there_after_a_restart(store: Database, open_store: Callable[[], Database]) -> None:
     """Another process finds runs, rows and answers, and numbers what it adds where the first one ended."""
     await store.write(lambda c: runs.change_state(c, "r", RunState.RUNNING))
-    await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)]))
+    await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)], {}))
     store.close()
     database = open_store()
     try:
         assert [run.run_id for run in await database.read(runs.list_unfinished)] == ["r"]
         assert await database.read(lambda c: results.finished_keys(c, "r", 0, 3)) == {(0, 0)}
-        assert await database.write(lambda c: results.put(c, "r", [answer(1)], [row(1)])) == 3
+        assert await database.write(lambda c: results.put(c, "r", [answer(1)], [row(1)], {})) == 3
         await database.write(lambda c: runs.change_state(c, "r", RunState.SUCCEEDED, summary={"pass_rate": 1.0}))
         run = await database.read(lambda c: runs.get(c, "r"))
     finally:

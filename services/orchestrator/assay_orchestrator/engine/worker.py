@@ -151,6 +151,7 @@ class ShardWorker:
         """Break off what this process does of a run, and wait until that has ended."""
         session = self.sessions.of(run_id)
         if session is not None:
+            session.plan.pausing.set()  # it takes nobody in any more
             for task in list(session.tasks):
                 task.cancel()
             await session.ended.wait()

@@ -199,17 +199,23 @@ def begin(connection: sa.Connection, run_id: str) -> bool:
     return True
 
 
-def end(
-    connection: sa.Connection, run_id: str, state: RunState, *, reason: str = "", summary: dict[str, Any] | None = None
+def stop(
+    connection: sa.Connection,
+    run_id: str,
+    state: RunState,
+    *,
+    reason: str = "",
+    cause: PauseCause | None = None,
+    summary: dict[str, Any] | None = None,
 ) -> bool:
-    """Bring a run that goes on into a final state; return False where it is over, or paused, already."""
+    """Bring a run that goes on into a state in which it does not; return False where it is in one already."""
     table = schema.runs
     found = connection.execute(
         sa.select(table.c.state).where(table.c.run_id == run_id).with_for_update()
     ).scalar_one_or_none()
     if found not in _UNFINISHED:
         return False
-    change_state(connection, run_id, state, reason=reason, summary=summary)
+    change_state(connection, run_id, state, reason=reason, cause=cause, summary=summary)
     return True
 
 
