@@ -78,6 +78,7 @@ class RunManager:
         self._catalogue = Catalogue(database)
         self._deleter = Deleter(database)
         self._deleting: set[str] = set()
+        self._pausing: set[str] = set()
         self.notifier = Notifier()
         shares = FairShares(settings.team_weights, settings.agent_limits)
         self._worker = ShardWorker(database, self._dispatcher, shares, self, self._session)
@@ -168,6 +169,7 @@ class RunManager:
             return await self.get(run_id)
         moved = self.notifier.subscribe(run_id)
         try:
+            self._pausing.add(run_id)
             self._hold(run_id)
             if await self._database.write(lambda c: _request_pause(c, run_id)):
                 self.paused(run_id)
@@ -178,6 +180,8 @@ class RunManager:
                         moved.clear()
         finally:
             self.notifier.unsubscribe(run_id, moved)
+        if run.state not in runs.GOING:
+            await self._worker.until_left(run_id)
         return run
 
     async def resume(self, run_id: str) -> Run:
@@ -207,7 +211,7 @@ class RunManager:
             WrongStateError: The run is going on.
         """
         run = await self.get(run_id)
-        if self._worker.sessions.of(run_id) is not None or not (run.finished or run.state is RunState.PAUSED):
+        if not (run.finished or run.state is RunState.PAUSED):
             raise WrongStateError(
                 f"run {run_id} is going on: pause or cancel it before deleting it", reason="RUN_ACTIVE"
             )
@@ -215,6 +219,7 @@ class RunManager:
             return await self._catalogue.estimate_deletion(run_id)
         self._deleting.add(run_id)
         try:
+            await self._worker.until_left(run_id)
             deletion = await self._catalogue.estimate_deletion(run_id)
             pending = await self._database.write(lambda c: deletions.begin(c, run_id))
         finally:
@@ -289,10 +294,14 @@ class RunManager:
 
     def paused(self, run_id: str) -> None:
         """Let go of the clients of a run that is paused now, and tell its watchers."""
+        self._pausing.discard(run_id)
         self._planner.forget(run_id, runs.PAUSED_BY_OWNER)
         self.notifier.notify(run_id)
 
     def _session(self, plan: Plan) -> Session:
+        if plan.run_id in self._pausing:  # asked for since its first shard was started
+            plan.pausing.set()
+            self._planner.hold(plan.run_id)
         return Session(
             self._database,
             plan,
@@ -312,7 +321,6 @@ class RunManager:
         session = self._worker.sessions.of(run_id)
         if session is not None and session.plan.pausing.is_set():
             await session.ended.wait()
-
         held = await self._database.read(lambda c: shards.list_held(c, run_id))
         lost = set(await self._dispatcher.lost([one.job for one in held]))
 
@@ -326,6 +334,7 @@ class RunManager:
                 shards.rejoin(connection, run_id)
                 runs.change_state(connection, run_id, RunState.RUNNING)
             elif run.pause_cause is not None:
+                self._pausing.discard(run_id)
                 runs.change_state(connection, run_id, RunState.RUNNING)  # it was not paused yet
             if not shards.have_shards(connection, run_id):
                 repeats = int(run.spec["repeats"])

@@ -100,9 +100,10 @@ class Sessions:
         while True:
             async with self._changing:
                 session = self._sessions.get(run_id)
+                is_new = session is None
                 if session is None:
                     session = self._sessions[run_id] = await self._make(run_id)
-                if not session.plan.pausing.is_set():
+                if is_new or not session.plan.pausing.is_set():
                     session.tasks.add(task)
                     return session
             # One that is being paused takes nobody in: whoever comes now belongs to the next.

@@ -156,6 +156,12 @@ class ShardWorker:
                 task.cancel()
             await session.ended.wait()
 
+    async def until_left(self, run_id: str) -> None:
+        """Wait until this process has nothing of a run that has stopped."""
+        session = self.sessions.of(run_id)
+        if session is not None:
+            await session.ended.wait()
+
     async def _take(self, run_id: str, shard_index: int) -> None:
         begun = await self._database.write(lambda c: _begin(c, run_id, shard_index))
         if begun.paused:
