@@ -53,6 +53,7 @@ class AgentErrorKind(StrEnum):
     UNREACHABLE = "unreachable"
     HTTP_STATUS = "http_status"
     NOT_RECORDED = "not_recorded"
+    DEAD_LETTER = "dead_letter"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from assay.evaluation import check_inputs, drive_run, start_run, wait_for_stack
 from assay.hosting.calling import AgentCaller
 from assay.hosting.loading import load_agent
 from assay.local.home import Home
-from assay.local.stack import LocalStack
+from assay.local.stack import LocalStack, environment_for
 from assay.results import CaseResult, Run, RunSummary, StateChange
 from assay.spec.loading import load_spec, spec_from_mapping
 from assay.spec.model import Spec
@@ -99,7 +99,7 @@ async def evaluate_async(
     on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
 ) -> Evaluation:
     """Do what `evaluate` does, inside a running event loop."""
-    checked = _spec(spec, agent, dataset)
+    checked = _spec(spec, agent, dataset, environment_for(server))
     cases = _dataset(checked, dataset)
     info = check_inputs(checked, cases)
     caller = _caller(checked, agent)
@@ -119,15 +119,17 @@ async def evaluate_async(
             await asyncio.shield(stack.wait_until_stopped())
 
 
-def _spec(spec: str | Path | Mapping[str, Any], agent: object, dataset: object) -> Spec:
+def _spec(
+    spec: str | Path | Mapping[str, Any], agent: object, dataset: object, environ: Mapping[str, str] | None
+) -> Spec:
     file = Path(dataset) if isinstance(dataset, str | Path) else None
     if isinstance(spec, str | Path):
         overrides = ["agent={adapter: python, target: 'caller:agent'}"] if agent is not None else []
-        return load_spec(Path(spec), overrides=overrides, dataset=file)
+        return load_spec(Path(spec), overrides=overrides, dataset=file, environ=environ)
     data = dict(spec)
     if agent is not None:
         data["agent"] = {**data.get("agent", {}), "adapter": "python", "target": "caller:agent"}
-    return spec_from_mapping(data, dataset=file, needs_dataset=dataset is None)
+    return spec_from_mapping(data, dataset=file, needs_dataset=dataset is None, environ=environ)
 
 
 def _dataset(spec: Spec, dataset: str | Path | Iterable[Mapping[str, Any]] | None) -> Dataset:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from assay.case_wire import case_to_wire
 from assay.errors import UnavailableError
 from assay.hosting.host import host_agent
-from assay.results import CaseResult, DatasetRef, Deletion, Run, StateChange
+from assay.results import CaseResult, DatasetRef, Deletion, RowAttempt, Run, StateChange
 from assay.rpc.channel import open_channel, read_stream, wait_for_ready
 from assay.rpc.status import translated
 from assay.run_wire import (
+    attempt_from_wire,
     dataset_from_wire,
     event_from_wire,
     result_from_wire,
@@ -148,14 +149,31 @@ class Client:
         with translated():
             return run_from_wire((await self._stub.PauseRun(pb.PauseRunRequest(run_id=run_id))).run)
 
-    async def resume_run(self, run_id: str) -> Run:
+    async def resume_run(self, run_id: str, *, retry_errors: bool = False) -> Run:
         """Continue a paused run; stored answers are not asked for again.
 
+        Args:
+            run_id: The run.
+            retry_errors: Also try the rows again whose agent erred or of which a metric could not be computed, of a
+                run that is paused, has succeeded or has failed. The old attempts stay: see `list_attempts`.
+
         Raises:
-            WrongStateError: The run has already ended.
+            WrongStateError: The run has already ended, or is going on while errors are to be retried.
         """
+        request = pb.ResumeRunRequest(run_id=run_id, retry_errors=retry_errors)
         with translated():
-            return run_from_wire((await self._stub.ResumeRun(pb.ResumeRunRequest(run_id=run_id))).run)
+            return run_from_wire((await self._stub.ResumeRun(request)).run)
+
+    async def list_attempts(self, run_id: str, case_id: str) -> list[RowAttempt]:
+        """Return every attempt at the rows of a case, by repeat, oldest first, the one that stands last.
+
+        Raises:
+            NotFoundError: There is no such run, or no such case in its dataset.
+        """
+        request = pb.ListAttemptsRequest(run_id=run_id, case_id=case_id)
+        with translated():
+            async with read_stream(self._stub.ListAttempts(request, timeout=_PAGE_TIMEOUT_S)) as messages:
+                return [attempt_from_wire(message.attempt) async for message in messages]
 
     async def delete_run(self, run_id: str, *, only_check: bool = False) -> Deletion:
         """Remove a run that has ended or is paused, with its rows, and its dataset where no other run uses it.

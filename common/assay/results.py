@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FINISHED_STATES",
     "AgentSettings",
+    "AttemptOutcome",
     "CaseResult",
     "DatasetRef",
     "Deletion",
@@ -28,6 +29,7 @@ __all__ = [
     "MetricSettings",
     "MetricSummary",
     "PauseCause",
+    "RowAttempt",
     "Run",
     "RunCounts",
     "RunSettings",
@@ -59,6 +61,14 @@ class PauseCause(StrEnum):
     OWNER = "owner"
     INTERRUPTED = "interrupted"
     STORAGE = "storage"
+
+
+class AttemptOutcome(StrEnum):
+    """What became of an attempt at a row."""
+
+    STANDS = "stands"
+    RETRIED = "retried"
+    INTERRUPTED = "interrupted"
 
 
 class ScoreStatus(StrEnum):
@@ -146,6 +156,25 @@ class CaseResult:
     tags: tuple[str, ...] = ()
     weight: float = 1.0
     answer_vector: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class RowAttempt:
+    """One attempt at one row.
+
+    Args:
+        repeat_index: Which repeat of the case, from 0.
+        attempt_index: Which attempt, from 0.
+        outcome: What became of it.
+        at: When that was decided, ISO 8601 in UTC: stored, set aside, or, where it was interrupted, begun.
+        result: Its result with its answer; None where it was interrupted.
+    """
+
+    repeat_index: int
+    attempt_index: int
+    outcome: AttemptOutcome
+    at: str
+    result: CaseResult | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from assay.answers import AgentStatus
 from assay.results import (
     AgentSettings,
+    AttemptOutcome,
     CaseResult,
     DatasetRef,
     GateOutcome,
@@ -23,6 +24,7 @@ from assay.results import (
     MetricSettings,
     MetricSummary,
     PauseCause,
+    RowAttempt,
     Run,
     RunCounts,
     RunSettings,
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "attempt_from_wire",
+    "attempt_to_wire",
     "dataset_from_wire",
     "dataset_to_wire",
     "event_from_wire",
@@ -67,6 +71,12 @@ _PAUSE_CAUSES = {
     PauseCause.STORAGE: pb.PAUSE_CAUSE_STORAGE,
 }
 _PAUSE_CAUSES_BACK = {number: cause for cause, number in _PAUSE_CAUSES.items()}
+_ATTEMPT_OUTCOMES = {
+    AttemptOutcome.STANDS: pb.ATTEMPT_OUTCOME_STANDS,
+    AttemptOutcome.RETRIED: pb.ATTEMPT_OUTCOME_RETRIED,
+    AttemptOutcome.INTERRUPTED: pb.ATTEMPT_OUTCOME_INTERRUPTED,
+}
+_ATTEMPT_OUTCOMES_BACK = {number: outcome for outcome, number in _ATTEMPT_OUTCOMES.items()}
 _SCORE_STATUSES = {
     ScoreStatus.SCORED: pb.SCORE_STATUS_SCORED,
     ScoreStatus.SKIPPED: pb.SCORE_STATUS_SKIPPED,
@@ -224,6 +234,28 @@ def result_to_wire(result: CaseResult) -> pb.CaseResult:
         references=result.references,
         tags=result.tags,
         weight=None if result.weight == 1.0 else result.weight,
+    )
+
+
+def attempt_to_wire(attempt: RowAttempt) -> pb.RowAttempt:
+    """Return the message of an attempt at a row."""
+    return pb.RowAttempt(
+        repeat_index=attempt.repeat_index,
+        attempt_index=attempt.attempt_index,
+        outcome=_ATTEMPT_OUTCOMES[attempt.outcome],
+        time=_to_timestamp(attempt.at),
+        result=result_to_wire(attempt.result) if attempt.result is not None else None,
+    )
+
+
+def attempt_from_wire(attempt: pb.RowAttempt) -> RowAttempt:
+    """Return an attempt at a row."""
+    return RowAttempt(
+        repeat_index=attempt.repeat_index,
+        attempt_index=attempt.attempt_index,
+        outcome=_ATTEMPT_OUTCOMES_BACK.get(attempt.outcome, AttemptOutcome.STANDS),
+        at=_from_timestamp(attempt.time),
+        result=result_from_wire(attempt.result) if attempt.HasField("result") else None,
     )
 
 

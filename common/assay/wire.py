@@ -57,6 +57,7 @@ _KINDS = {
     AgentErrorKind.UNREACHABLE: agent_pb2.AGENT_ERROR_KIND_UNREACHABLE,
     AgentErrorKind.HTTP_STATUS: agent_pb2.AGENT_ERROR_KIND_HTTP_STATUS,
     AgentErrorKind.NOT_RECORDED: agent_pb2.AGENT_ERROR_KIND_NOT_RECORDED,
+    AgentErrorKind.DEAD_LETTER: agent_pb2.AGENT_ERROR_KIND_DEAD_LETTER,
 }
 _KINDS_BACK = {number: kind for kind, number in _KINDS.items()}
 _USAGE_FIELDS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",

@@ -118,13 +118,16 @@ def test_a_prompt_is_run_and_its_key_is_written_nowhere(
 
 @both
 def test_the_exit_status_says_what_happened(cli: Cli, adapter: str, provide: Callable[..., ScriptedProvider]) -> None:
-    """1 where a gate fails, 2 where the spec or the prompt is wrong, 3 where the key is not set; the last two
-    before anything is sent.
+    """1 where a gate fails, 2 where the spec or the prompt is wrong or the key is not set; the latter before anything
+    is started.
     """
     provider = provide(label)
     write_project(cli, adapter, provider, CASES[:3])
-    done = cli.run("run", "assay.yaml", status=3)
-    assert "MY_KEY is not set" in done.stderr
+    for command in ("run", "validate"):
+        done = cli.run(command, "assay.yaml", status=2)
+        assert "assay.yaml:1: agent.api_key: the environment variable MY_KEY is not set" in done.stderr
+    assert json.loads(cli.run("runs", "list", "--json").stdout) == []
+    cli.run("validate", "assay.yaml", "--server", "elsewhere:1")
     cli.write("prompt.md", "Is this positive or negative? {{reviews}}\n")
     cli.env["MY_KEY"] = KEY
     done = cli.run("run", "assay.yaml", status=2)

@@ -114,3 +114,22 @@ def test_old_runs_are_pruned(project: Cli) -> None:
         assert [run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout)] == runs[:2]
     finally:
         project.run("down")
+
+
+def test_rows_with_errors_are_retried_and_their_history_is_shown(project: Cli) -> None:
+    """`resume --retry-errors` tries failed rows of an ended run again; `show --history` tells what was before."""
+    fine = (project.folder / "agent.py").read_text()
+    project.write("agent.py", "def answer(request):\n    assert request.case_id != 'c3', 'boom'\n    return 'Q0'\n")
+    project.run("run", "assay.yaml", "--no-progress", "--set", "agent.retries=0", status=1)
+    run_id = json.loads(project.run("runs", "list", "--json").stdout)[0]["run_id"]
+    project.write("agent.py", fine)
+    done = project.run("runs", "resume", run_id, "--retry-errors", "--spec", "assay.yaml", status=1)
+    assert "2 passed, 18 failed" in done.stdout
+    shown = project.run("runs", "show", run_id, "--history", "c3").stdout
+    assert [line.split()[2] for line in shown.splitlines()] == ["outcome", "retried", "stands"]
+    assert "boom" in shown
+    history = json.loads(project.run("runs", "show", run_id, "--history", "c3", "--json").stdout)
+    assert [attempt["row"]["answer"] for attempt in history] == ["", "Q3"]
+    again = project.run("runs", "resume", run_id, "--retry-errors", "--spec", "assay.yaml", status=1)
+    assert "no row has an error" in again.stderr
+    assert "no case 'c99'" in project.run("runs", "show", run_id, "--history", "c99", status=2).stderr

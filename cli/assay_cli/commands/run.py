@@ -12,6 +12,7 @@ import click
 
 from assay.datasets import open_dataset
 from assay.errors import AssayError, SpecError
+from assay.local.stack import environment_for
 from assay.spec.loading import load_spec
 from assay.spec.model import Spec
 from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
@@ -87,7 +88,7 @@ def run(
         overrides = (*overrides, f"repeats={repeats}")
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
     chosen = [name.strip() for name in metrics.split(",") if name.strip()] if metrics is not None else None
-    checked = load_spec(spec, overrides=overrides, dataset=dataset, metrics=chosen)
+    checked = load_spec(spec, overrides=overrides, dataset=dataset, metrics=chosen, environ=environment_for(server))
     assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
     if quick:
         limit = min(limit or _QUICK_CASES, _QUICK_CASES)
@@ -164,7 +165,7 @@ class _Job:
 
         if self._resume_id is None:
             return await start_run(client, self._spec, self._dataset, self._info)
-        stored = await client.get_run(self._resume_id)
+        stored = await client.get_run(self._resume_id, partial=False)
         if stored.settings.agent.target != self._spec.settings.agent.target:
             raise SpecError(
                 f"run {stored.run_id} asks the agent {stored.settings.agent.target!r}, and this spec names "

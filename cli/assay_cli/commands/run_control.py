@@ -107,13 +107,23 @@ def cancel(run_id: str, server: str | None, debug: bool) -> int:
     "--spec", type=click.Path(path_type=Path), help="The spec that started it, for an agent of your own code."
 )
 @click.option("--agent", "target", metavar="MODULE:FUNCTION", help="That code itself, found from this folder.")
+@click.option("--retry-errors", is_flag=True, help="Also try rows with errors again, of a run that has ended, too.")
 @_output_dir_option
 @server_option
 @debug_option
 def resume(
-    run_id: str, spec: Path | None, target: str | None, output_dir: Path | None, server: str | None, debug: bool
+    run_id: str,
+    spec: Path | None,
+    target: str | None,
+    retry_errors: bool,
+    output_dir: Path | None,
+    server: str | None,
+    debug: bool,
 ) -> int:
     """Continue a paused run and follow it; stored answers are not asked for again.
+
+    With --retry-errors, rows whose agent erred are asked again, and metrics that could not be computed are computed
+    again from the stored answer. What was there before is kept: `assay runs show RUN --history CASE`.
 
     A run whose agent is Python code needs that code: name it with --spec or --agent. The exit status is that of
     `assay run`.
@@ -122,10 +132,13 @@ def resume(
     async def main() -> int:
         async with connect(server) as (client, stack):
             run = await client.get_run(run_id)
-            caller = None if run.finished else load_caller(run, spec, target)
+            caller = load_caller(run, spec, target) if retry_errors or not run.finished else None
             if stack is not None:
                 _start_models(stack, run)
-            run = await client.resume_run(run_id)
+            run = await client.resume_run(run_id, retry_errors=retry_errors)
+            if run.finished:
+                click.echo("no row has an error that can be tried again", err=True)
+                return await conclude(client, run, server=server, output_dir=output_dir)
             return await follow_to_end(client, run, caller=caller, stack=stack, server=server, output_dir=output_dir)
 
     return run_async(main())

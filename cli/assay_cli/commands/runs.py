@@ -11,9 +11,12 @@ from assay_cli.commands import run_control, run_removal
 from assay_cli.console import ConsoleSummary, table
 from assay_cli.following import say_state
 from assay_cli.options import connect, debug_option, json_option, run_async, server_option
+from assay_cli.terminal import shorten
 
 if TYPE_CHECKING:
-    from assay.results import Run
+    from collections.abc import Sequence
+
+    from assay.results import RowAttempt, Run
 
 __all__ = ["runs"]
 
@@ -70,14 +73,19 @@ def list_runs(limit: int, server: str | None, as_json: bool, debug: bool) -> int
 
 @runs.command()
 @click.argument("run_id")
+@click.option("--history", "case_id", metavar="CASE", help="Every attempt at this case instead, those set aside too.")
 @server_option
 @json_option
 @debug_option
-def show(run_id: str, server: str | None, as_json: bool, debug: bool) -> int:
+def show(run_id: str, case_id: str | None, server: str | None, as_json: bool, debug: bool) -> int:
     """Show one run: its state, and its summary once it has one."""
 
     async def main() -> int:
         async with connect(server) as (client, _):
+            if case_id is not None:
+                attempts = await client.list_attempts(run_id, case_id)
+                click.echo(_history_json(attempts) if as_json else _history_table(attempts))
+                return 0
             run = await client.get_run(run_id)
             if as_json:
                 click.echo(json.dumps(_full(run), ensure_ascii=False, indent=1))
@@ -91,6 +99,41 @@ def show(run_id: str, server: str | None, as_json: bool, debug: bool) -> int:
         return 0
 
     return run_async(main())
+
+
+def _history_table(attempts: Sequence[RowAttempt]) -> str:
+    rows = [("repeat", "attempt", "outcome", "when", "status", "verdict", "reason")]
+    for attempt in attempts:
+        result = attempt.result
+        verdict = {True: "passed", False: "failed", None: "-"}[result.passed if result is not None else None]
+        rows.append(
+            (
+                str(attempt.repeat_index + 1),
+                str(attempt.attempt_index + 1),
+                attempt.outcome.value,
+                attempt.at[:19].replace("T", " "),
+                result.status.value if result is not None else "-",
+                verdict,
+                shorten(result.reason, 80) if result is not None else "the orchestrator was killed",
+            )
+        )
+    return table(rows) if attempts else "this case has not been tried yet"
+
+
+def _history_json(attempts: Sequence[RowAttempt]) -> str:
+    from assay_cli.reports.json_report import row_document
+
+    documents = [
+        {
+            "repeat": attempt.repeat_index,
+            "attempt": attempt.attempt_index,
+            "outcome": attempt.outcome.value,
+            "at": attempt.at,
+            "row": row_document(attempt.result) if attempt.result is not None else None,
+        }
+        for attempt in attempts
+    ]
+    return json.dumps(documents, ensure_ascii=False, indent=1)
 
 
 def _brief(run: Run) -> dict[str, Any]:

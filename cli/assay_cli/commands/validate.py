@@ -11,6 +11,7 @@ import click
 from assay.datasets import FORMAT_NAMES, open_dataset
 from assay.errors import AssayError, InvalidInputError, Problem
 from assay.evaluation import check_inputs
+from assay.local.stack import environment_for
 from assay.spec.loading import load_spec
 from assay.spec.overrides import apply_override
 from assay.yaml_nodes import parse_yaml
@@ -39,6 +40,12 @@ __all__ = ["validate"]
 @format_option
 @map_option
 @bad_case_option
+@click.option(
+    "--server",
+    metavar="HOST:PORT",
+    envvar="ASSAY_SERVER",
+    help="Where it is to run: environment variables that SPEC names are that machine's, and not looked for here.",
+)
 @json_option
 @debug_option
 def validate(
@@ -48,6 +55,7 @@ def validate(
     dataset_format: str | None,
     mapping: tuple[str, ...],
     on_bad_case: str | None,
+    server: str | None,
     as_json: bool,
     debug: bool,
 ) -> int:
@@ -57,7 +65,7 @@ def validate(
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
     lines: list[str] = []
     try:
-        checked = load_spec(spec, overrides=overrides, dataset=dataset)
+        checked = load_spec(spec, overrides=overrides, dataset=dataset, environ=environment_for(server))
     except InvalidInputError as error:
         return _finish([*error.problems, *_further_problems(spec, overrides, dataset)], lines, as_json)
     settings = checked.settings

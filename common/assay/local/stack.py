@@ -14,15 +14,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from assay.errors import SetupError
+from assay.local.home import Home
 from assay.local.lease import Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from assay.local.home import Home
-
-__all__ = ["SERVICES", "LocalStack", "running_services", "stop_services"]
+__all__ = ["SERVICES", "LocalStack", "environment_for", "running_services", "stop_services"]
 
 SERVICES = ("orchestrator", "embedder")
 _PACKAGES = {"orchestrator": "assay_orchestrator", "embedder": "assay_embedder"}
@@ -159,6 +158,23 @@ class LocalStack:
         if not self._stay:
             arguments += ["--exit-with-lock", str(self._home.sockets / "lease")]
         return arguments
+
+
+def environment_for(server: str | None) -> Mapping[str, str] | None:
+    """Return the environment in which agents will be called: this one, if the orchestrator is to be started from it.
+
+    Args:
+        server: Its address; None for the local stack.
+
+    Returns:
+        None where it runs already, and so has an environment of its own.
+    """
+    if server is not None:
+        return None
+    try:
+        return None if _listens(Home.open().socket("orchestrator")) else os.environ
+    except SetupError:  # told when something is to be started
+        return os.environ
 
 
 def running_services(home: Home) -> dict[str, int]:

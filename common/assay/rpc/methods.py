@@ -21,7 +21,7 @@ RETRIED: Mapping[str, frozenset[str]] = {
 NOT_RETRIED: Mapping[str, frozenset[str]] = {
     # Streams resume with what their caller has seen; an upload is started again by its caller.
     # What a call that broke off has deleted is not found by another: whoever deletes decides what that means.
-    "assay.v1.RunService": frozenset({"UploadDataset", "DeleteRun", "WatchRun", "ServeAgent"}),
+    "assay.v1.RunService": frozenset({"UploadDataset", "DeleteRun", "WatchRun", "ListAttempts", "ServeAgent"}),
     "assay.v1.EmbedderService": frozenset({"EmbedStream", "SimilarityStream"}),
     # Each call may cost money: whoever pays decides about another one.
     "assay.v1.JudgeService": frozenset({"Grade", "GradeStream", "ComparePair"}),

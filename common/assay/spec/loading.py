@@ -22,6 +22,7 @@ from assay.spec.agents import ADAPTERS, check_agent
 from assay.spec.model import LATER_REPORTS, REPORTS, Spec
 from assay.spec.overrides import apply_override, select_metrics
 from assay.spec.prompt_options import PROMPT_KEYS, PROVIDERS, read_prompt_files
+from assay.spec.variables import missing_variables
 from assay.yaml_nodes import Lines, parse_yaml
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def load_spec(
     overrides: Sequence[str] = (),
     dataset: Path | None = None,
     metrics: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Spec:
     """Return the spec that a YAML file describes.
 
@@ -54,6 +56,8 @@ def load_spec(
         overrides: Changes in the form "key=value".
         dataset: A dataset in place of the spec's.
         metrics: Names of the only metrics to compute.
+        environ: The environment that the agent will be called from, where a variable that the spec names and that is
+            not set is a problem; None where it is another machine's.
 
     Raises:
         SpecError: Something is wrong; holds every problem, with file and line.
@@ -72,7 +76,7 @@ def load_spec(
         raise SpecError(problems)
     if not isinstance(data, dict):
         raise SpecError([Problem("must be a mapping with `dataset` and `agent`", file=str(path))])
-    reader = _Reader(data, path.parent, problems, file=str(path), lines=lines)
+    reader = _Reader(data, path.parent, problems, file=str(path), lines=lines, environ=environ)
     return dataclasses.replace(reader.read(overrides, dataset, metrics), source=path)
 
 
@@ -85,6 +89,7 @@ def spec_from_mapping(
     metrics: Sequence[str] | None = None,
     needs_dataset: bool = True,
     needs_agent: bool = True,
+    environ: Mapping[str, str] | None = None,
 ) -> Spec:
     """Return the spec that a mapping describes, in the shape of the YAML file.
 
@@ -96,11 +101,12 @@ def spec_from_mapping(
         metrics: Names of the only metrics to compute.
         needs_dataset: Whether a missing dataset is a problem.
         needs_agent: Whether a missing agent is a problem; without it, a Python agent is assumed.
+        environ: As for `load_spec`.
 
     Raises:
         SpecError: Something is wrong; holds every problem.
     """
-    reader = _Reader(copy.deepcopy(dict(data)), base_dir or Path.cwd(), [])
+    reader = _Reader(copy.deepcopy(dict(data)), base_dir or Path.cwd(), [], environ=environ)
     return reader.read(overrides, dataset, metrics, needs_dataset=needs_dataset, needs_agent=needs_agent)
 
 
@@ -115,12 +121,14 @@ class _Reader:
         *,
         file: str = "",
         lines: Lines | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self._data = data
         self._base_dir = base_dir
         self._problems = problems
         self._file = file
         self._lines = lines or {}
+        self._environ = environ
 
     def read(
         self,
@@ -287,7 +295,10 @@ class _Reader:
         )
         # A file that could not be read has been reported; that its text is missing is no news.
         told = {problem.field for problem in found}
-        self._take([problem for problem in check_agent(agent) if problem.field not in told])
+        found = [problem for problem in check_agent(agent) if problem.field not in told]
+        if not found and self._environ is not None:
+            found = missing_variables(agent, self._environ)
+        self._take(found)
         return agent
 
     def _duration(self, field: str, value: object) -> float:

@@ -69,6 +69,8 @@ class _AgentErrorKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AgentE
     """The agent's server answered with an HTTP error."""
     AGENT_ERROR_KIND_NOT_RECORDED: _AgentErrorKind.ValueType  # 7
     """The dataset holds no recorded answer for the case."""
+    AGENT_ERROR_KIND_DEAD_LETTER: _AgentErrorKind.ValueType  # 8
+    """The row failed in as many tries as the orchestrator makes; it is not tried again."""
 
 class AgentErrorKind(_AgentErrorKind, metaclass=_AgentErrorKindEnumTypeWrapper):
     """AgentErrorKind says what kind of failure an agent's error is."""
@@ -89,6 +91,8 @@ AGENT_ERROR_KIND_HTTP_STATUS: AgentErrorKind.ValueType  # 6
 """The agent's server answered with an HTTP error."""
 AGENT_ERROR_KIND_NOT_RECORDED: AgentErrorKind.ValueType  # 7
 """The dataset holds no recorded answer for the case."""
+AGENT_ERROR_KIND_DEAD_LETTER: AgentErrorKind.ValueType  # 8
+"""The row failed in as many tries as the orchestrator makes; it is not tried again."""
 Global___AgentErrorKind: _TypeAlias = AgentErrorKind  # noqa: Y015
 
 @_typing.final

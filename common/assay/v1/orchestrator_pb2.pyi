@@ -145,6 +145,34 @@ SCORE_STATUS_ERROR: ScoreStatus.ValueType  # 3
 """The row has it, but the metric could not be computed."""
 Global___ScoreStatus: _TypeAlias = ScoreStatus  # noqa: Y015
 
+class _AttemptOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AttemptOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AttemptOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ATTEMPT_OUTCOME_UNSPECIFIED: _AttemptOutcome.ValueType  # 0
+    """Not said."""
+    ATTEMPT_OUTCOME_STANDS: _AttemptOutcome.ValueType  # 1
+    """Its result stands."""
+    ATTEMPT_OUTCOME_RETRIED: _AttemptOutcome.ValueType  # 2
+    """ResumeRun with retry_errors set it aside, and the row was tried again."""
+    ATTEMPT_OUTCOME_INTERRUPTED: _AttemptOutcome.ValueType  # 3
+    """The orchestrator was killed while it was going on."""
+
+class AttemptOutcome(_AttemptOutcome, metaclass=_AttemptOutcomeEnumTypeWrapper):
+    """AttemptOutcome says what became of an attempt."""
+
+ATTEMPT_OUTCOME_UNSPECIFIED: AttemptOutcome.ValueType  # 0
+"""Not said."""
+ATTEMPT_OUTCOME_STANDS: AttemptOutcome.ValueType  # 1
+"""Its result stands."""
+ATTEMPT_OUTCOME_RETRIED: AttemptOutcome.ValueType  # 2
+"""ResumeRun with retry_errors set it aside, and the row was tried again."""
+ATTEMPT_OUTCOME_INTERRUPTED: AttemptOutcome.ValueType  # 3
+"""The orchestrator was killed while it was going on."""
+Global___AttemptOutcome: _TypeAlias = AttemptOutcome  # noqa: Y015
+
 @_typing.final
 class UploadDatasetRequest(_message.Message):
     """UploadDatasetRequest is one piece of an upload."""
@@ -1382,16 +1410,26 @@ class ResumeRunRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: _builtins.int
+    RETRY_ERRORS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
+    retry_errors: _builtins.bool
+    """Also try the rows again whose agent erred or of which a metric could not be
+    computed. Their results become attempts (ListAttempts) and get new ones under
+    new sequence numbers; good answers are scored again, not asked for again.
+    Rows that failed in as many tries as the orchestrator makes stay as they are.
+    Where there is no such row, nothing happens to a run that has ended. On a run
+    that is going on it is FAILED_PRECONDITION (reason RUN_ACTIVE).
+    """
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
+        retry_errors: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["retry_errors", b"retry_errors", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1547,7 +1585,9 @@ class RunEvent(_message.Message):
     STATE_CHANGED_FIELD_NUMBER: _builtins.int
     CASE_FINISHED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
-    """1, 2, 3, ... without gaps within the run, in the order things were stored."""
+    """1, 2, 3, ... within the run, in the order things were stored. Only a result
+    that was replaced since leaves a gap where it stood.
+    """
     @_builtins.property
     def state_changed(self) -> Global___StateChanged:
         """The run came into another state."""
@@ -1808,6 +1848,98 @@ class ListResultsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListResultsResponse: _TypeAlias = ListResultsResponse  # noqa: Y015
+
+@_typing.final
+class ListAttemptsRequest(_message.Message):
+    """ListAttemptsRequest asks for the attempts at the rows of one case."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    CASE_ID_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    case_id: _builtins.str
+    """The case."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        case_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_id", b"case_id", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAttemptsRequest: _TypeAlias = ListAttemptsRequest  # noqa: Y015
+
+@_typing.final
+class ListAttemptsResponse(_message.Message):
+    """ListAttemptsResponse carries one attempt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def attempt(self) -> Global___RowAttempt:
+        """The attempt."""
+
+    def __init__(
+        self,
+        *,
+        attempt: Global___RowAttempt | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAttemptsResponse: _TypeAlias = ListAttemptsResponse  # noqa: Y015
+
+@_typing.final
+class RowAttempt(_message.Message):
+    """RowAttempt is one attempt at one row."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPEAT_INDEX_FIELD_NUMBER: _builtins.int
+    ATTEMPT_INDEX_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    repeat_index: _builtins.int
+    """Which repeat of the case, from 0."""
+    attempt_index: _builtins.int
+    """Which attempt, from 0."""
+    outcome: Global___AttemptOutcome.ValueType
+    """What became of it."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When that was decided: stored, set aside, or, where it was interrupted, begun."""
+
+    @_builtins.property
+    def result(self) -> Global___CaseResult:
+        """Its result with its answer; absent where it was interrupted."""
+
+    def __init__(
+        self,
+        *,
+        repeat_index: _builtins.int = ...,
+        attempt_index: _builtins.int = ...,
+        outcome: Global___AttemptOutcome.ValueType = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        result: Global___CaseResult | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result", "time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_index", b"attempt_index", "outcome", b"outcome", "repeat_index", b"repeat_index", "result", b"result", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RowAttempt: _TypeAlias = RowAttempt  # noqa: Y015
 
 @_typing.final
 class ServeAgentRequest(_message.Message):

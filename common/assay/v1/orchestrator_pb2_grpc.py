@@ -92,6 +92,11 @@ class RunServiceStub(object):
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.ListResultsRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_orchestrator__pb2.ListResultsResponse.FromString,
                 _registered_method=True)
+        self.ListAttempts = channel.unary_stream(
+                '/assay.v1.RunService/ListAttempts',
+                request_serializer=assay_dot_v1_dot_orchestrator__pb2.ListAttemptsRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_orchestrator__pb2.ListAttemptsResponse.FromString,
+                _registered_method=True)
         self.ServeAgent = channel.stream_stream(
                 '/assay.v1.RunService/ServeAgent',
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.ServeAgentRequest.SerializeToString,
@@ -162,7 +167,8 @@ class RunServiceServicer(object):
 
     def ResumeRun(self, request, context):
         """ResumeRun continues a paused run without asking the agent again for any
-        answer that is stored. On a running run it does nothing. Idempotent.
+        answer that is stored. On a running run it does nothing. With retry_errors it
+        also continues one that has SUCCEEDED or FAILED. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -191,6 +197,16 @@ class RunServiceServicer(object):
 
     def ListResults(self, request, context):
         """ListResults returns the stored results of a run in dataset order. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAttempts(self, request, context):
+        """ListAttempts sends every attempt at the rows of one case: those that were
+        retried or interrupted, and the one whose result stands. One attempt a
+        message, by repeat, oldest first. An unknown case is NOT_FOUND (reason
+        CASE_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -256,6 +272,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.ListResults,
                     request_deserializer=assay_dot_v1_dot_orchestrator__pb2.ListResultsRequest.FromString,
                     response_serializer=assay_dot_v1_dot_orchestrator__pb2.ListResultsResponse.SerializeToString,
+            ),
+            'ListAttempts': grpc.unary_stream_rpc_method_handler(
+                    servicer.ListAttempts,
+                    request_deserializer=assay_dot_v1_dot_orchestrator__pb2.ListAttemptsRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_orchestrator__pb2.ListAttemptsResponse.SerializeToString,
             ),
             'ServeAgent': grpc.stream_stream_rpc_method_handler(
                     servicer.ServeAgent,
@@ -541,6 +562,33 @@ class RunService(object):
             '/assay.v1.RunService/ListResults',
             assay_dot_v1_dot_orchestrator__pb2.ListResultsRequest.SerializeToString,
             assay_dot_v1_dot_orchestrator__pb2.ListResultsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAttempts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/assay.v1.RunService/ListAttempts',
+            assay_dot_v1_dot_orchestrator__pb2.ListAttemptsRequest.SerializeToString,
+            assay_dot_v1_dot_orchestrator__pb2.ListAttemptsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -67,7 +67,8 @@ class RunServiceStub:
     """
     ResumeRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeRunRequest, _orchestrator_pb2.ResumeRunResponse]
     """ResumeRun continues a paused run without asking the agent again for any
-    answer that is stored. On a running run it does nothing. Idempotent.
+    answer that is stored. On a running run it does nothing. With retry_errors it
+    also continues one that has SUCCEEDED or FAILED. Idempotent.
     """
     DeleteRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteRunRequest, _orchestrator_pb2.DeleteRunResponse]
     """DeleteRun removes a run that has ended or is paused, with its answers, results
@@ -84,6 +85,12 @@ class RunServiceStub:
     """
     ListResults: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListResultsRequest, _orchestrator_pb2.ListResultsResponse]
     """ListResults returns the stored results of a run in dataset order. Idempotent."""
+    ListAttempts: _grpc.UnaryStreamMultiCallable[_orchestrator_pb2.ListAttemptsRequest, _orchestrator_pb2.ListAttemptsResponse]
+    """ListAttempts sends every attempt at the rows of one case: those that were
+    retried or interrupted, and the one whose result stands. One attempt a
+    message, by repeat, oldest first. An unknown case is NOT_FOUND (reason
+    CASE_NOT_FOUND).
+    """
     ServeAgent: _grpc.StreamStreamMultiCallable[_orchestrator_pb2.ServeAgentRequest, _orchestrator_pb2.ServeAgentResponse]
     """ServeAgent lets a client answer the questions of its own run: the
     orchestrator asks, the client's code answers, on the client's side.
@@ -128,7 +135,8 @@ class RunServiceAsyncStub(RunServiceStub):
     """
     ResumeRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeRunRequest, _orchestrator_pb2.ResumeRunResponse]  # type: ignore[assignment]
     """ResumeRun continues a paused run without asking the agent again for any
-    answer that is stored. On a running run it does nothing. Idempotent.
+    answer that is stored. On a running run it does nothing. With retry_errors it
+    also continues one that has SUCCEEDED or FAILED. Idempotent.
     """
     DeleteRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteRunRequest, _orchestrator_pb2.DeleteRunResponse]  # type: ignore[assignment]
     """DeleteRun removes a run that has ended or is paused, with its answers, results
@@ -145,6 +153,12 @@ class RunServiceAsyncStub(RunServiceStub):
     """
     ListResults: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListResultsRequest, _orchestrator_pb2.ListResultsResponse]  # type: ignore[assignment]
     """ListResults returns the stored results of a run in dataset order. Idempotent."""
+    ListAttempts: _aio.UnaryStreamMultiCallable[_orchestrator_pb2.ListAttemptsRequest, _orchestrator_pb2.ListAttemptsResponse]  # type: ignore[assignment]
+    """ListAttempts sends every attempt at the rows of one case: those that were
+    retried or interrupted, and the one whose result stands. One attempt a
+    message, by repeat, oldest first. An unknown case is NOT_FOUND (reason
+    CASE_NOT_FOUND).
+    """
     ServeAgent: _aio.StreamStreamMultiCallable[_orchestrator_pb2.ServeAgentRequest, _orchestrator_pb2.ServeAgentResponse]  # type: ignore[assignment]
     """ServeAgent lets a client answer the questions of its own run: the
     orchestrator asks, the client's code answers, on the client's side.
@@ -228,7 +242,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_orchestrator_pb2.ResumeRunResponse, _abc.Awaitable[_orchestrator_pb2.ResumeRunResponse]]:
         """ResumeRun continues a paused run without asking the agent again for any
-        answer that is stored. On a running run it does nothing. Idempotent.
+        answer that is stored. On a running run it does nothing. With retry_errors it
+        also continues one that has SUCCEEDED or FAILED. Idempotent.
         """
 
     @_abc_1.abstractmethod
@@ -263,6 +278,18 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_orchestrator_pb2.ListResultsResponse, _abc.Awaitable[_orchestrator_pb2.ListResultsResponse]]:
         """ListResults returns the stored results of a run in dataset order. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def ListAttempts(
+        self,
+        request: _orchestrator_pb2.ListAttemptsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_orchestrator_pb2.ListAttemptsResponse], _abc.AsyncIterator[_orchestrator_pb2.ListAttemptsResponse]]:
+        """ListAttempts sends every attempt at the rows of one case: those that were
+        retried or interrupted, and the one whose result stands. One attempt a
+        message, by repeat, oldest first. An unknown case is NOT_FOUND (reason
+        CASE_NOT_FOUND).
+        """
 
     @_abc_1.abstractmethod
     def ServeAgent(

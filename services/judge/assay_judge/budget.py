@@ -8,7 +8,7 @@ process that dies between call and settlement has spent it.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -36,6 +36,13 @@ class SpendJournal(Protocol):
         """Keep what a run has spent or set aside."""
 
 
+@dataclass(slots=True)
+class _Waiting:
+    most: int
+    cap: int
+    fits: asyncio.Future[bool]
+
+
 @dataclass(slots=True, eq=False)
 class Account:
     """What one run has spent, set aside and tried again.
@@ -55,7 +62,7 @@ class Account:
     calls: int = 0
     retries: int = 0
     users: int = 0
-    _settled: asyncio.Event = field(default_factory=asyncio.Event)
+    _queue: deque[_Waiting] = field(default_factory=deque)
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _version: int = 0
     _written: int = 0
@@ -76,11 +83,10 @@ class Account:
             SpendCapReachedError: Too little is left, whatever the calls under way will cost.
             StorageError: The journal cannot be written.
         """
-        while cap is not None and self.spent + self.reserved + most > cap:
-            if self.spent + most > cap or not self.reserved:
-                raise SpendCapReachedError
-            await self._settled.wait()
-        self.reserved += most
+        if cap is not None:
+            await self._wait_for(most, cap)
+        else:
+            self.reserved += most
         reservation = Reservation(self, most, journal)
         try:
             await self._keep(journal)
@@ -89,11 +95,41 @@ class Account:
             raise
         return reservation
 
+    async def _wait_for(self, most: int, cap: int) -> None:
+        """Set an amount aside as soon as it fits under the cap, in the order in which calls came."""
+        if self.spent + most > cap:
+            raise SpendCapReachedError
+        waiting = _Waiting(most, cap, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        self._review()
+        try:
+            fits = await waiting.fits
+        except asyncio.CancelledError:
+            if waiting.fits.done() and not waiting.fits.cancelled() and waiting.fits.result():
+                self._settle(most, 0)
+            else:
+                self._review()
+            raise
+        if not fits:
+            raise SpendCapReachedError
+
     def _settle(self, reserved: int, cost: int) -> None:
         self.reserved -= reserved
         self.spent += cost
-        self._settled.set()
-        self._settled = asyncio.Event()
+        self._review()
+
+    def _review(self) -> None:
+        """Tell those who wait, from the first one on, whether their amount fits; stop where that is still open."""
+        while self._queue:
+            first = self._queue[0]
+            if not first.fits.done():
+                fits = self.spent + self.reserved + first.most <= first.cap
+                if not fits and self.reserved and self.spent + first.most <= first.cap:
+                    return
+                if fits:
+                    self.reserved += first.most
+                first.fits.set_result(fits)
+            self._queue.popleft()
 
     async def _keep(self, journal: SpendJournal) -> None:
         """Return once the journal holds the present state, or a later one: one write serves all who wait."""

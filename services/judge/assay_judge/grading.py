@@ -151,7 +151,7 @@ class Grader:
         look = look_at(grading.material)
         known = _identity(grading)
         known["flags"] = look.flags
-        if look.verdict:
+        if look.verdict and not grading.rubric.judges_trivial:
             lowest = JudgeVerdict(look.verdict, grading.rubric.lowest)
             return Outcome(Status.VALID, lowest, by_rule=True, **known)
         if grading.judge.provider == "replay":

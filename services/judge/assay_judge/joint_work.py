@@ -74,3 +74,5 @@ async def _ended(task: asyncio.Task[Any]) -> None:
     """Cancel a task and wait for its last words, such as what it has spent."""
     task.cancel()
     await asyncio.wait([task])
+    if not task.cancelled():
+        task.exception()  # nobody is left who wants to know

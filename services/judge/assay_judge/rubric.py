@@ -59,6 +59,7 @@ class Rubric:
         maximum: Highest score.
         whole: Whether scores are whole numbers.
         compares: Whether it compares two answers; it then has no scores.
+        judges_trivial: Whether a judge is asked even about answers that say nothing.
         instructions: What else the judge is to know.
         examples: Answers with their verdicts.
     """
@@ -70,6 +71,7 @@ class Rubric:
     maximum: float = 1.0
     whole: bool = False
     compares: bool = False
+    judges_trivial: bool = False
     instructions: str = ""
     examples: tuple[Example, ...] = ()
 

@@ -14,7 +14,9 @@
         scores: {politeness: 1}
         reasoning: It sends the customer away.
 
-`compares: true` makes it a rubric for pairs: it then has neither a scale nor anchors nor examples.
+`judges_trivial: true` asks the judge even about an answer that is empty, which else gets the lowest score by rule;
+for rubrics by which saying nothing may be right. `compares: true` makes it a rubric for pairs: it then has neither a
+scale nor anchors nor examples.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ __all__ = ["RESERVED", "read_rubric"]
 RESERVED = ("verdict_id", "reasoning", "winner")
 """Keys of every verdict, which no criterion may have as its name."""
 
-_KEYS = ("name", "description", "instructions", "scale", "criteria", "examples", "compares")
+_KEYS = ("name", "description", "instructions", "scale", "criteria", "examples", "compares", "judges_trivial")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _MAX_CHARS = 100_000
 _MAX_CRITERIA = 20
@@ -100,6 +102,7 @@ class _Reader:
             maximum,
             whole,
             compares,
+            self._flag(data, "judges_trivial", ""),
             self._text(data, "instructions", "", needed=False),
             self._examples(criteria, minimum, maximum, compares),
         )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Switchboard", "read_limits"]
 
 _MOST_LINES = 1_000
+_MODELS_AT_ONCE = 8  # of one service: they share its connections
 _NO_KEY = "no-key"
 _RECOGNISABLE_CHARS = 8
 _REDACTED = "[redacted]"
@@ -98,7 +99,7 @@ class Switchboard:
         if provider is None:
             key = self._key(choice)
             # The packages take a second or two to import.
-            provider = await asyncio.to_thread(_connect, choice, key, self._max_concurrency)
+            provider = await asyncio.to_thread(_connect, choice, key, _MODELS_AT_ONCE * self._max_concurrency)
             self._providers[service] = provider
         return Line(
             provider,

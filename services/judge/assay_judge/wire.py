@@ -84,6 +84,8 @@ def grading_of(request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: f
         () if compares else tuple(map(clean_text, request.contexts)),
     )
     problems = _problems(request, material)
+    if cap_usd is not None and not request.run_id:
+        problems.append(Problem("is needed here: this server caps what a run may spend", "run_id"))
     if problems:
         raise InvalidInputError(problems)
     caps = [cap_usd] if cap_usd is not None else []
@@ -95,7 +97,7 @@ def grading_of(request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: f
         judge,
         min(timeout_s, request.timeout_ms / 1000) if request.timeout_ms else timeout_s,
         request.run_id,
-        nano_of(min(caps)) if caps and request.run_id else None,
+        nano_of(min(caps)) if caps else None,
         request.sample_index,
     )
 

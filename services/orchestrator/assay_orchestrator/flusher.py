@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING
 
-from assay_orchestrator.store import results
+from assay.errors import StorageError
+from assay_orchestrator.store import attempts, results
 from assay_orchestrator.store.results import AnswerRecord
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.results import CaseResult
+    from assay_orchestrator.store.attempts import AttemptKey
     from assay_orchestrator.store.database import Database
     from assay_orchestrator.store.shards import Shard
 
@@ -23,11 +26,14 @@ __all__ = ["Flusher"]
 _MAX_BATCH = 500
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True, eq=False)
 class _Entry:
+    """What one case wants stored; `done` when it is."""
+
     shard: Shard
     answer: AnswerRecord | None
     result: CaseResult | None
+    begun: AttemptKey | None
     done: asyncio.Future[None]
 
 
@@ -49,6 +55,7 @@ class Flusher:
         self._run_id = run_id
         self._on_results = on_results
         self._waiting: list[_Entry] = []
+        self._open: dict[tuple[int, int], AttemptKey] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def put(self, shard: Shard, answer: AnswerRecord | None, result: CaseResult | None) -> None:
@@ -58,35 +65,41 @@ class Flusher:
             StorageError: They could not be stored.
             FencedError: Somebody else has the shard, or one that was stored with it.
         """
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Entry(shard, answer, result, done))
-        if self._task is None:
-            self._task = asyncio.create_task(self._flush_all())
-        await done
+        await self._put(shard, answer, result, None)
+
+    async def begin(self, shard: Shard, attempt: AttemptKey) -> None:
+        """Note that an attempt begins; should the process be killed before the row's result is stored, it shows.
+
+        Raises:
+            StorageError: It could not be stored.
+            FencedError: As above.
+        """
+        await self._put(shard, None, None, attempt)
 
     async def aclose(self) -> None:
-        """Wait until everything handed over is stored."""
+        """Wait until everything handed over is stored; attempts that were broken off in good order leave no trace."""
         while self._task is not None:
             await asyncio.shield(self._task)
+        if self._open:
+            with contextlib.suppress(StorageError):
+                await self._database.write(lambda c: attempts.end(c, self._run_id, self._open.values()))
+
+    async def _put(
+        self, shard: Shard, answer: AnswerRecord | None, result: CaseResult | None, begun: AttemptKey | None
+    ) -> None:
+        entry = _Entry(shard, answer, result, begun, asyncio.get_running_loop().create_future())
+        self._waiting.append(entry)
+        if self._task is None:
+            self._task = asyncio.create_task(self._flush_all())
+        await entry.done
 
     async def _flush_all(self) -> None:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
-                answers = [entry.answer for entry in batch if entry.answer is not None]
                 rows = [entry.result for entry in batch if entry.result is not None]
-                epochs = {entry.shard.shard_index: entry.shard.epoch for entry in batch}
-
-                def change(
-                    connection: sa.Connection,
-                    answers: list[AnswerRecord] = answers,
-                    rows: list[CaseResult] = rows,
-                    epochs: dict[int, int] = epochs,
-                ) -> int:
-                    return results.put(connection, self._run_id, answers, rows, epochs)
-
                 try:
-                    first = await self._database.write(change)
+                    first = await self._write(batch, rows)
                 except Exception as problem:  # noqa: BLE001 - handed to every case that waits for it
                     for entry in batch:
                         if not entry.done.done():
@@ -99,6 +112,25 @@ class Flusher:
                         self._on_results(_numbered(rows, first))
         finally:
             self._task = None
+
+    async def _write(self, batch: Sequence[_Entry], rows: Sequence[CaseResult]) -> int:
+        answers = [entry.answer for entry in batch if entry.answer is not None]
+        begun = [entry.begun for entry in batch if entry.begun is not None]
+        keys = [(row.case_index, row.repeat_index) for row in rows]
+        ended = [self._open[key] for key in keys if key in self._open]
+        epochs = {entry.shard.shard_index: entry.shard.epoch for entry in batch}
+
+        def change(connection: sa.Connection) -> int:
+            first = results.put(connection, self._run_id, answers, rows, epochs)
+            attempts.begin(connection, self._run_id, begun)
+            attempts.end(connection, self._run_id, ended)
+            return first
+
+        first = await self._database.write(change)
+        self._open.update(((attempt[0], attempt[1]), attempt) for attempt in begun)
+        for key in keys:
+            self._open.pop(key, None)
+        return first
 
 
 def _numbered(rows: Sequence[CaseResult], first: int) -> list[CaseResult]:

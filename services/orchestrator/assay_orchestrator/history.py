@@ -6,8 +6,9 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from assay.answers import response_to_json
+from assay.errors import NotFoundError
 from assay.results import CaseResult
-from assay_orchestrator.store import datasets, results, runs
+from assay_orchestrator.store import attempts, datasets, results, runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.answers import AgentResponse
-    from assay.results import StateChange
+    from assay.results import RowAttempt, StateChange
     from assay_orchestrator.store.results import RowKey
 
-__all__ = ["read_events", "read_page"]
+__all__ = ["read_attempts", "read_events", "read_page"]
 
 _MAX_PAGE_CHARS = 2_500_000
 
@@ -26,15 +27,14 @@ _MAX_PAGE_CHARS = 2_500_000
 def read_events(
     connection: sa.Connection, run_id: str, after: int, count: int, *, with_answers: bool
 ) -> list[StateChange | CaseResult]:
-    """Return up to `count` events after a sequence number, in order and without gaps."""
-    through = after + count
-    rows: Sequence[CaseResult] = results.read_sequence(connection, run_id, after, through)
+    """Return up to `count` events after a sequence number, in order, and none left out that stands."""
+    rows: Sequence[CaseResult] = results.read_sequence(connection, run_id, after, count)
+    changes = runs.read_state_changes(connection, run_id, after, count)
     if with_answers:
         rows = _complete(connection, run_id, rows)
-    changes = runs.read_state_changes(connection, run_id, after, through)
     events: list[StateChange | CaseResult] = [*rows, *changes]
     events.sort(key=lambda event: event.sequence)
-    return _fitting(events) if with_answers else events
+    return _fitting(events[:count]) if with_answers else events[:count]
 
 
 def read_page(
@@ -53,6 +53,18 @@ def read_page(
             return page, True
         page.append(row)
     return page, len(found) > len(page)
+
+
+def read_attempts(connection: sa.Connection, run_id: str, dataset_id: str, case_id: str) -> list[RowAttempt]:
+    """Return every attempt at the rows of a case, by repeat, oldest first, the one that stands last.
+
+    Raises:
+        NotFoundError: The run's dataset has no such case.
+    """
+    case_index = datasets.find_case(connection, dataset_id, case_id)
+    if case_index is None:
+        raise NotFoundError(f"the dataset of run {run_id} has no case {case_id!r}", reason="CASE_NOT_FOUND")
+    return attempts.read(connection, run_id, case_index)
 
 
 def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> list[CaseResult]:

@@ -31,8 +31,9 @@ from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.notifier import Notifier
 from assay_orchestrator.planning import HOSTED_ADAPTERS, agent_key
+from assay_orchestrator.retries import set_errors_aside
 from assay_orchestrator.settings_json import settings_to_json, summary_to_json
-from assay_orchestrator.store import datasets, deletions, results, runs, shards
+from assay_orchestrator.store import attempts, datasets, deletions, results, runs, shards
 from assay_orchestrator.store.shards import FairShares
 from assay_orchestrator.store.times import now
 from assay_orchestrator.summary import summarise
@@ -79,6 +80,7 @@ class RunManager:
         self._deleter = Deleter(database)
         self._deleting: set[str] = set()
         self._pausing: set[str] = set()
+        self._retrying: set[str] = set()
         self.notifier = Notifier()
         shares = FairShares(settings.team_weights, settings.agent_limits)
         self._worker = ShardWorker(database, self._dispatcher, shares, self, self._session)
@@ -184,17 +186,33 @@ class RunManager:
             await self._worker.until_left(run_id)
         return run
 
-    async def resume(self, run_id: str) -> Run:
+    async def resume(self, run_id: str, *, retry_errors: bool = False) -> Run:
         """Continue a paused run; on one that is going on this does nothing.
 
+        Args:
+            run_id: The run.
+            retry_errors: Also try rows with errors again, of a run that is paused, has succeeded or has failed.
+
         Raises:
-            WrongStateError: The run has ended.
+            WrongStateError: The run has ended, or is going on while errors are to be retried.
         """
         run = await self.get(run_id)
-        _require_unfinished(run)
+        if retry_errors:
+            if run_id in self._retrying:
+                return run  # the same call, come again
+            _require_retryable(run)
+            retry_errors = await self._database.read(
+                lambda c: attempts.has_errors(c, run_id, self._settings.row_try_limit)
+            )
+            if run.finished and run.state is not RunState.FAILED and not retry_errors:
+                return run
+        else:
+            _require_unfinished(run)
         if run_id in self._deleting:
             raise await self._catalogue.not_found(run_id)
         self._broken.pop(run_id, None)
+        if retry_errors:
+            await self._set_errors_aside(run_id)
         await self._go_on(run_id)
         self.raise_if_broken(run_id)
         return await self.get(run_id)
@@ -316,6 +334,15 @@ class RunManager:
             session.plan.pausing.set()
             self._planner.hold(run_id)
 
+    async def _set_errors_aside(self, run_id: str) -> None:
+        self._retrying.add(run_id)
+        try:
+            await self._worker.until_left(run_id)
+            await self._change(run_id, RunState.RUNNING)
+            await set_errors_aside(self._database, run_id, self._settings.row_try_limit)
+        finally:
+            self._retrying.discard(run_id)
+
     async def _go_on(self, run_id: str) -> None:
         """Bring a run into RUNNING and enqueue what is next."""
         session = self._worker.sessions.of(run_id)
@@ -330,7 +357,7 @@ class RunManager:
             for one in held:
                 if one.job in lost:
                     shards.give_back_lost(connection, one)
-            if run.state is RunState.PAUSED:
+            if run.state not in runs.GOING:
                 shards.rejoin(connection, run_id)
                 runs.change_state(connection, run_id, RunState.RUNNING)
             elif run.pause_cause is not None:
@@ -415,6 +442,16 @@ class RunManager:
 def _require_unfinished(run: Run) -> None:
     if run.finished:
         raise WrongStateError(f"run {run.run_id} has already {run.state.value}", reason="RUN_FINISHED")
+
+
+def _require_retryable(run: Run) -> None:
+    if run.state in runs.GOING:
+        raise WrongStateError(
+            f"run {run.run_id} is going on: pause it, or wait for its end, before its errors are tried again",
+            reason="RUN_ACTIVE",
+        )
+    if run.state is RunState.CANCELLED:
+        raise WrongStateError(f"run {run.run_id} was cancelled for good: start a new one", reason="RUN_FINISHED")
 
 
 def _cancel(connection: sa.Connection, run_id: str) -> bool:

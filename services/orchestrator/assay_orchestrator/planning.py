@@ -78,6 +78,7 @@ class Planner:
                 pausing=pausing,
             ),
             pausing=pausing,
+            try_limit=self._settings.row_try_limit,
             metrics=metrics,
             embedders=self._embedders(models),
         )

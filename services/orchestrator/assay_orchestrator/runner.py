@@ -13,8 +13,10 @@ from assay.metrics.row_scores import score_row
 from assay.metrics.row_verdict import row_reason, row_verdict
 from assay.metrics.score import Metric, Row, keeps_vector, usable_references
 from assay.results import CaseResult
+from assay_orchestrator import dead_letters
 from assay_orchestrator.agents.protocol import NotAskedError
-from assay_orchestrator.store import datasets, results
+from assay_orchestrator.store import attempts, datasets, results
+from assay_orchestrator.store.attempts import Tries
 from assay_orchestrator.store.results import AnswerRecord
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Plan:
         metrics: In report order.
         embedders: A client per model that the metrics need; empty where none needs any.
         pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
+        try_limit: How often a row is tried before it is given up.
     """
 
     run_id: str
@@ -58,6 +61,7 @@ class Plan:
     metrics: Sequence[Metric]
     embedders: Mapping[str, EmbeddingClient]
     pausing: asyncio.Event = field(default_factory=asyncio.Event)
+    try_limit: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class _Work:
     case_index: int
     repeat_index: int
     stored: Sequence[AgentResponse]
+    tries: Tries
 
 
 class ShardRunner:
@@ -84,6 +89,7 @@ class ShardRunner:
         self._session = session
         self._plan = session.plan
         self._shard = shard
+        self._begun: set[tuple[int, int]] = set()
 
     async def run(self) -> None:
         """Finish every row; while the run is being paused, only those whose answer has come or is on its way.
@@ -92,36 +98,53 @@ class ShardRunner:
             StorageError: The store cannot be read or written; what is stored stays.
             FencedError: Somebody else has the shard.
         """
+        suspects: list[_Work] = []
         try:
             async with asyncio.TaskGroup() as rows:
                 for work in await self._unfinished():
-                    await self._session.rows.acquire()
+                    if work.tries.interrupted:
+                        suspects.append(work)
+                        continue
+                    await self._session.enter()
                     if self._plan.pausing.is_set():
-                        self._session.rows.release()
+                        self._session.leave()
                         break
-                    rows.create_task(self._finish(work))
+                    rows.create_task(self._finish_beside(work))
+            # A row that was being worked on when the process was killed may be what killed it: it comes last and
+            # alone, so that it takes no other row of the run with it.
+            for work in suspects:
+                async with self._session.alone():
+                    await self._finish(work)
         except BaseExceptionGroup as group:
             raise _first(group) from group
 
     async def _unfinished(self) -> list[_Work]:
         plan, first, count = self._plan, self._shard.first_case, self._shard.case_count
-        cases, finished, stored = await self._database.read(
+        cases, finished, stored, tries = await self._database.read(
             lambda connection: (
                 datasets.read_cases(connection, plan.dataset_id, first, count),
                 results.finished_keys(connection, plan.run_id, first, count),
                 results.stored_answers(connection, plan.run_id, first, count),
+                attempts.tries(connection, plan.run_id, first, count),
             )
         )
         return [
-            _Work(case, first + offset, repeat, stored.get((first + offset, repeat), ()))
+            _Work(case, *key, stored.get(key, ()), tries.get(key, Tries()))
             for offset, case in enumerate(cases)
             for repeat in range(plan.repeats)
-            if (first + offset, repeat) not in finished
+            if (key := (first + offset, repeat)) not in finished
         ]
+
+    async def _finish_beside(self, work: _Work) -> None:
+        try:
+            await self._finish(work)
+        finally:
+            self._session.leave()
 
     async def _finish(self, work: _Work) -> None:
         try:
             response, answer = await self._converse(work)
+            await self._begin(work)
             wanted = wanted_models(self._plan.metrics, work.case, response)
             if wanted and answer is not None:
                 # Durable before any further work is paid for it.
@@ -131,8 +154,6 @@ class ShardRunner:
             await self._put(answer, self._result(work, response, evidence))
         except NotAskedError:
             pass  # the run is being paused: what was stored of this row stays
-        finally:
-            self._session.rows.release()
 
     async def _put(self, answer: AnswerRecord | None, result: CaseResult | None) -> None:
         await self._session.flusher.put(self._shard, answer, result)
@@ -147,6 +168,8 @@ class ShardRunner:
             NotAskedError: The run is being paused before all turns were asked.
         """
         turns, answers = work.case.turns, list(work.stored)
+        if work.tries.interrupted >= self._plan.try_limit:
+            return self._given_up(work)
         fresh: AnswerRecord | None = None
         while len(answers) < len(turns) and not (answers and answers[-1].status is AgentStatus.ERROR):
             if fresh is not None:
@@ -154,14 +177,31 @@ class ShardRunner:
             async with self._session.asking:
                 if self._plan.pausing.is_set():
                     raise NotAskedError
+                await self._begin(work)
                 response = await self._ask(work, answers)
             fresh = AnswerRecord(work.case_index, work.repeat_index, len(answers), response)
             answers.append(response)
         return answers[-1], fresh
 
+    def _given_up(self, work: _Work) -> tuple[AgentResponse, AnswerRecord | None]:
+        response = dead_letters.interrupted(work.tries.interrupted)
+        if len(work.stored) == len(work.case.turns):
+            return response, None
+        return response, AnswerRecord(work.case_index, work.repeat_index, len(work.stored), response)
+
+    async def _begin(self, work: _Work) -> None:
+        """Note that a row is being worked on, where the shard is to be taken with care."""
+        key = (work.case_index, work.repeat_index)
+        if not self._shard.careful or key in self._begun or work.tries.interrupted >= self._plan.try_limit:
+            return
+        self._begun.add(key)
+        await self._session.flusher.begin(self._shard, (*key, work.tries.retried + work.tries.interrupted))
+
     async def _ask(self, work: _Work, earlier: Sequence[AgentResponse]) -> AgentResponse:
         plan, case, turn_index = self._plan, work.case, len(earlier)
         row = f"{plan.run_id}/{work.case_index}/{work.repeat_index}"
+        if work.tries.retried:
+            row += f"@{work.tries.retried}"  # another question to a server that remembers what it answered
         key = row if len(case.turns) == 1 else f"{row}/{turn_index}"
         request = AgentRequest(
             request_id=f"{key}#0",
@@ -177,7 +217,11 @@ class ShardRunner:
             parameters=case.parameters,
             timeout_s=plan.timeout_s,
         )
-        return await plan.agent.answer(request, case)
+        response = await plan.agent.answer(request, case)
+        tries = work.tries.retried + 1
+        if response.status is AgentStatus.ERROR and 1 < tries >= plan.try_limit:
+            return dead_letters.exhausted(response, tries)
+        return response
 
     async def _gather(
         self, wanted: Mapping[str, bool], case: Case, response: AgentResponse

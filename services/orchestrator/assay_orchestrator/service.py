@@ -11,6 +11,7 @@ from assay.case_wire import case_from_wire
 from assay.errors import DatasetError, InvalidInputError, NotFoundError, Problem, SpecError, UnavailableError
 from assay.results import FINISHED_STATES, CaseResult, DatasetRef, StateChange
 from assay.run_wire import (
+    attempt_to_wire,
     dataset_to_wire,
     event_to_wire,
     result_to_wire,
@@ -155,8 +156,9 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         request: pb.ResumeRunRequest,
         context: grpc.aio.ServicerContext[pb.ResumeRunRequest, pb.ResumeRunResponse],
     ) -> pb.ResumeRunResponse:
-        """Continue a paused run."""
-        return pb.ResumeRunResponse(run=run_to_wire(await self._manager.resume(request.run_id)))
+        """Continue a paused run, or one whose errors are to be tried again."""
+        run = await self._manager.resume(request.run_id, retry_errors=request.retry_errors)
+        return pb.ResumeRunResponse(run=run_to_wire(run))
 
     async def DeleteRun(  # noqa: N802
         self,
@@ -195,8 +197,10 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
                 if events:
                     cursor = events[-1].sequence
                     yield pb.WatchRunResponse(events=[event_to_wire(event) for event in events])
-                if _ends(events) or (not events and run.finished and cursor >= run.last_sequence):
-                    return
+                if _ends(events) or (run.finished and cursor >= run.last_sequence):
+                    run = await self._manager.get(run_id)
+                    if run.finished and cursor >= run.last_sequence:
+                        return  # else its errors are being tried again
                 if not events:
                     await self._wait(run_id, moved)
         finally:
@@ -218,6 +222,19 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         )
         token = make_token(query, (page[-1].case_index, page[-1].repeat_index)) if more else ""
         return pb.ListResultsResponse(results=[result_to_wire(result) for result in page], next_page_token=token)
+
+    async def ListAttempts(  # noqa: N802
+        self,
+        request: pb.ListAttemptsRequest,
+        context: grpc.aio.ServicerContext[pb.ListAttemptsRequest, pb.ListAttemptsResponse],
+    ) -> AsyncIterator[pb.ListAttemptsResponse]:
+        """Send every attempt at the rows of a case."""
+        run = await self._manager.get(request.run_id)
+        found = await self._database.read(
+            lambda c: history.read_attempts(c, run.run_id, run.dataset.dataset_id, request.case_id)
+        )
+        for attempt in found:
+            yield pb.ListAttemptsResponse(attempt=attempt_to_wire(attempt))
 
     async def ServeAgent(  # noqa: N802
         self,

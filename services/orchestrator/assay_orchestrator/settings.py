@@ -29,6 +29,8 @@ class Settings:
         http_hosts: Patterns of hosts that http agents may have, e.g. "*.example.org"; "*" allows all.
         agent_env: Patterns of environment variables that a spec may name as ${NAME}; "*" allows all.
         active_run_limit: Most unfinished runs; further ones are refused.
+        row_try_limit: How often a row is tried: so many results with an error (`retry_errors` sets the earlier ones
+            aside), or so many kills of the process in its midst. After that it is given up.
         grace_s: How long calls may go on after SIGTERM, in seconds.
         shard_limit: Most shards that this process works on at once.
         team_weights: How much of the workers a team has beside the others, by name; 1 for those not named.
@@ -47,6 +49,7 @@ class Settings:
     http_hosts: tuple[str, ...] = ()
     agent_env: tuple[str, ...] = ()
     active_run_limit: int = 200
+    row_try_limit: int = 3
     grace_s: float = 10.0
     shard_limit: int = 64
     team_weights: Mapping[str, float] = field(default_factory=dict)
@@ -64,3 +67,5 @@ class Settings:
                 raise ValueError(f"{name} must not be negative")
         if self.active_run_limit < 1:
             raise ValueError("active_run_limit must be at least 1")
+        if self.row_try_limit < 2:
+            raise ValueError("row_try_limit must be at least 2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -71,6 +72,7 @@ def scripted() -> Iterator[Callable[..., ScriptedProvider]]:
 @pytest.fixture
 async def start(tmp_path: Path, scripted: Callable[..., ScriptedProvider]) -> AsyncIterator[Callable[..., Any]]:
     """Start a service whose judge is a scripted provider that speaks one of the protocols."""
+    numbers = itertools.count()
     async with AsyncExitStack() as stack:
 
         async def starter(*replies: Any, protocol: str = "openai", judge: Any = None, **settings: Any) -> Judge:
@@ -84,7 +86,8 @@ async def start(tmp_path: Path, scripted: Callable[..., ScriptedProvider]) -> As
                 open_service(Settings(judge=choice, **own), {"JUDGE_KEY": KEY}, server.stopping)
             )
             server.add(SERVICE_NAME, lambda to: judge_pb2_grpc.add_JudgeServiceServicer_to_server(service, to))
-            address = await server.start(f"unix:{tmp_path / 'judge.sock'}")
+            # Channels of one process share connections by address.
+            address = await server.start(f"unix:{tmp_path / f'{next(numbers)}.sock'}")
             stack.push_async_callback(server.stop, 0)
             server.set_serving(True)
             channel = await stack.enter_async_context(open_channel(address))

@@ -183,6 +183,15 @@ async def test_trivial_answers_are_not_sent_to_a_judge(start: Start) -> None:
     assert judge.provider.requests == []
 
 
+async def test_a_rubric_may_want_trivial_answers_judged(start: Start) -> None:
+    """By some rubrics saying nothing is right: then the judge is asked, and the flag stays."""
+    judge = await start(says({"reasoning": "Rightly silent.", "warmth": 1}))
+    verdict = (await judge.grade("", rubric="", rubric_yaml=TONE + "judges_trivial: true")).verdict
+    assert dict(verdict.scores) == {"warmth": 1.0}
+    assert not verdict.by_rule
+    assert list(verdict.flags) == ["empty_answer"]
+
+
 async def test_a_stream_answers_each_request_and_survives_wrong_ones(start: Start) -> None:
     """Answers carry their request's id; a request that is wrong is an error of its own."""
     judge = await start(stream_in_flight=4)
@@ -209,7 +218,7 @@ async def test_a_stream_answers_each_request_and_survives_wrong_ones(start: Star
 async def test_health_names_the_service(start: Start, tmp_path: Path) -> None:
     """Health answers for the judge by its full name."""
     await start()
-    async with open_channel(f"unix:{tmp_path / 'judge.sock'}") as channel:
+    async with open_channel(f"unix:{tmp_path / '0.sock'}") as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         answer = await stub.Check(health_pb2.HealthCheckRequest(service="assay.v1.JudgeService"))
     assert answer.status == health_pb2.HealthCheckResponse.SERVING

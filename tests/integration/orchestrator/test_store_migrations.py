@@ -47,7 +47,7 @@ _STORED = {
         """,
     ),
 }
-_STORED |= dict.fromkeys(("0003", "0004", "0005", "0006"), _STORED["0002"])
+_STORED |= dict.fromkeys(("0003", "0004", "0005", "0006", "0007"), _STORED["0002"])
 
 
 def described(engine: sa.Engine) -> dict[str, object]:

@@ -86,6 +86,26 @@ def test_a_table(write: Write, wired: Read) -> None:
 
 
 @pytest.mark.parametrize(
+    ("record", "format_name", "references"),
+    [
+        ({"input": "Q", "actual_output": "A", "expected": "B"}, "plain", ("B",)),
+        ({"input": "Q", "actual_output": "A", "expected_output": None, "reference": "B"}, "plain", ("B",)),
+        ({"input": "Q", "actual_output": "A", "expected_output": "B", "expected": "C"}, "deepeval", ("B",)),
+        ({"input": "Q", "actual_output": "A", "expected": None}, "deepeval", ()),
+        ({"input": "Q", "actual_output": "A", "tools_called": [], "expected": "B"}, "deepeval", ()),
+    ],
+)
+def test_a_reference_under_another_name_tells_a_plain_record(
+    write: Write, wired: Read, record: dict[str, Any], format_name: str, references: tuple[str, ...]
+) -> None:
+    """Two names that plain records share with DeepEval's do not hide the reference that such a record has."""
+    name = write("x.jsonl", [record])
+    (case,) = wired(name)
+    assert (open_dataset(name).check().format, case.references) == (f"{format_name}/jsonl", references)
+    assert case.recorded is not None
+
+
+@pytest.mark.parametrize(
     ("record", "said"),
     [
         (

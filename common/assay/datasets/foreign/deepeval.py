@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay.datasets.fields import is_blank
+from assay.datasets.fields import ALIASES, is_blank
 from assay.datasets.foreign.answers import answer_of, retrieved_items
 from assay.datasets.foreign.calls import called_tool
 from assay.datasets.foreign.cells import value_in_cell
@@ -35,16 +35,26 @@ _COUNTS = {
 _LISTS = {"context": "|", "retrieval_context": "|", "tools_called": ";", "expected_tools": ";"}
 _TALK = {"scenario", "expected_outcome", "chatbot_role", "user_description"}
 _OWN = {"expected_output", "actual_output", "retrieval_context", "tools_called", "additional_metadata"}
+_SHARED = {"expected_output", "actual_output"}
+_OTHER_REFERENCES = tuple(name for name in ALIASES["references"] if name not in _SHARED)
 
 
 def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
     """Return whether a record is a test case.
 
+    Plain records may say `actual_output` and `expected_output` too: a record that has no more of DeepEval's names than
+    these, and a reference under another name, is a plain one.
+
     Args:
         record: The record by snake-case names.
         keys: These names.
     """
-    return (isinstance(record.get("input"), str) and bool(keys & _OWN)) or ("turns" in keys and bool(keys & _TALK))
+    if "turns" in keys and keys & _TALK:
+        return True
+    named_otherwise = is_blank(record.get("expected_output")) and any(
+        not is_blank(record.get(name)) for name in _OTHER_REFERENCES
+    )
+    return isinstance(record.get("input"), str) and bool(keys & (_OWN - _SHARED if named_otherwise else _OWN))
 
 
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import fnmatch
 import json
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from assay.errors import Problem
+from assay.spec.variables import VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["Secrets"]
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _RECOGNISABLE_CHARS = 8
 _KEY_CHARS = 16
 _REDACTED = "[redacted]"
@@ -39,7 +38,7 @@ class Secrets:
 
     def resolve(self, text: str, where: str) -> str:
         """Return the text with its variables filled in; `where` is the field that holds it."""
-        return _VARIABLE.sub(lambda found: self._value(found[1], where), text)
+        return VARIABLE.sub(lambda found: self._value(found[1], where), text)
 
     def resolve_tree(self, tree: Any, where: str) -> Any:
         """Return a JSON tree with the variables in its texts filled in; keys are left as they are."""

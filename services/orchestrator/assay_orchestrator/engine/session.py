@@ -38,7 +38,11 @@ class Session:
         self.plan = plan
         self.flusher = Flusher(database, plan.run_id, on_results)
         self.asking = Slots(plan.concurrency if alone else 0)
-        self.rows = asyncio.Semaphore(plan.concurrency + _SCORING_ROWS)
+        self._rows = asyncio.Semaphore(plan.concurrency + _SCORING_ROWS)
+        self._row_count = 0
+        self._gate, self._empty, self._one = asyncio.Event(), asyncio.Event(), asyncio.Lock()
+        self._gate.set()
+        self._empty.set()
         self.tasks: set[asyncio.Task[object]] = set()
         self.ended = asyncio.Event()
         self._alone = alone
@@ -55,6 +59,32 @@ class Session:
         finally:
             # Whoever has the shard next brings them along again: until they are free here, it must not be given up.
             await self.asking.remove(slots)
+
+    async def enter(self) -> None:
+        """Wait until there is room for one more row, and take it."""
+        await self._rows.acquire()
+        while not self._gate.is_set():
+            await self._gate.wait()
+        self._row_count += 1
+        self._empty.clear()
+
+    def leave(self) -> None:
+        """Make room for another row."""
+        self._rows.release()
+        self._row_count -= 1
+        if not self._row_count:
+            self._empty.set()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Wait until no other row of the run is worked on in this process, and keep others out."""
+        async with self._one:
+            self._gate.clear()
+            try:
+                await self._empty.wait()
+                yield
+            finally:
+                self._gate.set()
 
     async def aclose(self) -> None:
         """Wait until everything is stored, and let go of connections."""

@@ -15,6 +15,7 @@ from assay.cases import Case, case_from_json, case_to_json
 from assay.errors import DatasetError
 from assay.results import DatasetRef
 from assay_orchestrator.store import schema
+from assay_orchestrator.store.bulk import insert_rows
 from assay_orchestrator.store.texts import json_text
 from assay_orchestrator.store.times import now
 
@@ -26,6 +27,7 @@ __all__ = [
     "case_text",
     "discard",
     "discard_unfinished",
+    "find_case",
     "finish",
     "get",
     "new_upload_id",
@@ -54,7 +56,7 @@ def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows:
     try:
         # A savepoint: PostgreSQL ends a transaction in which a statement failed.
         with connection.begin_nested():
-            connection.execute(schema.dataset_cases.insert(), values)
+            insert_rows(connection, schema.dataset_cases, values)
     except sa.exc.IntegrityError:
         twice = _used_twice(connection, upload_id, [clean_text(case_id) for case_id, _ in rows])
         raise DatasetError(f"case ids must be unique; given twice: {', '.join(twice[:10])}") from None
@@ -149,6 +151,17 @@ def read_cases(connection: sa.Connection, dataset_id: str, first_index: int, cou
         .order_by(cases.c.case_index)
     )
     return [case_from_json(json.loads(row.case_json)) for row in rows]
+
+
+def find_case(connection: sa.Connection, dataset_id: str, case_id: str) -> int | None:
+    """Return the position of a case, or None."""
+    cases, datasets = schema.dataset_cases, schema.datasets
+    position: int | None = connection.execute(
+        sa.select(cases.c.case_index)
+        .join(datasets, datasets.c.upload_id == cases.c.upload_id)
+        .where(datasets.c.dataset_id == dataset_id, cases.c.case_id == case_id)
+    ).scalar_one_or_none()
+    return position
 
 
 def read_questions(

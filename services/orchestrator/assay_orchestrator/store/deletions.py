@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["PendingDeletion", "begin", "estimate", "list_pending", "remove_some"]
 
 _AT_REST = tuple(state.value for state in (*FINISHED_STATES, RunState.PAUSED))
+_OWNED = (schema.results, schema.answers, schema.row_history, schema.run_events)
 _SAMPLE_ROWS = 200
 _ROW_OVERHEAD_BYTES = 150
 
@@ -81,7 +82,7 @@ def remove_some(connection: sa.Connection, pending: PendingDeletion, limit: int)
     Returns:
         How many rows have gone; 0 when the deletion is complete.
     """
-    owned = [(table, table.c.run_id, pending.run_id) for table in (schema.results, schema.answers, schema.run_events)]
+    owned = [(table, table.c.run_id, pending.run_id) for table in _OWNED]
     if pending.upload_id is not None:
         owned.append((schema.dataset_cases, schema.dataset_cases.c.upload_id, pending.upload_id))
     for table, owner, value in owned:

@@ -12,6 +12,7 @@ from assay.answers import AgentResponse, AgentStatus, response_from_json, respon
 from assay.metrics.score import score_from_json, score_to_json
 from assay.results import CaseResult
 from assay_orchestrator.store import runs, schema, shards
+from assay_orchestrator.store.bulk import insert_rows
 from assay_orchestrator.store.texts import json_text
 from assay_orchestrator.store.times import now
 
@@ -64,8 +65,9 @@ def put(
         shards.lock_run(connection, run_id)
     shards.check(connection, run_id, epochs)
     if new_answers:
-        connection.execute(
-            schema.answers.insert(),
+        insert_rows(
+            connection,
+            schema.answers,
             [
                 {
                     "run_id": run_id,
@@ -80,12 +82,32 @@ def put(
         )
     if new_results:
         first = runs.take_sequence(connection, run_id, len(new_results))
-        connection.execute(
-            schema.results.insert(),
+        insert_rows(
+            connection,
+            schema.results,
             [_values(run_id, first + offset, moment, row) for offset, row in enumerate(new_results)],
         )
         _count(connection, run_id, new_results)
     return first
+
+
+def remove(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
+    """Take results back, so that their rows are unfinished again; the answers of agents that erred go with them."""
+    _count(connection, run_id, rows, sign=-1)
+    _delete_rows(connection, schema.results, run_id, rows)
+    _delete_rows(connection, schema.answers, run_id, [row for row in rows if row.status is AgentStatus.ERROR])
+
+
+def _delete_rows(connection: sa.Connection, table: sa.Table, run_id: str, rows: Sequence[CaseResult]) -> None:
+    if rows:
+        connection.execute(
+            table.delete().where(
+                table.c.run_id == run_id,
+                table.c.case_index == sa.bindparam("of_case"),
+                table.c.repeat_index == sa.bindparam("of_repeat"),
+            ),
+            [{"of_case": row.case_index, "of_repeat": row.repeat_index} for row in rows],
+        )
 
 
 def finished_keys(connection: sa.Connection, run_id: str, first_index: int, count: int) -> set[RowKey]:
@@ -138,21 +160,48 @@ def count_finished(connection: sa.Connection, run_id: str) -> int:
     return connection.execute(query).scalar_one()
 
 
-def read_sequence(connection: sa.Connection, run_id: str, after: int, through: int) -> list[CaseResult]:
-    """Return the results with a sequence number in (after, through], in that order."""
+def read_sequence(connection: sa.Connection, run_id: str, after: int, count: int) -> list[CaseResult]:
+    """Return up to `count` results after a sequence number, in that order."""
     table = schema.results
     rows = connection.execute(
         sa.select(table)
-        .where(table.c.run_id == run_id, table.c.sequence > after, table.c.sequence <= through)
+        .where(table.c.run_id == run_id, table.c.sequence > after)
         .order_by(table.c.sequence)
+        .limit(count)
     )
     return [_record(row) for row in rows]
 
 
+def read_case(connection: sa.Connection, run_id: str, case_index: int) -> list[tuple[CaseResult, str]]:
+    """Return the results of a case, by repeat, and when each was stored."""
+    table = schema.results
+    rows = connection.execute(
+        sa.select(table)
+        .where(table.c.run_id == run_id, table.c.case_index == case_index)
+        .order_by(table.c.repeat_index)
+    )
+    return [(_record(row), row.created_at) for row in rows]
+
+
 def read_in_order(
-    connection: sa.Connection, run_id: str, after: RowKey, count: int, *, failed_only: bool = False
+    connection: sa.Connection,
+    run_id: str,
+    after: RowKey,
+    count: int,
+    *,
+    failed_only: bool = False,
+    suspects_only: bool = False,
 ) -> list[CaseResult]:
-    """Return up to `count` results after the row `after`, in dataset order."""
+    """Return up to `count` results after the row `after`, in dataset order.
+
+    Args:
+        connection: The store.
+        run_id: The run.
+        after: The row before the first; (-1, -1) for the beginning.
+        count: Most results.
+        failed_only: Only rows that failed or have no verdict because of an error.
+        suspects_only: Only rows that may have an error of the agent or of a metric, and all that have one.
+    """
     table = schema.results
     query = (
         sa.select(table)
@@ -165,6 +214,9 @@ def read_in_order(
     )
     if failed_only:
         query = query.where(sa.or_(table.c.passed.is_(False), table.c.reason != ""))
+    if suspects_only:
+        failed_score = table.c.scores_json.like('%"status":"error"%')
+        query = query.where(sa.or_(table.c.status == AgentStatus.ERROR.value, failed_score))
     return [_record(row) for row in connection.execute(query)]
 
 
@@ -206,16 +258,16 @@ def _values(run_id: str, sequence: int, moment: str, row: CaseResult) -> dict[st
     }
 
 
-def _count(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
+def _count(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult], sign: int = 1) -> None:
     table = schema.runs
     connection.execute(
         table.update()
         .where(table.c.run_id == run_id)
         .values(
-            finished_count=table.c.finished_count + len(rows),
-            passed_count=table.c.passed_count + sum(row.passed is True for row in rows),
-            failed_count=table.c.failed_count + sum(row.passed is False for row in rows),
-            agent_error_count=table.c.agent_error_count + sum(row.status is AgentStatus.ERROR for row in rows),
+            finished_count=table.c.finished_count + sign * len(rows),
+            passed_count=table.c.passed_count + sign * sum(row.passed is True for row in rows),
+            failed_count=table.c.failed_count + sign * sum(row.passed is False for row in rows),
+            agent_error_count=table.c.agent_error_count + sign * sum(row.status is AgentStatus.ERROR for row in rows),
         )
     )
 

@@ -164,6 +164,7 @@ def change_state(
     }
     if state is RunState.RUNNING:
         values["started_at"] = sa.func.coalesce(schema.runs.c.started_at, moment)
+        values |= {"ended_at": None, "summary_json": None}  # of a run that had ended
     if state in FINISHED_STATES:
         values["ended_at"] = moment
     if summary is not None:
@@ -241,13 +242,14 @@ def take_sequence(connection: sa.Connection, run_id: str, count: int) -> int:
     return last - count + 1
 
 
-def read_state_changes(connection: sa.Connection, run_id: str, after: int, through: int) -> list[StateChange]:
-    """Return the state changes with a sequence number in (after, through]."""
+def read_state_changes(connection: sa.Connection, run_id: str, after: int, count: int) -> list[StateChange]:
+    """Return up to `count` state changes after a sequence number, in that order."""
     table = schema.run_events
     rows = connection.execute(
         sa.select(table)
-        .where(table.c.run_id == run_id, table.c.sequence > after, table.c.sequence <= through)
+        .where(table.c.run_id == run_id, table.c.sequence > after)
         .order_by(table.c.sequence)
+        .limit(count)
     )
     return [StateChange(row.sequence, RunState(row.state), row.reason, row.created_at) for row in rows]
 

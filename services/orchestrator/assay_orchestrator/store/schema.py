@@ -20,6 +20,7 @@ __all__ = [
     "fair_clock",
     "metadata",
     "results",
+    "row_history",
     "run_events",
     "runs",
     "shards",
@@ -93,6 +94,7 @@ shards = sa.Table(
     sa.Column("epoch", sa.Integer, nullable=False, server_default="0"),
     sa.Column("slots", sa.Integer, nullable=False, server_default="0"),
     sa.Column("tag", sa.Float, nullable=False, server_default="0"),
+    sa.Column("careful", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Index("ix_shards_state", "state", "run_id"),
     sqlite_with_rowid=False,
 )
@@ -156,6 +158,20 @@ deletions = sa.Table(
     sa.Column("run_id", CleanString(120), primary_key=True),
     sa.Column("upload_id", CleanString(64)),
     sa.Column("created_at", sa.String(32), nullable=False),
+)
+
+row_history = sa.Table(
+    "row_history",
+    metadata,
+    sa.Column("run_id", CleanString(120), primary_key=True),
+    sa.Column("case_index", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("repeat_index", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("attempt_index", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("outcome", sa.String(16), nullable=False),
+    sa.Column("answers_json", sa.Text),
+    sa.Column("result_json", sa.Text),
+    sa.Column("created_at", sa.String(32), nullable=False),
+    sqlite_with_rowid=False,
 )
 
 # Only PostgreSQL needs it; `changes` says what for.

@@ -22,7 +22,7 @@ from assay.results import PauseCause, RunState
 from assay_orchestrator.store import runs, schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["SUMMARY", "FairShares", "FencedError", "Held", "Shard", "ShardJob"]
 
@@ -72,6 +72,8 @@ class Shard:
         case_count: Its cases.
         epoch: The worker's right to store its rows: it ends when the shard is started again.
         slots: How many questions of it may be in flight at once.
+        careful: Whether a worker was lost that had it: rows are then noted before they are worked on, so that one
+            which kills its worker is known after some kills.
     """
 
     run_id: str
@@ -80,6 +82,7 @@ class Shard:
     case_count: int
     epoch: int
     slots: int
+    careful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +176,13 @@ def start(connection: sa.Connection, run_id: str, shard_index: int) -> Shard | N
     shard = connection.execute(
         table.update()
         .where(table.c.run_id == run_id, table.c.shard_index == shard_index, table.c.state.in_(_HELD))
-        .values(epoch=table.c.epoch + 1, state="taken")
+        .values(epoch=table.c.epoch + 1, state="taken", careful=_was_lost(table))
         .returning(table)
     ).one_or_none()
     if shard is None:
         return None
     _advance(connection, shard.tag)
-    return Shard(run_id, shard_index, shard.first_case, shard.case_count, shard.epoch, shard.slots)
+    return Shard(run_id, shard_index, shard.first_case, shard.case_count, shard.epoch, shard.slots, shard.careful)
 
 
 def check(connection: sa.Connection, run_id: str, epochs: Mapping[int, int]) -> None:
@@ -231,13 +234,12 @@ def give_back(connection: sa.Connection, run_id: str, shard_index: int, epoch: i
     connection.execute(table.update().where(*where).values(state="waiting", slots=0))
 
 
-def give_back_all(connection: sa.Connection, run_id: str | None = None) -> None:
-    """Let every shard that is not done wait again, of one run or of all: whoever had them is gone."""
+def give_back_all(connection: sa.Connection) -> None:
+    """Let every shard that is not done wait again: whoever had them is gone."""
     table = schema.shards
-    where: list[sa.ColumnElement[bool]] = [table.c.state.in_(_HELD)]
-    if run_id is not None:
-        where.append(table.c.run_id == run_id)
-    connection.execute(table.update().where(*where).values(state="waiting", slots=0))
+    connection.execute(
+        table.update().where(table.c.state.in_(_HELD)).values(state="waiting", slots=0, careful=_was_lost(table))
+    )
 
 
 def rejoin(connection: sa.Connection, run_id: str) -> None:
@@ -336,7 +338,7 @@ def give_back_lost(connection: sa.Connection, held: Held) -> None:
             table.c.epoch == held.epoch,
             table.c.tag == held.tag,
         )
-        .values(state="waiting", slots=0)
+        .values(state="waiting", slots=0, careful=_was_lost(table))
     )
 
 
@@ -352,6 +354,21 @@ def sharing_agent(connection: sa.Connection, run_id: str) -> list[str]:
         .order_by(table.c.finish_tag, table.c.run_id)
     )
     return list(connection.execute(query).scalars())
+
+
+def reopen(connection: sa.Connection, run_id: str, case_indexes: Iterable[int]) -> None:
+    """Let the shards of some cases wait again: results of theirs were taken back."""
+    table = schema.shards
+    size = connection.execute(
+        sa.select(table.c.case_count).where(table.c.run_id == run_id, table.c.shard_index == 0)
+    ).scalar_one()
+    for shard_index in sorted({index // size for index in case_indexes}):
+        _change(connection, run_id, shard_index, state="waiting", slots=0)
+
+
+def _was_lost(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Return whether whoever had a shard did not give it back."""
+    return sa.or_(table.c.careful, table.c.state == "taken")
 
 
 def _queued(connection: sa.Connection, run_id: str) -> tuple[int, int]:

@@ -7,8 +7,8 @@ import json
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0007"
-down_revision = "0006"
+revision = "0008"
+down_revision = "0007"
 
 _HOSTED = "python"
 
@@ -42,6 +42,7 @@ def upgrade() -> None:
         sa.Column("epoch", sa.Integer, nullable=False, server_default="0"),
         sa.Column("slots", sa.Integer, nullable=False, server_default="0"),
         sa.Column("tag", sa.Float, nullable=False, server_default="0"),
+        sa.Column("careful", sa.Boolean, nullable=False, server_default=sa.false()),
         sqlite_with_rowid=False,
     )
     op.create_index("ix_shards_state", "shards", ["state", "run_id"])

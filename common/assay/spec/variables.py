@@ -1,0 +1,65 @@
+"""Environment variables that a spec names as ${NAME}: they are read where the agent is called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import Problem
+from assay.spec.prompt_options import PROVIDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.results import AgentSettings
+
+__all__ = ["VARIABLE", "missing_variables"]
+
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""How a spec names a variable."""
+
+_FILLED = ("headers", "query", "body")
+
+
+def missing_variables(agent: AgentSettings, environ: Mapping[str, str]) -> list[Problem]:
+    """Return a problem for each variable that calling the agent needs and that is not set, or is empty.
+
+    Args:
+        agent: Settings without problems of their own.
+        environ: The environment of whoever calls the agent.
+    """
+    named: dict[str, str] = {}
+    for text, field in _texts(agent):
+        for name in VARIABLE.findall(text):
+            named.setdefault(name, field)
+    return [
+        Problem(f"the environment variable {name} is not set: set it to what belongs there, then start again", field)
+        for name, field in named.items()
+        if not environ.get(name)
+    ]
+
+
+def _texts(agent: AgentSettings) -> Iterator[tuple[str, str]]:
+    """Yield the texts of an agent's settings in which variables are filled in, each with its field."""
+    if agent.adapter == "http":
+        yield agent.target, "agent.target"
+        for name in _FILLED:
+            yield from _leaves(agent.options.get(name), f"agent.{name}")
+    elif provider := PROVIDERS.get(agent.adapter):
+        key = agent.options.get("api_key")
+        if key is None and not agent.options.get("base_url"):
+            # The provider's own service takes the provider's own key; another service may take none.
+            key = f"${{{provider.key_variable}}}"
+        yield from _leaves(key, "agent.api_key")
+
+
+def _leaves(tree: Any, where: str) -> Iterator[tuple[str, str]]:
+    if isinstance(tree, str):
+        yield tree, where
+    elif isinstance(tree, Mapping):
+        for key, value in tree.items():
+            yield from _leaves(value, f"{where}.{key}")
+    elif isinstance(tree, list):
+        for index, value in enumerate(tree):
+            yield from _leaves(value, f"{where}[{index}]")

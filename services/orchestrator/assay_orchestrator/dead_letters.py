@@ -1,0 +1,28 @@
+"""Rows that are not tried again: they failed in as many tries as there are."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from assay.answers import AgentErrorKind, AgentResponse, error_response
+
+__all__ = ["exhausted", "interrupted"]
+
+
+def interrupted(count: int) -> AgentResponse:
+    """Return the answer of a row in whose midst the orchestrator was killed again and again."""
+    return error_response(
+        AgentErrorKind.DEAD_LETTER,
+        f"the orchestrator was killed {count} times while it worked on this row, the last times on this row alone: it "
+        "is not tried again",
+    )
+
+
+def exhausted(response: AgentResponse, tries: int) -> AgentResponse:
+    """Return the failure of a row's last try as one after which there is no further."""
+    error = response.error
+    assert error is not None, "only failures are wrapped"
+    last = error_response(
+        AgentErrorKind.DEAD_LETTER, f"failed in {tries} tries; the last: {error.kind.value}: {error.message}"
+    )
+    return dataclasses.replace(response, error=last.error)

@@ -1,0 +1,24 @@
+"""Trying rows with errors again: their results become history, and the run goes on without them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay_orchestrator.store import attempts
+
+if TYPE_CHECKING:
+    from assay_orchestrator.store.database import Database
+    from assay_orchestrator.store.results import RowKey
+
+__all__ = ["set_errors_aside"]
+
+_BATCH_ROWS = 200
+
+
+async def set_errors_aside(database: Database, run_id: str, try_limit: int) -> None:
+    """Make history of every result with an error, in batches; a stop in between leaves the rest as they were."""
+    after: RowKey | None = (-1, -1)
+    while after is not None:
+        after = await database.write(
+            lambda c, after=after: attempts.set_aside(c, run_id, after, _BATCH_ROWS, try_limit)  # type: ignore[misc]
+        )

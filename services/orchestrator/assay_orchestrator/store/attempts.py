@@ -1,0 +1,219 @@
+"""Queries about attempts at rows: results that were set aside to try their rows again, and work that a kill broke off.
+
+A row's standing result is in `results`; everything before it is history here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from assay.answers import AgentStatus, response_from_json, response_to_json
+from assay.metrics.score import score_from_json, score_to_json
+from assay.results import AttemptOutcome, CaseResult, RowAttempt, ScoreStatus
+from assay_orchestrator.store import results, schema, shards
+from assay_orchestrator.store.texts import json_text
+from assay_orchestrator.store.times import now
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from assay.answers import AgentResponse
+    from assay_orchestrator.store.results import RowKey
+
+__all__ = ["AttemptKey", "Tries", "begin", "end", "has_errors", "read", "set_aside", "tries"]
+
+AttemptKey = tuple[int, int, int]
+"""Position of the case in the dataset, which repeat of it, and which attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """How often a row was tried before.
+
+    Args:
+        retried: Results that were set aside.
+        interrupted: Attempts that a kill broke off.
+    """
+
+    retried: int = 0
+    interrupted: int = 0
+
+
+def tries(connection: sa.Connection, run_id: str, first_index: int, count: int) -> dict[RowKey, Tries]:
+    """Return how often rows of `count` cases from `first_index` on were tried before; those never are left out."""
+    table = schema.row_history
+    rows = connection.execute(
+        sa.select(table.c.case_index, table.c.repeat_index, table.c.outcome, sa.func.count())
+        .where(table.c.run_id == run_id, table.c.case_index >= first_index, table.c.case_index < first_index + count)
+        .group_by(table.c.case_index, table.c.repeat_index, table.c.outcome)
+    )
+    found: dict[RowKey, Tries] = {}
+    for case_index, repeat_index, outcome, number in rows:
+        key = (case_index, repeat_index)
+        found[key] = dataclasses.replace(found.get(key, Tries()), **{outcome: number})
+    return found
+
+
+def begin(connection: sa.Connection, run_id: str, keys: Sequence[AttemptKey]) -> None:
+    """Note that attempts begin; what is left of these notes after a kill are interrupted attempts."""
+    if keys:
+        moment = now()
+        connection.execute(
+            schema.row_history.insert(),
+            [
+                {**_columns(run_id, key), "outcome": AttemptOutcome.INTERRUPTED.value, "created_at": moment}
+                for key in keys
+            ],
+        )
+
+
+def end(connection: sa.Connection, run_id: str, keys: Iterable[AttemptKey]) -> None:
+    """Take the notes of attempts back that came to a result, or were broken off in good order."""
+    table = schema.row_history
+    for case_index, repeat_index, attempt_index in keys:
+        connection.execute(
+            table.delete().where(
+                table.c.run_id == run_id,
+                table.c.case_index == case_index,
+                table.c.repeat_index == repeat_index,
+                table.c.attempt_index == attempt_index,
+            )
+        )
+
+
+def has_errors(connection: sa.Connection, run_id: str, try_limit: int) -> bool:
+    """Return whether a run has rows that `set_aside` would take."""
+    after: RowKey = (-1, -1)
+    while page := results.read_in_order(connection, run_id, after, _PAGE_ROWS, suspects_only=True):
+        if _retryable(connection, run_id, page, try_limit):
+            return True
+        after = (page[-1].case_index, page[-1].repeat_index)
+    return False
+
+
+_PAGE_ROWS = 200
+
+
+def set_aside(connection: sa.Connection, run_id: str, after: RowKey, limit: int, try_limit: int) -> RowKey | None:
+    """Make history of the results after a row whose agent erred or of which a metric could not be computed.
+
+    The answers of an agent that erred go with its result, so that the row is asked again; other answers stay.
+
+    Args:
+        connection: In a transaction.
+        run_id: The run, which nobody works on.
+        after: Where to begin.
+        limit: Most rows to look at.
+        try_limit: Rows that were tried this often stay as they are.
+
+    Returns:
+        Where to go on; None at the end.
+    """
+    page = results.read_in_order(connection, run_id, after, limit, suspects_only=True)
+    if not page:
+        return None
+    rows = _retryable(connection, run_id, page, try_limit)
+    if rows:
+        indexes = sorted({row.case_index for row in rows})
+        answers = results.read_answers(connection, run_id, indexes)
+        number = tries(connection, run_id, indexes[0], indexes[-1] - indexes[0] + 1)
+        moment = now()
+        connection.execute(
+            schema.row_history.insert(),
+            [
+                {
+                    **_columns(run_id, (*_key(row), _attempt_index(number.get(_key(row), Tries())))),
+                    "outcome": AttemptOutcome.RETRIED.value,
+                    "answers_json": json_text([response_to_json(answer) for answer in answers.get(_key(row), ())]),
+                    "result_json": json_text(_result_to_json(row)),
+                    "created_at": moment,
+                }
+                for row in rows
+            ],
+        )
+        results.remove(connection, run_id, rows)
+        shards.reopen(connection, run_id, indexes)
+    return _key(page[-1])
+
+
+def read(connection: sa.Connection, run_id: str, case_index: int) -> list[RowAttempt]:
+    """Return every attempt at the rows of a case, by repeat, oldest first, the one that stands last."""
+    table = schema.row_history
+    rows = connection.execute(
+        sa.select(table)
+        .where(table.c.run_id == run_id, table.c.case_index == case_index)
+        .order_by(table.c.repeat_index, table.c.attempt_index)
+    )
+    found = [_attempt(row) for row in rows]
+    answers = results.read_answers(connection, run_id, [case_index])
+    for row, at in results.read_case(connection, run_id, case_index):
+        before = sum(attempt.repeat_index == row.repeat_index for attempt in found)
+        result = dataclasses.replace(row, response=_last(answers.get(_key(row), ())))
+        found.append(RowAttempt(row.repeat_index, before, AttemptOutcome.STANDS, at, result))
+    return sorted(found, key=lambda attempt: (attempt.repeat_index, attempt.attempt_index))
+
+
+def _retryable(connection: sa.Connection, run_id: str, page: Sequence[CaseResult], try_limit: int) -> list[CaseResult]:
+    first = page[0].case_index
+    number = tries(connection, run_id, first, page[-1].case_index - first + 1)
+    return [
+        row
+        for row in page
+        if (row.status is AgentStatus.ERROR or any(score.status is ScoreStatus.ERROR for score in row.scores))
+        and number.get(_key(row), Tries()).retried + 1 < try_limit
+    ]
+
+
+def _key(row: CaseResult) -> RowKey:
+    return row.case_index, row.repeat_index
+
+
+def _attempt_index(number: Tries) -> int:
+    return number.retried + number.interrupted
+
+
+def _columns(run_id: str, key: AttemptKey) -> dict[str, Any]:
+    return {"run_id": run_id, "case_index": key[0], "repeat_index": key[1], "attempt_index": key[2]}
+
+
+def _result_to_json(row: CaseResult) -> dict[str, Any]:
+    return {
+        "case_id": row.case_id,
+        "category": row.category,
+        "status": row.status.value,
+        "passed": row.passed,
+        "scores": [score_to_json(score) for score in row.scores],
+        "latency_ms": row.latency_ms,
+        "reason": row.reason,
+        "sequence": row.sequence,
+        "tags": list(row.tags),
+        "weight": row.weight,
+    }
+
+
+def _attempt(row: Any) -> RowAttempt:
+    result = None
+    if row.result_json is not None:
+        data = json.loads(row.result_json)
+        answers = [response_from_json(answer) for answer in json.loads(row.answers_json or "[]")]
+        result = CaseResult(
+            **{
+                **data,
+                "case_index": row.case_index,
+                "repeat_index": row.repeat_index,
+                "status": AgentStatus(data["status"]),
+                "scores": tuple(map(score_from_json, data["scores"])),
+                "tags": tuple(data["tags"]),
+                "response": _last(answers),
+            }
+        )
+    return RowAttempt(row.repeat_index, row.attempt_index, AttemptOutcome(row.outcome), row.created_at, result)
+
+
+def _last(answers: Sequence[AgentResponse]) -> AgentResponse | None:
+    return answers[-1] if answers else None

@@ -1,0 +1,48 @@
+"""Storing many rows at once, as each database does it fastest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["insert_rows"]
+
+
+def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows, of which there is at least one and which all have the same columns.
+
+    Raises:
+        sqlalchemy.exc.IntegrityError: A row is there already; none is inserted.
+    """
+    if connection.dialect.name == "postgresql":
+        _copy(connection, table, rows)
+    else:
+        connection.execute(table.insert(), rows)
+
+
+def _copy(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    import psycopg
+
+    columns = [table.c[name] for name in rows[0]]
+    dialect = connection.dialect
+    processors = [(column.name, column.type.bind_processor(dialect) or _unchanged) for column in columns]
+    statement = f"COPY {table.name} ({', '.join(name for name, _ in processors)}) FROM STDIN"
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, psycopg.Connection), "the dialect is psycopg's"
+    try:
+        with driver.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+            for row in rows:
+                copy.write_row([process(row[name]) for name, process in processors])
+    except psycopg.Error as problem:
+        # As if SQLAlchemy had sent the statement, which cannot send this one.
+        if driver.closed:
+            connection.engine.dispose()
+        raise sa.exc.DBAPIError.instance(statement, None, problem, psycopg.Error, dialect=dialect) from problem
+
+
+def _unchanged(value: Any) -> Any:
+    return value

@@ -1,0 +1,329 @@
+"""Trying rows with errors again, and giving up those that fail again and again; real wire, real database."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+
+from assay.answers import AgentErrorKind, AgentStatus
+from assay.cases import Case, Turn
+from assay.errors import NotFoundError, WrongStateError
+from assay.hosting.calling import AgentCaller
+from assay.results import AttemptOutcome, CaseResult, Run, RunState, Score, ScoreStatus, StateChange
+from assay_orchestrator.store import attempts, results, runs, schema
+from assay_orchestrator.store.results import AnswerRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from assay.answers import AgentRequest
+    from assay.client import Client
+    from assay.results import RunSettings
+    from assay_orchestrator.store.database import Database
+
+    Serve = Callable[..., AbstractAsyncContextManager[Client]]
+    SettingsOf = Callable[..., RunSettings]
+
+
+class Flaky:
+    """Answers right, except cases that it is told to fail."""
+
+    def __init__(self, *failing: str) -> None:
+        self.failing = set(failing)
+        self.asked: list[AgentRequest] = []
+
+    async def __call__(self, request: AgentRequest) -> str:
+        """Answer a question."""
+        self.asked.append(request)
+        if request.case_id in self.failing:
+            raise ValueError("no luck")
+        return "a" + request.input[1:]
+
+
+def cases(count: int, turns: int = 1) -> list[Case]:
+    """Return cases whose right answers Flaky gives."""
+    return [Case(f"c{i}", tuple(Turn(f"q{i}", references=(f"a{i}",)) for _ in range(turns))) for i in range(count)]
+
+
+async def host(client: Client, run_id: str, agent: Flaky) -> Run:
+    """Answer a run's questions until it ends, and return it."""
+    hosting = asyncio.ensure_future(client.host_agent(run_id, AgentCaller(agent), concurrency=16))
+    async for _ in client.watch_run(run_id):
+        pass
+    await hosting
+    return await client.get_run(run_id)
+
+
+async def flaky_run(client: Client, settings: RunSettings, agent: Flaky, content: list[Case]) -> Run:
+    """Run over some cases with an agent that fails some."""
+    dataset = await client.upload_dataset(content, name="d")
+    run = await client.create_run(settings, dataset.dataset_id)
+    return await host(client, run.run_id, agent)
+
+
+async def test_rows_with_errors_are_asked_again(serve: Serve, settings_of: SettingsOf) -> None:
+    """Only they are; results, counts, summary and history are right afterwards, and old idempotency keys unused."""
+    agent = Flaky("c3", "c7")
+    async with serve() as client:
+        run = await flaky_run(client, settings_of("python", "m:f", retries=0), agent, cases(10))
+        assert (run.state, run.counts.agent_errors, run.counts.passed) == (RunState.SUCCEEDED, 2, 8)
+        agent.failing, first = {"c7"}, list(agent.asked)
+        agent.asked.clear()
+        resumed = await client.resume_run(run.run_id, retry_errors=True)
+        assert (resumed.state, resumed.ended_at, resumed.summary) == (RunState.RUNNING, "", None)
+        done = await host(client, run.run_id, agent)
+        assert sorted(request.case_id for request in agent.asked) == ["c3", "c7"]
+        counts = done.counts
+        assert (done.state, counts.finished, counts.passed, counts.agent_errors) == (RunState.SUCCEEDED, 10, 9, 1)
+        assert done.summary is not None
+        assert (done.summary.passed, done.summary.decided) == (9, 10)
+        rows = [row async for row in client.list_results(run.run_id)]
+        assert [row.case_id for row in rows] == [f"c{i}" for i in range(10)]
+        assert [row.case_id for row in rows if row.status is AgentStatus.ERROR] == ["c7"]
+        old, new = await client.list_attempts(run.run_id, "c3")
+        (fine,) = await client.list_attempts(run.run_id, "c4")
+    keys = {request.case_id: request.idempotency_key for request in first}
+    for request in agent.asked:
+        assert request.idempotency_key == keys[request.case_id] + "@1"
+        assert request.session_id != keys[request.case_id]
+    assert (old.outcome, new.outcome, fine.outcome) == ("retried", "stands", "stands")
+    assert old.result is not None
+    assert new.result is not None
+    assert old.result.response is not None
+    assert old.result.response.error is not None
+    assert (old.attempt_index, old.result.status, old.result.response.error.kind) == (0, "error", AgentErrorKind.RAISED)
+    assert (new.attempt_index, new.result.status, new.result.passed) == (1, "success", True)
+    assert new.result.response is not None
+    assert new.result.response.text == "a3"
+
+
+async def test_watchers_see_the_new_results_under_new_numbers(serve: Serve, settings_of: SettingsOf) -> None:
+    """Sequence numbers increase strictly; whoever watches from the start sees each row once, as it stands."""
+    agent = Flaky("c1", "c2")
+    async with serve() as client:
+        run = await flaky_run(client, settings_of("python", "m:f", retries=0), agent, cases(5))
+        agent.failing = set()
+        await client.resume_run(run.run_id, retry_errors=True)
+        await host(client, run.run_id, agent)
+        events = [event async for event in client.watch_run(run.run_id) if not isinstance(event, Run)]
+        later = [
+            event
+            async for event in client.watch_run(run.run_id, after_sequence=run.last_sequence)
+            if not isinstance(event, Run)
+        ]
+    numbers = [event.sequence for event in events]
+    assert numbers == sorted(set(numbers))
+    assert sorted(event.case_id for event in events if isinstance(event, CaseResult)) == [f"c{i}" for i in range(5)]
+    assert {event.case_id for event in later if isinstance(event, CaseResult)} == {"c1", "c2"}
+    states = [event.state.value for event in events if isinstance(event, StateChange)]
+    assert states == ["running", "succeeded", "running", "succeeded"]
+
+
+async def test_a_gap_longer_than_a_page_does_not_stop_a_watch(serve: Serve, settings_of: SettingsOf) -> None:
+    """Where more results in a row were replaced than one read returns, watchers go on behind them."""
+    agent = Flaky(*(f"c{i}" for i in range(1200)))
+    async with serve() as client:
+        run = await flaky_run(client, settings_of("python", "m:f", retries=0), agent, cases(1200))
+        assert run.counts.agent_errors == 1200
+        agent.failing = set()
+        await client.resume_run(run.run_id, retry_errors=True)
+        done = await host(client, run.run_id, agent)
+    assert (done.counts.passed, done.counts.finished, done.counts.agent_errors) == (1200, 1200, 0)
+
+
+async def test_a_conversation_is_held_again_as_a_whole(serve: Serve, settings_of: SettingsOf) -> None:
+    """The turns before the one that failed are asked again too, in a session of their own."""
+    agent = Flaky()
+
+    class SecondTurnFails(Flaky):
+        async def __call__(self, request: AgentRequest) -> str:
+            self.failing = {"c0"} if request.turn_index == 1 and "@" not in request.idempotency_key else set()
+            return await super().__call__(request)
+
+    agent = SecondTurnFails()
+    async with serve() as client:
+        run = await flaky_run(client, settings_of("python", "m:f", retries=0), agent, cases(1, turns=2))
+        assert run.counts.agent_errors == 1
+        await client.resume_run(run.run_id, retry_errors=True)
+        done = await host(client, run.run_id, agent)
+    assert done.counts.agent_errors == 0
+    assert [request.turn_index for request in agent.asked] == [0, 1, 0, 1]
+    assert len({request.session_id for request in agent.asked}) == 2
+
+
+async def test_a_row_that_fails_in_every_try_is_given_up(serve: Serve, settings_of: SettingsOf) -> None:
+    """After three tries a row is a dead letter: its kind says so, its last failure is told, it is not asked again."""
+    agent = Flaky("c0")
+    async with serve(row_try_limit=3) as client:
+        run = await flaky_run(client, settings_of("python", "m:f", retries=0), agent, cases(2))
+        for _ in range(2):
+            await client.resume_run(run.run_id, retry_errors=True)
+            run = await host(client, run.run_id, agent)
+        asked = len(agent.asked)
+        again = await client.resume_run(run.run_id, retry_errors=True)
+        assert (again.state, again.last_sequence) == (RunState.SUCCEEDED, run.last_sequence)
+        found = await client.list_attempts(run.run_id, "c0")
+    assert len(agent.asked) == asked == 4
+    assert [attempt.outcome for attempt in found] == ["retried", "retried", "stands"]
+    last = found[-1].result
+    assert last is not None
+    assert last.response is not None
+    assert last.response.error is not None
+    assert last.response.error.kind is AgentErrorKind.DEAD_LETTER
+    assert "failed in 3 tries; the last: raised" in last.response.error.message
+    assert "no luck" in last.response.error.message
+
+
+async def test_what_cannot_be_tried_again_is_refused(serve: Serve, settings_of: SettingsOf) -> None:
+    """Runs that go on or were cancelled are refused with a sentence; without errors nothing happens."""
+    agent = Flaky()
+    async with serve() as client:
+        done = await flaky_run(client, settings_of("python", "m:f"), agent, cases(2))
+        same = await client.resume_run(done.run_id, retry_errors=True)
+        assert (same.state, same.last_sequence) == (RunState.SUCCEEDED, done.last_sequence)
+        with pytest.raises(WrongStateError, match="already succeeded"):
+            await client.resume_run(done.run_id)
+        going = await client.create_run(settings_of("python", "m:f"), done.dataset.dataset_id)
+        with pytest.raises(WrongStateError, match="going on"):
+            await client.resume_run(going.run_id, retry_errors=True)
+        await client.cancel_run(going.run_id)
+        with pytest.raises(WrongStateError, match="cancelled"):
+            await client.resume_run(going.run_id, retry_errors=True)
+        with pytest.raises(NotFoundError, match="no case 'zz'"):
+            await client.list_attempts(done.run_id, "zz")
+
+
+async def test_a_paused_run_retries_its_errors_with_the_rest(serve: Serve, settings_of: SettingsOf) -> None:
+    """Resuming a paused run with retry_errors finishes it and tries its failed rows again."""
+    agent = Flaky("c0")
+    async with serve() as client:
+        dataset = await client.upload_dataset(cases(30), name="d")
+        run = await client.create_run(settings_of("python", "m:f", retries=0, concurrency=1), dataset.dataset_id)
+        hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=1))
+        async for event in client.watch_run(run.run_id):
+            if isinstance(event, CaseResult):
+                break
+        paused = await client.pause_run(run.run_id)
+        await hosting
+        assert paused.counts.agent_errors == 1
+        agent.failing = set()
+        await client.resume_run(run.run_id, retry_errors=True)
+        done = await host(client, run.run_id, agent)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 30)
+    assert sorted(request.case_id for request in agent.asked) == sorted(["c0", *(f"c{i}" for i in range(30))])
+
+
+async def test_a_good_answer_is_scored_again_but_not_asked_for(
+    serve: Serve, settings_of: SettingsOf, open_store: Callable[[], Database]
+) -> None:
+    """A row of which a metric could not be computed keeps its answer; only the result is made anew."""
+    agent = Flaky()
+    async with serve() as client:
+        run = await flaky_run(client, settings_of("python", "m:f"), agent, cases(3))
+    database = open_store()
+    try:
+
+        def break_score(connection: sa.Connection) -> None:
+            (row,) = results.read_in_order(connection, run.run_id, (0, 0), 1)
+            answer = AnswerRecord(1, 0, 0, results.read_answers(connection, run.run_id, [1])[1, 0][0])
+            table = schema.answers
+            connection.execute(table.delete().where(table.c.run_id == run.run_id, table.c.case_index == 1))
+            results.remove(connection, run.run_id, [row])
+            broken = Score("exact_match", ScoreStatus.ERROR, reason="embedder_unavailable")
+            made = CaseResult("c1", 1, 0, "", AgentStatus.SUCCESS, None, (broken, row.scores[1]), 1.0, "broken")
+            results.put(connection, run.run_id, [answer], [made])
+            runs.change_state(connection, run.run_id, RunState.SUCCEEDED)
+
+        await database.write(break_score)
+    finally:
+        database.close()
+    asked = len(agent.asked)
+    async with serve() as client:
+        assert (await client.get_run(run.run_id)).counts.passed == 2
+        await client.resume_run(run.run_id, retry_errors=True)
+        done = await host(client, run.run_id, agent)
+        old, new = await client.list_attempts(run.run_id, "c1")
+    assert (done.counts.passed, len(agent.asked)) == (3, asked)
+    assert old.result is not None
+    assert new.result is not None
+    assert old.result.scores[0].status is ScoreStatus.ERROR
+    assert new.result.passed is True
+
+
+async def killed(open_store: Callable[[], Database], run_id: str) -> None:
+    """Leave a run as a kill does that comes while its first row is worked on."""
+    database = open_store()
+    try:
+
+        def leave(connection: sa.Connection) -> None:
+            tries = attempts.tries(connection, run_id, 0, 1).get((0, 0), attempts.Tries())
+            attempts.begin(connection, run_id, [(0, 0, tries.interrupted)])
+            runs.change_state(connection, run_id, RunState.RUNNING)
+
+        await database.write(leave)
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize("kills", [2, 3])
+async def test_a_row_in_whose_midst_the_process_is_killed_comes_last_and_is_given_up(
+    serve: Serve, settings_of: SettingsOf, open_store: Callable[[], Database], kills: int
+) -> None:
+    """Such a row is tried alone, after the others; after three kills it is a dead letter, and the run ends."""
+    agent = Flaky()
+    async with serve() as client:
+        dataset = await client.upload_dataset(cases(4), name="d")
+        run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
+        async for event in client.watch_run(run.run_id):
+            if isinstance(event, StateChange):
+                break
+    for _ in range(kills):
+        await killed(open_store, run.run_id)
+    async with serve(recover="auto") as client:
+        done = await host(client, run.run_id, agent)
+        found = await client.list_attempts(run.run_id, "c0")
+    assert done.state is RunState.SUCCEEDED
+    asked = [request.case_id for request in agent.asked]
+    assert sorted(asked[:3]) == ["c1", "c2", "c3"]
+    assert asked[3:] == (["c0"] if kills < 3 else [])
+    assert [attempt.outcome for attempt in found] == [AttemptOutcome.INTERRUPTED] * kills + [AttemptOutcome.STANDS]
+    last = found[-1].result
+    assert last is not None
+    assert last.response is not None
+    if kills < 3:
+        assert last.response.text == "a0"
+        assert agent.asked[-1].idempotency_key == f"{run.run_id}/0/0"
+    else:
+        assert last.response.error is not None
+        assert last.response.error.kind is AgentErrorKind.DEAD_LETTER
+        assert "killed 3 times" in last.response.error.message
+
+
+async def test_a_stop_in_good_order_is_no_failed_try(serve: Serve, settings_of: SettingsOf, engine: sa.Engine) -> None:
+    """Only kills leave interrupted attempts behind: restarts of the service cost a slow row none of its tries."""
+    taken = asyncio.Event()
+
+    async def hangs(request: AgentRequest) -> str:
+        taken.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async with serve() as client:
+        dataset = await client.upload_dataset(cases(4), name="d")
+        run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
+    for _ in range(2):
+        taken.clear()
+        async with serve(recover="auto") as client:
+            hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(hangs), concurrency=4))
+            await taken.wait()
+            with engine.connect() as connection:
+                count = sa.select(sa.func.count()).select_from(schema.row_history)
+                assert connection.execute(count).scalar_one() == 4
+            hosting.cancel()
+            await asyncio.gather(hosting, return_exceptions=True)
+        with engine.connect() as connection:
+            assert connection.execute(sa.select(sa.func.count()).select_from(schema.row_history)).scalar_one() == 0

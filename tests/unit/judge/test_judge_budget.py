@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.errors import InvalidInputError, SetupError
+from assay.testing.virtual_time import run_in_virtual_time
+from assay_judge.budget import Account, Ledger, SpendCapReachedError
+from assay_judge.judges import JudgeChoice
+from assay_judge.prices import Price, PriceTable, nano_of, usd_of
+from assay_judge.prompting import Prompt
+from assay_judge.providers.protocol import Tokens
+from assay_judge.store import JudgeStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass
+class Journal:
+    """Keeps what it is told, slowly, and the most that it was ever told."""
+
+    kept: dict[str, int] = field(default_factory=dict)
+    most: int = 0
+    writes: int = 0
+
+    async def spending(self, run_id: str) -> int:
+        return self.kept.get(run_id, 0)
+
+    async def put_spending(self, run_id: str, nano: int) -> None:
+        await asyncio.sleep(0.001)
+        self.kept[run_id] = nano
+        self.most = max(self.most, nano)
+        self.writes += 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ten_thousand_concurrent_reservations_never_overshoot(seed: int) -> None:
+    """Calls that cost less than reserved, some that die in between: the cap is used and never passed."""
+    rng = random.Random(seed)
+    cap, most = 1_000_000, 1_000
+
+    async def main() -> None:
+        journal = Journal()
+        account = Account("run")
+        paid: list[int] = []
+
+        async def call() -> bool:
+            try:
+                reservation = await account.reserve(most, cap, journal)
+            except SpendCapReachedError:
+                return False
+            assert account.spent + account.reserved <= cap
+            cost = rng.randint(0, most)
+            try:
+                await asyncio.sleep(rng.random())
+                if rng.random() < 0.1:
+                    cost = most
+                    raise asyncio.CancelledError
+            finally:
+                await reservation.settle(cost)
+                paid.append(cost)
+            return True
+
+        await asyncio.gather(*(call() for _ in range(10_000)), return_exceptions=True)
+        assert account.reserved == 0
+        assert account.spent == sum(paid) <= cap
+        assert cap - account.spent < most
+        assert journal.most <= cap
+        assert journal.kept["run"] == account.spent
+        assert journal.writes < 2 * len(paid)
+
+    run_in_virtual_time(main)
+
+
+def test_a_call_waits_where_those_under_way_may_leave_enough() -> None:
+    """It is refused only when too little is left whatever they will cost."""
+
+    async def main() -> None:
+        journal, account = Journal(), Account("run")
+        first = await account.reserve(80, 100, journal)
+        waiting = asyncio.ensure_future(account.reserve(50, 100, journal))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await first.settle(30)
+        await (await waiting).settle(50)
+        with pytest.raises(SpendCapReachedError):
+            await account.reserve(21, 100, journal)
+        await (await account.reserve(20, 100, journal)).settle(20)
+        assert (account.spent, account.reserved) == (100, 0)
+
+    run_in_virtual_time(main)
+
+
+async def test_what_a_dead_process_had_set_aside_is_spent(tmp_path: Path) -> None:
+    """The next process finds it on the run's bill: it may have been paid."""
+    store = await JudgeStore.open(tmp_path)
+    account, _ = await Ledger(store).open("run")
+    await (await account.reserve(70, 100, store)).settle(30)
+    await account.reserve(50, 100, store)
+    await store.aclose()
+    again = await JudgeStore.open(tmp_path)
+    account, _ = await Ledger(again).open("run")
+    assert account.spent == 80
+    with pytest.raises(SpendCapReachedError):
+        await account.reserve(21, 100, again)
+    await again.aclose()
+
+
+async def test_first_requests_of_a_run_share_one_account() -> None:
+    """Two that come at once do not both begin with nothing."""
+    ledger = Ledger(Journal({"run": 5}))
+    accounts = await asyncio.gather(*(ledger.open("run") for _ in range(50)))
+    assert len({id(account) for account, _ in accounts}) == 1
+    assert accounts[0][0].spent == 5
+
+
+async def test_verdicts_outlive_the_process_and_the_oldest_go_first(tmp_path: Path) -> None:
+    """The first verdict of a key stays; beyond the limit the least recently used are pruned."""
+    store = await JudgeStore.open(tmp_path, max_verdicts=100)
+    await store.put_verdict("kept", {"verdict": 1})
+    await store.put_verdict("kept", {"verdict": 2})
+    await store.aclose()
+    store = await JudgeStore.open(tmp_path, max_verdicts=100)
+    assert await store.verdict("kept") == {"verdict": 1}
+    assert store.verdict_count == 1
+    for index in range(700):
+        await store.put_verdict(f"key {index}", {"verdict": index})
+    assert store.verdict_count <= 700
+    assert await store.verdict("key 699") == {"verdict": 699}
+    assert await store.verdict("key 0") is None
+    await store.aclose()
+
+
+async def test_a_state_folder_that_cannot_be_used_is_said(tmp_path: Path) -> None:
+    """A file that is no database, and a folder that is a file."""
+    (tmp_path / "judge.db").write_bytes(b"not a database" * 100)
+    with pytest.raises(SetupError, match="remove judge"):
+        await JudgeStore.open(tmp_path)
+    with pytest.raises(SetupError, match="--state-dir"):
+        await JudgeStore.open(tmp_path / "judge.db")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "usd"),
+    [
+        (Tokens(1_200, 150), 0.00195),
+        (Tokens(1_200, 150, cache_read=1_000), 0.00105),
+        (Tokens(1_200, 150, cache_write=1_000), 0.0022),
+        (Tokens(0, 0), 0.0),
+    ],
+)
+def test_worked_examples_of_cost(tokens: Tokens, usd: float) -> None:
+    """At 1 and 5 dollars per million tokens, to the last billionth."""
+    assert usd_of(Price(1.0, 5.0).nano(tokens)) == usd
+
+
+@given(st.text(max_size=200), st.integers(0, 5_000), st.integers(0, 100))
+def test_what_is_reserved_is_never_less_than_the_cost(text: str, output: int, cached: int) -> None:
+    """No token is shorter than a byte, so that a call of at most max_tokens cannot cost more."""
+    price, prompt = Price(3.0, 15.0), Prompt(text, text, text, "id")
+    size = 3 * len(text.encode())
+    tokens = Tokens(size, output, cache_write=min(size, cached))
+    assert price.nano(tokens) <= price.most_nano(prompt, output)
+
+
+def test_prices_come_from_a_file(tmp_path: Path) -> None:
+    """The operator's file replaces ours; the first pattern holds; services of others have no price of ours."""
+    ours = PriceTable()
+    assert ours.find(JudgeChoice("openai", "gpt-4o-mini-2024-07-18")) == Price(0.15, 0.6, 0.5, 1)
+    assert ours.find(JudgeChoice("openai", "gpt-4o-mini", "http://localhost:1/v1")) is None
+    assert ours.find(JudgeChoice("openai", "unheard-of")) is None
+    path = tmp_path / "prices.json"
+    path.write_text('{"prices": [{"model": "a*", "input": 1, "output": 2}, {"model": "*", "base_url": "http://x*", '
+                    '"input": 0, "output": 0}]}')  # fmt: skip
+    own = PriceTable(path)
+    assert own.find(JudgeChoice("anthropic", "abc", "http://anywhere")) == Price(1, 2)
+    assert own.find(JudgeChoice("openai", "b", "http://x.y/v1")) == Price(0, 0)
+    assert own.find(JudgeChoice("openai", "b")) is None
+
+
+def test_all_problems_of_a_price_file_are_said_at_once(tmp_path: Path) -> None:
+    """Each with its line."""
+    path = tmp_path / "prices.yaml"
+    path.write_text("prices:\n  - {model: a, input: -1}\n  - {inptu: 1, output: true}\n  - 3\n")
+    with pytest.raises(InvalidInputError) as caught:
+        PriceTable(path)
+    assert {(problem.field, problem.line) for problem in caught.value.problems} == {
+        ("prices[0].input", 2), ("prices[0].output", 2), ("prices[1].inptu", 3), ("prices[1].model", 3),
+        ("prices[1].input", 3), ("prices[1].output", 3), ("prices[2]", 4),
+    }  # fmt: skip
+
+
+def test_dollars_become_billionths_as_they_are_written() -> None:
+    """0.1 dollars are a hundred million billionths, not one less."""
+    assert nano_of(0.1) == 100_000_000
+    assert nano_of(0.0000000019) == 1

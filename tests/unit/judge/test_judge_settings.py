@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.errors import InvalidInputError
+from assay_judge.__main__ import main
+from assay_judge.judges import JudgeChoice, Permissions, choose_judge
+from assay_judge.settings import read_settings
+
+OWN = JudgeChoice("openai", "m")
+
+
+def test_flags_win_over_the_environment() -> None:
+    """Every flag is also a variable; lists are comma-separated there."""
+    environment = {
+        "ASSAY_JUDGE_PROVIDER": "anthropic", "ASSAY_JUDGE_MODEL": "claude", "ASSAY_JUDGE_ATTEMPTS": "3",
+        "ASSAY_JUDGE_ALLOW_JUDGES": "openai:*, anthropic:*", "ASSAY_JUDGE_CACHE": "false", "ASSAY_HOME": "/somewhere",
+        "ASSAY_JUDGE_SPEND_CAP_USD": "1.5",
+    }  # fmt: skip
+    settings = read_settings(["--attempts", "4", "--temperature", "0.5"], environment)
+    assert settings.judge == JudgeChoice("anthropic", "claude", temperature=0.5)
+    assert settings.attempts == 4
+    assert settings.permissions.judges == ("openai:*", "anthropic:*")
+    assert (settings.cache, settings.spend_cap_usd) == (False, 1.5)
+    assert settings.state_dir == Path("/somewhere/judge")
+
+
+def test_without_anything_there_is_no_judge() -> None:
+    """The default asks nobody, listens on this machine alone and lets requests choose nothing."""
+    settings = read_settings([], {})
+    assert settings.judge.provider == "none"
+    assert settings.listen == "127.0.0.1:7072"
+    assert settings.permissions == Permissions()
+    assert settings.state_dir == Path("~/.assay/judge").expanduser()
+
+
+def test_all_problems_are_said_at_once() -> None:
+    """Each with its flag."""
+    arguments = ["--provider", "openai", "--attempts", "0", "--timeout-s", "0", "--base-url", "ftp://x", "--listen", ""]
+    with pytest.raises(InvalidInputError) as caught:
+        read_settings(arguments, {})
+    assert {problem.field for problem in caught.value.problems} == {
+        "--model", "--attempts", "--timeout-s", "--base-url", "--listen",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://a@b/v1", "https://x/?q=1", "https://x/#a", "https://X/v1", "https://x\\y", "https://", "file:///x", "//x",
+     "https://x y", "https://х/v1", "http://x:0/v1", "http://x:99999/v1"],
+)  # fmt: skip
+def test_a_base_url_is_plain(url: str) -> None:
+    """What could be read as another host by someone else is refused."""
+    assert JudgeChoice("openai", "m", url).problems("")
+
+
+@pytest.mark.parametrize(
+    ("base_url", "allowed"),
+    [
+        ("https://models.corp/v1", True),
+        ("https://models.corp:8443/v1", False),
+        ("https://evil.example/models.corp", False),
+        ("http://models.corp/v1", False),
+        ("https://models.corp.evil.example/v1", False),
+    ],
+)
+def test_an_allowed_service_is_matched_as_a_whole(base_url: str, allowed: bool) -> None:
+    """Patterns are for scheme, host and port: a path cannot imitate a host."""
+    permissions = Permissions(("openai:*",), ("https://*.corp", "https://models.corp"))
+    asked = JudgeChoice("openai", "m2", base_url)
+    if allowed:
+        assert choose_judge(asked, OWN, permissions) is asked
+    else:
+        with pytest.raises(InvalidInputError, match="may not be called"):
+            choose_judge(asked, OWN, permissions)
+
+
+def test_the_usual_key_is_for_the_providers_own_service() -> None:
+    """Any other one gets the key that is named for it, or none."""
+    assert OWN.key_name == "OPENAI_API_KEY"
+    assert JudgeChoice("openai", "m", "http://x/v1").key_name == ""
+    assert JudgeChoice("openai", "m", "http://x/v1", "MY_KEY").key_name == "MY_KEY"
+
+
+def test_a_process_that_cannot_serve_says_why(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong settings and files end with 2, a missing key with 3; one line says what to do."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    state = ["--state-dir", str(tmp_path / "state"), "--listen", f"unix:{tmp_path / 's.sock'}"]
+    assert main(["--attempts", "0"]) == 2
+    assert "--attempts" in capsys.readouterr().err
+    (tmp_path / "r.yaml").write_text("name: quality")
+    assert main([*state, "--rubric", str(tmp_path / "r.yaml")]) == 2
+    assert "r.yaml" in capsys.readouterr().err
+    assert main([*state, "--provider", "openai", "--model", "m"]) == 3
+    assert "OPENAI_API_KEY is not set" in capsys.readouterr().err
+    assert main([*state, "--provider", "replay", "--replay", str(tmp_path / "none.jsonl")]) == 2
+    assert "none.jsonl" in capsys.readouterr().err
+
+
+def test_a_judge_that_is_not_asked_loads_no_package_of_a_provider() -> None:
+    """They take a second or two to import, and need not be installed."""
+    code = (
+        "import sys, assay_judge.__main__\n"
+        "print(sorted({'openai', 'anthropic', 'httpx2', 'numpy', 'pydantic'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ}, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
