@@ -348,6 +348,7 @@ class RunManager:
         session = self._worker.sessions.of(run_id)
         if session is not None and session.plan.pausing.is_set():
             await session.ended.wait()
+        self._pausing.discard(run_id)
         held = await self._database.read(lambda c: shards.list_held(c, run_id))
         lost = set(await self._dispatcher.lost([one.job for one in held]))
 
@@ -361,7 +362,6 @@ class RunManager:
                 shards.rejoin(connection, run_id)
                 runs.change_state(connection, run_id, RunState.RUNNING)
             elif run.pause_cause is not None:
-                self._pausing.discard(run_id)
                 runs.change_state(connection, run_id, RunState.RUNNING)  # it was not paused yet
             if not shards.have_shards(connection, run_id):
                 repeats = int(run.spec["repeats"])

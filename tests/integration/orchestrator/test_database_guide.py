@@ -44,7 +44,7 @@ async def filled(open_store: Callable[[], Database], engine: sa.Engine) -> sa.En
         for run_id, passed in (("run-a", True), ("run-b", False)):
             runs.create(connection, RunRecord(run_id, run_id, "h", {"name": "guide"}, "d", 2, "0.1.0", "2026-05-01"))
             runs.change_state(connection, run_id, RunState.RUNNING)
-            results.put(connection, run_id, [], rows_of_run(passed))
+            results.put(connection, run_id, [], rows_of_run(passed), {})
 
     database = open_store()
     try:

@@ -235,7 +235,7 @@ async def test_a_good_answer_is_scored_again_but_not_asked_for(
             results.remove(connection, run.run_id, [row])
             broken = Score("exact_match", ScoreStatus.ERROR, reason="embedder_unavailable")
             made = CaseResult("c1", 1, 0, "", AgentStatus.SUCCESS, None, (broken, row.scores[1]), 1.0, "broken")
-            results.put(connection, run.run_id, [answer], [made])
+            results.put(connection, run.run_id, [answer], [made], {})
             runs.change_state(connection, run.run_id, RunState.SUCCEEDED)
 
         await database.write(break_score)
@@ -315,6 +315,8 @@ async def test_a_stop_in_good_order_is_no_failed_try(serve: Serve, settings_of: 
     async with serve() as client:
         dataset = await client.upload_dataset(cases(4), name="d")
         run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
+    with engine.begin() as connection:
+        connection.execute(schema.shards.update().values(careful=True))  # as after a kill
     for _ in range(2):
         taken.clear()
         async with serve(recover="auto") as client:
