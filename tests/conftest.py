@@ -26,9 +26,14 @@ from urllib.parse import quote
 import psutil
 import psycopg
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# How long an example takes says nothing here: speed is measured in benchmarks/.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 GIVEN_URL = "ASSAY_TEST_DATABASE_URL"
 _OLDEST_VERSION = 15

@@ -49,7 +49,7 @@ class ConsoleSummary:
         run, summary = self._run, self._run.summary
         assert summary is not None, "only finished runs are summarised"
         parts = [
-            f"{clean(run.settings.name)}  {run.run_id}  {run.counts.total} rows",
+            f"{clean(run.settings.name)}  {run.run_id}  {_rows(run, summary)}",
             self._metrics(summary),
             self._verdict(summary),
         ]
@@ -174,6 +174,10 @@ class ConsoleSummary:
 
     def _paint(self, mark: str) -> str:
         return f"\x1b[{_COLOURS[mark]}m{mark}\x1b[0m" if self._colour else mark
+
+
+def _rows(run: Run, summary: RunSummary) -> str:
+    return f"PARTIAL: {summary.row_count} of {run.counts.total} rows" if summary.partial else f"{run.counts.total} rows"
 
 
 def _repeats(repeats: Mapping[str, Any]) -> list[str]:

@@ -27,7 +27,8 @@ def exit_status(command: click.Command) -> int:
     except click.ClickException as error:
         error.show()
         return EXIT_USAGE
-    except click.Abort:
+    except click.Abort:  # what click makes of Ctrl-C
+        click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except AssayError as error:
         _show(error)

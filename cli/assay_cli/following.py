@@ -79,7 +79,7 @@ async def conclude(client: Client, run: Run, *, server: str | None, output_dir: 
     path = None
     if output_dir is not None:
         path = output_dir / "results.json"
-        await JsonReport(run, None, None).write(path, client.list_results(run.run_id), console.take)
+        await JsonReport(run, None).write(path, client.list_results(run.run_id), console.take)
     else:
         async for row in client.list_results(run.run_id, failed_only=True):
             console.take(row)

@@ -21,6 +21,7 @@ __all__ = ["Progress", "make_progress"]
 _PLAIN_EVERY_S = 5.0
 _LIVE_EVERY_S = 0.1
 _BAR_WIDTH = 24
+_LEAST_SPAN_S = 0.5  # rows that come all at once tell no rate
 
 
 class Progress(Protocol):
@@ -38,11 +39,11 @@ class Progress(Protocol):
         """Show the end."""
 
 
-def make_progress(run: Run, *, hidden: bool) -> Progress:
-    """Return what fits: nothing, a live line on a terminal, or plain lines."""
+def make_progress(run: Run, *, hidden: bool, clock: Callable[[], float] = time.monotonic) -> Progress:
+    """Return what fits: nothing, a live line on a terminal, or plain lines; `clock` tells seconds."""
     if hidden:
-        return _Hidden(run)
-    return _Live(run) if sys.stderr.isatty() else _Plain(run)
+        return _Hidden(run, clock)
+    return _Live(run, clock) if sys.stderr.isatty() else _Plain(run, clock)
 
 
 class _Hidden:
@@ -50,11 +51,13 @@ class _Hidden:
 
     every_s = float("inf")
 
-    def __init__(self, run: Run, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, run: Run, clock: Callable[[], float]) -> None:
         self._run = run
         self._clock = clock
         self._total = run.counts.total
         self._done = self._passed = self._failed = 0
+        self._done_before = 0  # rows that were stored when this began to watch
+        self._begun_with = 0
         self._begun_at = self._shown_at = clock()
         self._unsaid = ""
 
@@ -72,16 +75,19 @@ class _Hidden:
             self.say(self._unsaid)
             self._unsaid = ""
         if isinstance(event, CaseResult):
-            if self._done == 0:
-                # From here on: the time a service took to start says nothing about the cases to come.
-                self._begun_at = self._shown_at = self._clock()
             self._done += 1
+            if self._done <= max(self._done_before, 1):
+                # Neither the time that services take to start nor rows of an earlier hour say how fast cases go.
+                self._begun_at = self._shown_at = self._clock()
+                self._begun_with = self._done
             self._passed += event.passed is True
             self._failed += event.passed is False
             if self._clock() - self._shown_at >= self.every_s or self._done == self._total:
                 self._shown_at = self._clock()
                 self.show()
-        elif isinstance(event, StateChange) and event.reason:
+        elif isinstance(event, Run):
+            self._done_before = event.counts.finished
+        elif event.reason:
             # Said when the run goes on; a run that stays so ends with a sentence of its own.
             self._unsaid = f"{event.state.value}: {event.reason}"
 
@@ -94,12 +100,14 @@ class _Hidden:
     def line(self) -> str:
         """Return how far the run is: cases, pass rate, rate, time left."""
         seconds = self._clock() - self._begun_at
-        rate = (self._done - 1) / seconds if self._done > 1 and seconds > 0 else 0.0
+        rate = (self._done - self._begun_with) / seconds if seconds >= _LEAST_SPAN_S else 0.0
         decided = self._passed + self._failed
         passed = f"{self._passed / decided:.1%} passed" if decided else "none decided"
         speed = ""
         if rate > 0:
-            speed = f"  {rate:.0f} cases/s  {_duration((self._total - self._done) / rate)} left"
+            speed = f"  {rate:.0f} cases/s" if rate >= 10 else f"  {rate:.1f} cases/s"
+        if rate > 0 and self._done < self._total:
+            speed += f"  {_duration((self._total - self._done) / rate)} left"
         return f"{self._done}/{self._total} cases  {passed}{speed}"
 
 

@@ -7,7 +7,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from assay.case_wire import case_to_wire
-from assay.errors import UnavailableError
+from assay.errors import UnavailableError, WatchBehindError
 from assay.hosting.host import host_agent
 from assay.results import CaseResult, DatasetRef, Deletion, RowAttempt, Run, StateChange
 from assay.rpc.channel import open_channel, read_stream, wait_for_ready
@@ -104,14 +104,19 @@ class Client:
         with translated():
             return run_from_wire((await self._stub.CreateRun(request)).run)
 
-    async def get_run(self, run_id: str) -> Run:
+    async def get_run(self, run_id: str, *, partial: bool = True) -> Run:
         """Return a run as it stands.
+
+        Args:
+            run_id: The run.
+            partial: Whether to have a summary over the rows there are, marked as partial, while there is no final one.
 
         Raises:
             NotFoundError: There is no such run.
         """
+        request = pb.GetRunRequest(run_id=run_id, final_summary_only=not partial)
         with translated():
-            return run_from_wire((await self._stub.GetRun(pb.GetRunRequest(run_id=run_id))).run)
+            return run_from_wire((await self._stub.GetRun(request)).run)
 
     async def list_runs(self, limit: int = 50) -> list[Run]:
         """Return the newest runs, without their summaries."""
@@ -196,9 +201,12 @@ class Client:
     ) -> AsyncIterator[Run | StateChange | CaseResult]:
         """Yield a snapshot of the run, then its events in order, until it has ended.
 
-        A lost connection is taken up again after the last event; the snapshot then comes again.
+        A lost connection is taken up again after the last event; the snapshot then comes again. So it is where the
+        orchestrator ended the watch because it was not read for long.
 
         Raises:
+            NotFoundError: There is no such run, or it was deleted.
+            ResumeExpiredError: The run has not come as far as `after_sequence`.
             UnavailableError: The orchestrator stayed away longer than the client's patience.
         """
         cursor = after_sequence
@@ -212,10 +220,14 @@ class Client:
                             patience.renew()
                             if message.HasField("snapshot"):
                                 yield run_from_wire(message.snapshot)
+                            if message.HasField("bookmark_sequence"):
+                                cursor = message.bookmark_sequence
                             for event in message.events:
                                 cursor = event.sequence
                                 yield event_from_wire(event)
                 return
+            except WatchBehindError:
+                continue  # whatever was sent before has been read by now
             except UnavailableError as problem:
                 await self._lost(problem, patience)
 

@@ -8,6 +8,7 @@
     ├── ConflictError            the same id with other content
     ├── WrongStateError          not possible in the present state
     ├── OverloadedError          refused at the door; try again later
+    ├── WatchBehindError         a watcher that did not keep up; watch again
     ├── UnavailableError         starting, stopping, or something it rests on is gone
     │   └── StorageError         the store cannot be read or written
     ├── ResumeExpiredError       a page or resume token that no longer fits
@@ -36,6 +37,7 @@ __all__ = [
     "SpecError",
     "StorageError",
     "UnavailableError",
+    "WatchBehindError",
     "WrongStateError",
 ]
 
@@ -126,6 +128,16 @@ class OverloadedError(AssayError):
     def __init__(self, message: str, *, retry_after_s: float = 1.0, reason: str | None = None) -> None:
         super().__init__(message, reason=reason)
         self.retry_after_s = retry_after_s
+
+
+class WatchBehindError(AssayError):
+    """A watcher did not take what was sent; it may watch again after the event `resume_sequence`."""
+
+    reason = "WATCH_TOO_SLOW"
+
+    def __init__(self, message: str, *, resume_sequence: int = 0, reason: str | None = None) -> None:
+        super().__init__(message, reason=reason)
+        self.resume_sequence = resume_sequence
 
 
 class UnavailableError(AssayError):

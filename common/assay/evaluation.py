@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import uuid
 from typing import TYPE_CHECKING
 
+from assay.datasets.unread import unread
 from assay.errors import DatasetError, NotFoundError, Problem, SetupError, UnavailableError
 from assay.prompt_template import case_problems
-from assay.results import CaseResult, PauseCause, Run, RunState, StateChange
+from assay.results import CaseResult, DatasetReading, PauseCause, Run, RunState, StateChange
 from assay.spec.prompt_options import PROVIDERS, PromptOptions
 
 if TYPE_CHECKING:
@@ -26,10 +28,15 @@ __all__ = ["STARTUP_TIMEOUT_S", "check_inputs", "drive_run", "follow", "start_ru
 STARTUP_TIMEOUT_S = 120.0
 _SERVER_TIMEOUT_S = 5.0
 _MOST_PROBLEMS = 50
+_MOST_WARNINGS = 100
+_MAX_WARNING_CHARS = 1000
+_MAX_FIELD_CHARS = 500
 
 
 def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
     """Read the whole dataset once and return what it is, before anything is started or called.
+
+    What cases bring along and no metric of the spec reads is among the warnings.
 
     Raises:
         DatasetError: It is wrong, or does not fit the spec; holds every problem.
@@ -47,7 +54,8 @@ def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
             ]
         )
     _check_prompts(spec, dataset, info)
-    return info
+    warnings = unread(info.brought_along, spec.settings.metrics, info.name)
+    return dataclasses.replace(info, warnings=(*info.warnings, *warnings)) if warnings else info
 
 
 def _check_prompts(spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
@@ -100,13 +108,29 @@ async def wait_for_stack(client: Client, stack: LocalStack | None) -> None:
 async def start_run(client: Client, spec: Spec, dataset: Dataset, info: DatasetInfo) -> Run:
     """Upload the dataset and create the run."""
     request_id = str(uuid.uuid4())
+    settings = dataclasses.replace(spec.settings, dataset=_reading(info))
     stored = await client.upload_dataset(dataset.cases(), name=info.name, format=info.format)
     try:
-        return await client.create_run(spec.settings, stored.dataset_id, request_id=request_id)
+        return await client.create_run(settings, stored.dataset_id, request_id=request_id)
     except NotFoundError:
         # An equal dataset was there before, and went with the last run that used it in just this moment.
         stored = await client.upload_dataset(dataset.cases(), name=info.name, format=info.format)
-        return await client.create_run(spec.settings, stored.dataset_id, request_id=request_id)
+        return await client.create_run(settings, stored.dataset_id, request_id=request_id)
+
+
+def _reading(info: DatasetInfo) -> DatasetReading | None:
+    """Return what a run keeps about the file that its cases came from; long texts cut."""
+    if info.path is None:
+        return None
+    return DatasetReading(
+        file=info.name[-_MAX_FIELD_CHARS:],
+        format=info.format,
+        sha256=info.sha256,
+        mapping={name: source[:_MAX_FIELD_CHARS] for name, source in info.mapping.items()},
+        skipped_count=info.skipped_count,
+        left_out_count=info.left_out_count,
+        warnings=tuple(str(warning)[:_MAX_WARNING_CHARS] for warning in info.warnings[:_MOST_WARNINGS]),
+    )
 
 
 async def drive_run(
@@ -150,7 +174,7 @@ async def drive_run(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return await client.get_run(run.run_id)
+    return await client.get_run(run.run_id, partial=False)
 
 
 async def follow(
@@ -188,7 +212,7 @@ async def _paused(client: Client, run_id: str, event: Run | StateChange | CaseRe
     """Return the run if it is paused now; an old pause of a run that goes on again is followed by more."""
     if isinstance(event, CaseResult) or event.state is not RunState.PAUSED:
         return None
-    run = event if isinstance(event, Run) else await client.get_run(run_id)
+    run = event if isinstance(event, Run) else await client.get_run(run_id, partial=False)
     return run if run.state is RunState.PAUSED else None
 
 

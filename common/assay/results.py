@@ -20,6 +20,7 @@ __all__ = [
     "AgentSettings",
     "AttemptOutcome",
     "CaseResult",
+    "DatasetReading",
     "DatasetRef",
     "Deletion",
     "GateOutcome",
@@ -134,7 +135,7 @@ class CaseResult:
         reason: Why the row failed or the agent erred, for people.
         sequence: The event's number within the run.
         response: The answer; None where it was not asked for.
-        input: The user's text; empty where it was not asked for.
+        input: The user's text, or the case's variables as JSON where it has none; empty where it was not asked for.
         references: The references; empty where they were not asked for.
         answer_vector: The answer's embedding as little-endian float32, where a metric over rows needs it;
             never leaves the orchestrator.
@@ -275,6 +276,8 @@ class RunSummary:
         tags: One per tag, by name; a row counts under each of its tags.
         repeats: What several runs of each case tell; empty with one run a case.
         weighted: Aggregates with every row counted by its case's weight; empty where all weights are 1.
+        partial: Whether rows are still missing, so that everything here may change.
+        row_count: Rows that it is over; None where an older version stored it.
     """
 
     overall_status: str
@@ -290,6 +293,8 @@ class RunSummary:
     tags: Sequence[GroupSummary] = ()
     repeats: Mapping[str, Any] = field(default_factory=dict)
     weighted: Mapping[str, Any] = field(default_factory=dict)
+    partial: bool = False
+    row_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,8 +330,41 @@ class MetricSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DatasetReading:
+    """What a file of cases was recognised as when a run began.
+
+    Args:
+        file: The file's name, without its folder.
+        format: Shape and container, e.g. "prompt-benchmark/json".
+        sha256: Of the file's bytes.
+        mapping: Canonical field to the file's own name for it.
+        skipped_count: Records that are no cases because the file says so.
+        left_out_count: Records that were wrong and were left out.
+        warnings: What was odd.
+    """
+
+    file: str
+    format: str
+    sha256: str
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    skipped_count: int = 0
+    left_out_count: int = 0
+    warnings: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a run does: the part of a spec that travels to the orchestrator."""
+    """What a run does: the part of a spec that travels to the orchestrator.
+
+    Args:
+        name: For people.
+        agent: How the agent is reached.
+        metrics: In report order.
+        gates: What decides the exit code.
+        repeats: How often each case is run.
+        preset: The preset that the spec was built on, or empty.
+        dataset: How the dataset's file was read; None where the cases came from no file.
+    """
 
     name: str
     agent: AgentSettings
@@ -334,6 +372,7 @@ class RunSettings:
     gates: Sequence[str] = ()
     repeats: int = 1
     preset: str = ""
+    dataset: DatasetReading | None = None
 
 
 @dataclass(frozen=True, slots=True)

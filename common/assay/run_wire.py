@@ -16,6 +16,7 @@ from assay.results import (
     AgentSettings,
     AttemptOutcome,
     CaseResult,
+    DatasetReading,
     DatasetRef,
     GateOutcome,
     GateResult,
@@ -117,6 +118,7 @@ def settings_to_wire(settings: RunSettings) -> pb.RunSpec:
         gates=settings.gates,
         repeats=settings.repeats,
         preset=settings.preset,
+        dataset=_reading_to_wire(settings.dataset) if settings.dataset is not None else None,
     )
 
 
@@ -143,6 +145,31 @@ def settings_from_wire(spec: pb.RunSpec) -> RunSettings:
         gates=tuple(spec.gates),
         repeats=spec.repeats or 1,
         preset=spec.preset,
+        dataset=_reading_from_wire(spec.dataset) if spec.HasField("dataset") else None,
+    )
+
+
+def _reading_to_wire(reading: DatasetReading) -> pb.DatasetReading:
+    return pb.DatasetReading(
+        file=reading.file,
+        format=reading.format,
+        sha256=reading.sha256,
+        fields=[pb.FieldSource(field=name, source=source) for name, source in reading.mapping.items()],
+        skipped_count=reading.skipped_count,
+        left_out_count=reading.left_out_count,
+        warnings=reading.warnings,
+    )
+
+
+def _reading_from_wire(reading: pb.DatasetReading) -> DatasetReading:
+    return DatasetReading(
+        file=reading.file,
+        format=reading.format,
+        sha256=reading.sha256,
+        mapping={found.field: found.source for found in reading.fields},
+        skipped_count=reading.skipped_count,
+        left_out_count=reading.left_out_count,
+        warnings=tuple(reading.warnings),
     )
 
 
@@ -347,6 +374,8 @@ def _summary_to_wire(summary: RunSummary) -> pb.RunSummary:
         tags=[_group_to_wire(group) for group in summary.tags],
         repeats_json=_to_text(summary.repeats),
         weighted_json=_to_text(summary.weighted),
+        partial=summary.partial,
+        row_count=summary.row_count,
     )
 
 
@@ -419,6 +448,8 @@ def _summary_from_wire(summary: pb.RunSummary) -> RunSummary:
         tags=tuple(_group_from_wire(group) for group in summary.tags),
         repeats=_to_mapping(summary.repeats_json),
         weighted=_to_mapping(summary.weighted_json),
+        partial=summary.partial,
+        row_count=summary.row_count if summary.HasField("row_count") else None,
     )
 
 

@@ -27,3 +27,16 @@ def test_wrong_records_are_left_out_only_when_asked(project: Cli) -> None:
     project.run("run", "assay.yaml", *failing, status=1)
     checked = project.run("validate", "assay.yaml", "--on-bad-case", "skip", status=3)
     assert "a run would leave out the wrong records" in checked.stderr
+
+
+def test_what_no_metric_reads_is_a_warning(project: Cli) -> None:
+    """A case's own threshold for a metric that the run does not compute is told before the run, and stands in it."""
+    with (project.folder / "qa.jsonl").open("a", encoding="utf-8") as file:
+        file.write('\n{"id": "own", "question": "q", "answer": "Q", "thresholds": {"exact_macth": 1}}\n')
+    said = "record 21, thresholds.exact_macth: holds a threshold that nothing is compared with"
+    assert said in project.run("validate", "assay.yaml").stdout
+    done = project.run("run", "assay.yaml", "--output-dir", "out")
+    assert f"warning: qa.jsonl:21: {said}" in done.stderr
+    assert "did you mean 'exact_match'?" in done.stderr
+    report = json.loads(Path(project.folder, "out", "results.json").read_text(encoding="utf-8"))
+    assert said in " ".join(report["run"]["dataset"]["warnings"])

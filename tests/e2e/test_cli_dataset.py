@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -128,9 +129,14 @@ def test_a_spec_maps_fields_and_the_command_goes_before_it(project: Cli) -> None
 
 
 def test_a_run_stores_what_its_dataset_was_recognised_as(project: Cli) -> None:
-    """The report of a run says format and mapping, as recognised or as the user said, of this run's file."""
+    """A run keeps format and mapping, as recognised or as the user said, of its own file, and tells them later."""
     write_lines(project, "qa.jsonl", [{"input": "q", "expected_output": "Q"}])
-    dataset = json.loads(project.run("run", "assay.yaml", "--json").stdout)["run"]["dataset"]
+    report = json.loads(project.run("run", "assay.yaml", "--json").stdout)
+    dataset = report["run"]["dataset"]
+    shown = json.loads(project.run("runs", "show", report["run"]["run_id"], "--json").stdout)
+    assert shown["dataset"] == dataset
+    assert dataset["sha256"] == sha256((project.folder / "qa.jsonl").read_bytes()).hexdigest()
+    assert "dataset" not in report["config"]
     assert (dataset["name"], dataset["format"], dataset["case_count"]) == ("qa.jsonl", "deepeval/jsonl", 1)
     assert dataset["mapping"] == {"input": "input", "references": "expected_output"}
     arguments = ["--format", "plain", "--map", "references=expected_output", "--json"]

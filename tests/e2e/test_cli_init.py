@@ -73,6 +73,23 @@ def test_wrong_names_are_refused(cli: Cli) -> None:
     assert not (cli.folder / "assay.yaml").exists()
 
 
+def test_validate_as_json_stays_json_whatever_the_agents_code_does(cli: Cli) -> None:
+    """What the agent's module prints is no result; what it raises is told with the spec's name and its traceback."""
+    cli.write("assay.yaml", "dataset: qa.jsonl\nagent: {adapter: python, target: 'agent:answer'}\nmetrics: [rouge]\n")
+    cli.write("qa.jsonl", '{"question": "q", "answer": "a"}\n')
+    cli.write("agent.py", "print('hello')\ndef answer(request):\n    return ''\n")
+    done = cli.run("validate", "assay.yaml", "--json")
+    assert json.loads(done.stdout) == {"valid": True, "problems": [], "agent_traceback": None}
+    assert "hello" in done.stderr
+    assert "qa.jsonl: 1 case," in cli.run("validate", "assay.yaml").stdout
+    cli.write("agent.py", "raise RuntimeError('no key')\n")
+    found = json.loads(cli.run("validate", "assay.yaml", "--json", status=2).stdout)
+    assert "RuntimeError: no key" in found["agent_traceback"]
+    assert [(problem["file"], problem["field"]) for problem in found["problems"]] == [("assay.yaml", "agent.target")]
+    done = cli.run("validate", "assay.yaml", "--set", "agent.target=agent", status=2)
+    assert done.stderr.count("agent.target") == 1, "one mistake is told once"
+
+
 def test_validate_tells_all_that_is_wrong_in_one_go(cli: Cli) -> None:
     """Problems of the spec, of its dataset and of its agent's code together, with file, line and field."""
     cli.write("agent.py", "def answer(request):\n    return ''\n")
@@ -87,5 +104,5 @@ def test_validate_tells_all_that_is_wrong_in_one_go(cli: Cli) -> None:
         ("assay.yaml", 3, "metrics[0]"),
         ("assay.yaml", 2, "agent.timeout"),
         ("qa.jsonl", 2, "record 2, question"),
-        ("", None, "agent.target"),
+        ("assay.yaml", None, "agent.target"),
     }

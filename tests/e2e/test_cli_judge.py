@@ -86,6 +86,24 @@ def test_what_was_set_aside_when_it_was_killed_is_spent(cli: Cli) -> None:
     assert after.spending.reserved_usd == 0
 
 
+def test_a_verdict_under_way_is_finished_when_the_process_is_told_to_stop(cli: Cli) -> None:
+    """SIGTERM lets it come, answers it, and only then ends the process, with 0."""
+    with ScriptedProvider(says({"reasoning": "Right.", "score": 4}, delay_s=1.0)) as provider:
+        process, address = started(cli, "first", provider)
+
+        async def stopped_under_way() -> pb.GradeResponse:
+            asking = asyncio.ensure_future(graded(address, "Paris"))
+            while not provider.requests:  # noqa: ASYNC110  # no event says so across threads
+                await asyncio.sleep(0.01)
+            process.send_signal(signal.SIGTERM)
+            return (await asking)[0]
+
+        response = asyncio.run(stopped_under_way())
+        process.communicate(timeout=60)
+    assert dict(response.verdict.scores) == {"score": 4.0}
+    assert process.returncode == 0
+
+
 def test_it_says_what_it_needs(cli: Cli) -> None:
     """Its flags, and what is wrong with them."""
     assert "--allow-judges" in cli.run("serve", "judge", "--help").stdout

@@ -10,7 +10,7 @@ import yaml
 
 from assay.metrics import METRICS
 from assay.spec.loading import spec_from_mapping
-from assay_cli.commands.metrics import metrics
+from assay_cli.commands.metrics import definition, metrics
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
@@ -42,6 +42,23 @@ def test_every_example_is_a_spec(name: str, capsys: pytest.CaptureFixture[str]) 
     spec = spec_from_mapping(example, needs_dataset=False, needs_agent=False)
     assert [metric.kind for metric in spec.settings.metrics] == [name]
     assert document["definition"]
+    assert document["range"]
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_tells_its_range_and_what_a_gate_may_compare(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For people: what it reads, its range, its definition, its parameters, the names that gates know, an example."""
+    metrics.main(["show", name], standalone_mode=False)
+    shown = capsys.readouterr().out
+    info = METRICS[name].info
+    for heading in ("Reads      ", "Range      ", "Threshold  ", "Parameters\n", "Gates\n", "Example\n"):
+        assert heading in shown
+    assert all(f"{name}.{stat}" in shown for stat in ("pass_rate", *info.stats))
+    assert all(f"    {parameter.name}  (" in shown for parameter in info.parameters)
+    # A formula or a rule that decides stands by itself, indented.
+    assert "\n    " in definition(name) or "1. " in definition(name) or "(a) " in definition(name)
 
 
 def test_an_unknown_metric_is_answered_with_the_nearest(cli: Cli) -> None:

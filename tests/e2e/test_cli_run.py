@@ -101,10 +101,11 @@ def test_every_problem_is_said_at_once_before_anything_starts(project: Cli) -> N
 def test_a_module_that_does_not_import_shows_its_own_traceback(project: Cli) -> None:
     """The user's traceback is shown, without frames of Assay, and the exit status is 2."""
     project.write("agent.py", "import nothing_like_this\n")
-    done = project.run("run", "assay.yaml", status=2)
-    assert "No module named 'nothing_like_this'" in done.stderr
-    assert "agent.py" in done.stderr
-    assert "assay_cli" not in done.stderr
+    for command in ("run", "validate"):
+        done = project.run(command, "assay.yaml", status=2)
+        assert "No module named 'nothing_like_this'" in done.stderr
+        assert "agent.py" in done.stderr
+        assert "assay_cli" not in done.stderr
     done = project.run("run", "assay.yaml", "--set", "agent.target=agent:anser", status=2)
     assert "nothing_like_this" in done.stderr or "anser" in done.stderr
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 if TYPE_CHECKING:
@@ -114,6 +116,66 @@ def test_old_runs_are_pruned(project: Cli) -> None:
         assert [run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout)] == runs[:2]
     finally:
         project.run("down")
+
+
+SLOW_SERVER = """
+import http.server, json, pathlib, time
+class Agent(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
+        while question == "q5" and not pathlib.Path("go").exists():
+            time.sleep(0.01)
+        body = json.dumps({"text": question.upper()}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *arguments):
+        pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Agent)
+pathlib.Path("port.part").write_text(str(server.server_port))
+pathlib.Path("port.part").rename("port")
+server.serve_forever()
+"""
+
+
+def test_a_run_whose_command_was_killed_is_taken_up_again(project: Cli) -> None:
+    """kill -9 of `assay run`: what there is is shown as partial, and `watch` goes on to the end and writes reports."""
+    server = subprocess.Popen([sys.executable, "-c", SLOW_SERVER], cwd=project.folder, text=True)
+    try:
+        wait_until((project.folder / "port").exists, server)
+        port = (project.folder / "port").read_text()
+        agent = f"agent={{adapter: http, target: 'http://127.0.0.1:{port}/', concurrency: 1}}"
+        running = project.start("run", "assay.yaml", "--set", agent, "--no-progress")
+        wait_until((project.home / "assay.db").exists, running)
+
+        def shown() -> Any:
+            (run,) = json.loads(project.run("runs", "list", "--json").stdout) or [{"finished": 0, "run_id": ""}]
+            return run
+
+        wait_until(lambda: shown()["finished"] == 5, running)
+        run_id = shown()["run_id"]
+        document = json.loads(project.run("runs", "show", run_id, "--json").stdout)
+        assert (document["partial"], document["summary"]["partial"], document["summary"]["row_count"]) == (
+            True,
+            True,
+            5,
+        )
+        assert "PARTIAL: 5 of 20 rows" in project.run("runs", "show", run_id).stdout
+        services = project.services()
+        running.kill()
+        running.communicate()
+        psutil.wait_procs(services, timeout=15)
+        (project.folder / "go").touch()
+        done = project.run("runs", "watch", run_id, "--output-dir", "out")
+        assert "succeeded" in done.stdout
+        assert "20 rows" in done.stdout
+        assert len(json.loads((project.folder / "out" / "results.json").read_text())["rows"]) == 20
+        assert json.loads(project.run("runs", "show", run_id, "--json").stdout)["partial"] is False
+    finally:
+        server.kill()
+        server.wait()
 
 
 def test_rows_with_errors_are_retried_and_their_history_is_shown(project: Cli) -> None:

@@ -16,7 +16,7 @@ from assay.metrics.row_verdict import row_verdict
 from assay.metrics.score import JudgeEvidence, Row
 from assay.results import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
 from assay_cli.console import ConsoleSummary
-from assay_cli.reports.json_report import JsonReport, pass_rate_interval
+from assay_cli.reports.json_report import JsonReport, pass_rate_interval, row_document
 from assay_orchestrator.summary import summarise
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ async def document(folder: Path) -> dict[str, Any]:
         for row in ROWS:
             yield row
 
-    await JsonReport(finished(), None, None).write(folder / "results.json", rows(), lambda row: None)
+    await JsonReport(finished(), None).write(folder / "results.json", rows(), lambda row: None)
     found: dict[str, Any] = json.loads((folder / "results.json").read_text("utf-8"), parse_constant=_refuse)
     return found
 
@@ -80,12 +80,24 @@ async def test_names_that_files_of_different_runs_share(tmp_path: Path) -> None:
     assert {"accuracy", "correct", "total", "meets_threshold"} <= set(results["exact_match"])
     assert {"consistency_score", "total_comparisons", "meets_threshold", "scope", "note"} <= set(results["consistency"])
     assert {"average_quality", "total_evaluated", "meets_threshold", "note"} <= set(results["quality"])
+    assert results["quality"]["quality_scores"] == [None, None, None]
     assert {"rouge1", "rouge2", "rougeL"} <= set(results["rouge"])
-    assert {"overall_status", "failed_criteria", "skipped_criteria"} <= set(summary)
+    assert {"overall_status", "failed_criteria", "skipped_criteria", "recommendations"} <= set(summary)
+    assert {"timestamp", "prompt_path", "test_cases_path", "test_cases_count", "config"} <= set(found)
     assert summary["avg_mrr"] == (1 + 0 + 0.5) / 3
     assert summary["avg_judge_score"] == pytest.approx(0.8)
     assert (summary["avg_num_tokens"], summary["total_tokens"]) == (500, 1500)
     assert summary["avg_combined_score"] == summary["best_combined_score"] == summary["combined_of_averages"]
+
+
+async def test_a_row_of_an_agent_with_sources_has_their_names(tmp_path: Path) -> None:
+    """Question, scores and tokens stand in the row itself, as tools read them; null where not computed."""
+    rows = (await document(tmp_path))["rows"]
+    names = ("question", "hit_rate", "mrr", "judge_score", "num_tokens", "combined_score")
+    assert [rows[0][name] for name in names[:5]] == ["", 1.0, 1.0, pytest.approx(0.8), 1000]
+    assert [rows[1][name] for name in names] == ["", 0.0, 0.0, None, 400, None]
+    plain = dataclasses.replace(ROWS[0], scores=ROWS[0].scores[1:2])
+    assert not row_document(plain).keys() & set(names[1:])
 
 
 async def test_means_of_the_summary_are_those_of_their_own_metrics(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -45,6 +46,7 @@ from assay.wire import (
     response_from_wire,
     response_to_wire,
 )
+from assay_orchestrator.settings_json import settings_from_json, settings_to_json
 
 some = settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
@@ -148,6 +150,16 @@ SETTINGS = st.builds(
     ),
     metrics=tuples_of(st.builds(results.MetricSettings, TEXT, OBJECT, TEXT)),
     gates=tuples_of(TEXT),
+    dataset=or_none(
+        st.builds(
+            results.DatasetReading,
+            *[TEXT] * 3,
+            mapping=st.dictionaries(TEXT, TEXT, max_size=3),
+            skipped_count=SMALL,
+            left_out_count=SMALL,
+            warnings=tuples_of(TEXT),
+        )
+    ),
     repeats=st.integers(1, 100),
     preset=TEXT,
 )
@@ -268,6 +280,16 @@ def test_cases_are_stored_whole(case: Case) -> None:
 def test_settings_travel_whole(wanted: results.RunSettings) -> None:
     """What a run does is the same after the wire; no retries stay no retries."""
     assert settings_from_wire(pb.RunSpec.FromString(settings_to_wire(wanted).SerializeToString())) == wanted
+
+
+@some
+@given(SETTINGS)
+def test_settings_are_stored_whole(wanted: results.RunSettings) -> None:
+    """What a run does is the same after the store; a run of an older version has no reading of its dataset."""
+    stored = json.loads(json.dumps(settings_to_json(wanted)))
+    assert settings_from_json(stored) == wanted
+    del stored["dataset"]
+    assert settings_from_json(stored) == dataclasses.replace(wanted, dataset=None)
 
 
 @some

@@ -6,6 +6,7 @@ import inspect
 import json
 import math
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -63,9 +64,10 @@ def show(name: str, as_json: bool) -> int:
         return 0
     parts = [
         f"{info.title} ({info.name})\n{info.summary}",
-        f"Reads      {', '.join(info.reads)}\nThreshold  {_threshold(info)}",
+        f"Reads      {', '.join(info.reads)}\nRange      {info.values}\nThreshold  {_threshold(info)}",
         definition(info.name),
         _parameters(info),
+        _gates(info),
         "Example\n\n" + "\n".join(f"    {line}" for line in _example(info).splitlines()),
     ]
     click.echo("\n\n".join(part for part in parts if part))
@@ -87,6 +89,8 @@ def _head(info: MetricInfo) -> dict[str, Any]:
         "rule": info.rule,
         "threshold": _default(info, "threshold"),
         "unit": info.unit or None,
+        "range": info.values,
+        "statistics": ["value", "pass_rate", *info.stats],
     }
 
 
@@ -121,6 +125,14 @@ def _parameters(info: MetricInfo) -> str:
         facts = [parameter.kind.replace("_", " "), *_range(parameter), default]
         lines += ["", f"    {parameter.name}  ({', '.join(facts)})", f"        {parameter.help}"]
     return "\n".join(lines)
+
+
+def _gates(info: MetricInfo) -> str:
+    """Return the numbers that a gate may compare."""
+    names = ", ".join(f"{info.name}.{name}" for name in ("pass_rate", *info.stats))
+    return "Gates\n\n" + textwrap.fill(
+        f"{info.name} (the aggregate), {names}", 100, initial_indent="    ", subsequent_indent="    "
+    )
 
 
 def _range(parameter: Parameter) -> list[str]:

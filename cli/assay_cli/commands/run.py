@@ -188,7 +188,7 @@ class _Job:
         assert run.summary is not None
         folder = self._output_dir or Path("assay-reports") / run.run_id
         console = ConsoleSummary(run)
-        report = JsonReport(run, self._spec, self._info)
+        report = JsonReport(run, self._spec)
         path = folder / "results.json"
         await report.write(path, client.list_results(run.run_id), console.take)
         if self._as_json:

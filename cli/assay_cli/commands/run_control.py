@@ -37,7 +37,7 @@ def watch(run_id: str, output_dir: Path | None, server: str | None, debug: bool)
 
     async def main() -> int:
         async with connect(server) as (client, stack):
-            run = await client.get_run(run_id)
+            run = await client.get_run(run_id, partial=False)
             run = await _take_up(client, stack, run)
             if run.finished or run.state.value == "paused":
                 click.echo(say_state(run))
@@ -79,7 +79,7 @@ def pause(run_id: str, server: str | None, debug: bool) -> int:
                 async for event in client.watch_run(run_id, after_sequence=run.last_sequence):
                     if isinstance(event, Run | StateChange) and event.state not in going:
                         break
-                run = await client.get_run(run_id)
+                run = await client.get_run(run_id, partial=False)
             click.echo(say_state(run))
         return 0 if run.state is RunState.PAUSED else EXIT_INFRASTRUCTURE
 
@@ -131,7 +131,7 @@ def resume(
 
     async def main() -> int:
         async with connect(server) as (client, stack):
-            run = await client.get_run(run_id)
+            run = await client.get_run(run_id, partial=False)
             caller = load_caller(run, spec, target) if retry_errors or not run.finished else None
             if stack is not None:
                 _start_models(stack, run)

@@ -75,7 +75,7 @@ def delete(run_ids: tuple[str, ...], yes: bool, server: str | None, as_json: boo
 
     async def main() -> int:
         async with connect(server) as (client, _):
-            wanted = [await client.get_run(run_id) for run_id in dict.fromkeys(run_ids)]
+            wanted = [await client.get_run(run_id, partial=False) for run_id in dict.fromkeys(run_ids)]
             found = [_Found(run, await client.delete_run(run.run_id, only_check=True)) for run in wanted]
             if not as_json:
                 click.echo(_shown(found))

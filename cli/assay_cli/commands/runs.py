@@ -11,6 +11,7 @@ from assay_cli.commands import run_control, run_removal
 from assay_cli.console import ConsoleSummary, table
 from assay_cli.following import say_state
 from assay_cli.options import connect, debug_option, json_option, run_async, server_option
+from assay_cli.reports.json_report import dataset_document
 from assay_cli.terminal import shorten
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def list_runs(limit: int, server: str | None, as_json: bool, debug: bool) -> int
 @json_option
 @debug_option
 def show(run_id: str, case_id: str | None, server: str | None, as_json: bool, debug: bool) -> int:
-    """Show one run: its state, and its summary once it has one."""
+    """Show one run: its state and its summary; of one that has not succeeded, over the rows there are."""
 
     async def main() -> int:
         async with connect(server) as (client, _):
@@ -92,6 +93,8 @@ def show(run_id: str, case_id: str | None, server: str | None, as_json: bool, de
             elif run.summary is None:
                 click.echo(say_state(run))
             else:
+                if run.summary.partial:
+                    click.echo(f"{say_state(run)}\n")
                 console = ConsoleSummary(run)
                 async for row in client.list_results(run_id, failed_only=True):
                     console.take(row)
@@ -160,6 +163,7 @@ def _full(run: Run) -> dict[str, Any]:
         "agent_errors": run.counts.agent_errors,
         "started_at": run.started_at,
         "ended_at": run.ended_at,
-        "dataset": dataclasses.asdict(run.dataset),
+        "dataset": dataset_document(run),
+        "partial": run.summary is not None and run.summary.partial,
         "summary": summary,
     }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -26,9 +29,6 @@ from assay_cli.options import (
     say_what_is_left_out,
 )
 from assay_cli.terminal import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["validate"]
 
@@ -60,16 +60,16 @@ def validate(
     debug: bool,
 ) -> int:
     """Check SPEC, its dataset and its agent's code; say what was recognised, or every problem at once."""
-    problems: list[Problem] = []
-    left_out = 0
+    found = _Findings()
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
-    lines: list[str] = []
     try:
         checked = load_spec(spec, overrides=overrides, dataset=dataset, environ=environment_for(server))
     except InvalidInputError as error:
-        return _finish([*error.problems, *_further_problems(spec, overrides, dataset)], lines, as_json)
+        found.problems += error.problems
+        _find_more(found, spec, overrides, dataset)
+        return _finish(found, as_json)
     settings = checked.settings
-    lines.append(f"spec     {settings.name}: {', '.join(metric.name for metric in settings.metrics)}")
+    found.lines.append(f"spec     {settings.name}: {', '.join(metric.name for metric in settings.metrics)}")
     assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
     try:
         cases = open_dataset(
@@ -81,44 +81,62 @@ def validate(
         )
         info = check_inputs(checked, cases)
         fields = ", ".join(f"{name} <- {source}" for name, source in info.mapping.items())
-        lines.append(f"dataset  {info.name}: {info.case_count} cases, {info.format}, {fields}")
-        lines += [f"warning  {warning}" for warning in info.warnings]
-        left_out = info.left_out_count
+        cases_text = f"{info.case_count} case{'s' if info.case_count != 1 else ''}"
+        found.lines.append(f"dataset  {info.name}: {cases_text}, {info.format}, {fields}")
+        found.lines += [f"warning  {warning}" for warning in info.warnings]
+        found.left_out = info.left_out_count
         say_what_is_left_out(info)
     except InvalidInputError as error:
-        problems += error.problems
-    if settings.agent.adapter == "python":
+        found.problems += error.problems
+    if settings.agent.adapter == "python" and found.agent_loads(settings.agent.target, checked.base_dir, spec):
+        found.lines.append(f"agent    {settings.agent.target}: found")
+    return _finish(found, as_json)
+
+
+@dataclass
+class _Findings:
+    """What was found: problems, lines on what was recognised, the traceback of an agent that does not import."""
+
+    problems: list[Problem] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    agent_traceback: str = ""
+    left_out: int = 0
+
+    def agent_loads(self, target: str, base_dir: Path, spec: Path) -> bool:
+        """Take in what is wrong with the agent's code; return whether nothing is."""
+        from assay.hosting.loading import AgentImportError, load_agent
+
         try:
-            _check_code(settings.agent.target, checked.base_dir)
-            lines.append(f"agent    {settings.agent.target}: found")
+            with contextlib.redirect_stdout(sys.stderr):  # what it prints while it is imported is no result
+                load_agent(target, base_dir)
         except InvalidInputError as error:
-            problems += error.problems
-    return _finish(problems, lines, as_json, left_out)
+            self.problems += [replace(problem, file=str(spec)) for problem in error.problems]
+            if isinstance(error, AgentImportError):
+                self.agent_traceback = error.user_traceback
+            return False
+        return True
 
 
-def _further_problems(path: Path, overrides: tuple[str, ...], dataset: Path | None) -> list[Problem]:
-    """Return what is wrong with the dataset and the agent's code of a spec that is wrong itself."""
+def _find_more(found: _Findings, path: Path, overrides: tuple[str, ...], dataset: Path | None) -> None:
+    """Take in what is wrong with the dataset and the agent's code of a spec that is wrong itself."""
     try:
         data, _ = parse_yaml(path.read_text(encoding="utf-8-sig"), file=str(path), problems=[])
     except (OSError, UnicodeDecodeError):
-        return []
+        return
     if not isinstance(data, dict):
-        return []
+        return
     for override in overrides:
         apply_override(data, override, [])
-    problems: list[Problem] = []
+    try:
+        _check_dataset(data, dataset, path.parent)
+    except InvalidInputError as error:
+        found.problems += error.problems
+    except AssayError:  # what this machine lacks is told once the spec is right
+        pass
     agent = data.get("agent")
-    checks: list[Callable[[], None]] = [lambda: _check_dataset(data, dataset, path.parent)]
-    if isinstance(agent, dict) and agent.get("adapter") == "python" and isinstance(agent.get("target"), str):
-        checks.append(lambda: _check_code(agent["target"], path.parent))
-    for check in checks:
-        try:
-            check()
-        except InvalidInputError as error:
-            problems += error.problems
-        except AssayError:  # what this machine lacks is told once the spec is right
-            pass
-    return problems
+    target = agent.get("target") if isinstance(agent, dict) and agent.get("adapter") == "python" else None
+    if isinstance(target, str) and not any(problem.field == "agent.target" for problem in found.problems):
+        found.agent_loads(target, path.parent, path)
 
 
 def _check_dataset(data: dict[str, Any], dataset: Path | None, base_dir: Path) -> None:
@@ -142,28 +160,26 @@ def _check_dataset(data: dict[str, Any], dataset: Path | None, base_dir: Path) -
     ).check()
 
 
-def _check_code(target: str, base_dir: Path) -> None:
-    from assay.hosting.loading import load_agent
-
-    load_agent(target, base_dir)
-
-
-def _finish(problems: list[Problem], lines: list[str], as_json: bool, left_out: int = 0) -> int:
+def _finish(found: _Findings, as_json: bool) -> int:
+    problems = found.problems
     if as_json:
-        found = [
+        said = [
             {"message": problem.message, "field": problem.field, "file": problem.file, "line": problem.line}
             for problem in problems
         ]
-        click.echo(json.dumps({"valid": not problems, "problems": found}, ensure_ascii=False, indent=1))
-        return 2 if problems else EXIT_INFRASTRUCTURE if left_out else 0
-    for line in lines:
+        document = {"valid": not problems, "problems": said, "agent_traceback": found.agent_traceback or None}
+        click.echo(json.dumps(document, ensure_ascii=False, indent=1))
+        return 2 if problems else EXIT_INFRASTRUCTURE if found.left_out else 0
+    for line in found.lines:
         click.echo(clean(line))
     if problems:
         click.echo(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}:", err=True)
         for problem in problems:
             click.echo(f"  {clean(str(problem))}", err=True)
+        if found.agent_traceback:
+            click.echo(clean(found.agent_traceback, keep_lines=True), err=True)
         return 2
-    if left_out:
+    if found.left_out:
         click.echo("incomplete: a run would leave out the wrong records that are listed above", err=True)
         return EXIT_INFRASTRUCTURE
     click.echo("valid")

@@ -8,17 +8,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import tempfile
 from typing import IO, TYPE_CHECKING, Any
 
 from assay.answers import response_to_json
+from assay.metrics.combined_score import tokens_used
 from assay.metrics.intervals import wilson
 from assay_cli.reports.atomic import atomic_writer
+from assay_cli.reports.quality_scores import QualityScores
+from assay_cli.reports.recommendations import recommendations
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
-    from assay.datasets import DatasetInfo
     from assay.results import CaseResult, GroupSummary, MetricSummary, Run, RunSummary
     from assay.spec.model import Spec
 
@@ -33,13 +36,11 @@ class JsonReport:
     Args:
         run: With its summary.
         spec: Where it came from; None where only the run is known.
-        info: The dataset as it was recognised; None likewise.
     """
 
-    def __init__(self, run: Run, spec: Spec | None, info: DatasetInfo | None) -> None:
+    def __init__(self, run: Run, spec: Spec | None) -> None:
         self._run = run
         self._spec = spec
-        self._info = info
 
     async def write(self, path: Path, rows: AsyncIterator[CaseResult], also: Callable[[CaseResult], None]) -> None:
         """Write the document to a file, handing every row to `also` as it passes.
@@ -47,14 +48,18 @@ class JsonReport:
         Raises:
             SetupError: The file cannot be written.
         """
+        ratings = QualityScores(self._run.settings.metrics)
         with atomic_writer(path) as file:
-            head = json.dumps(self._head(), ensure_ascii=False, allow_nan=False, indent=1)
-            file.write(head.removesuffix("\n}") + ',\n "rows": [')
-            separator = "\n  "
-            async for row in rows:
-                also(row)
-                file.write(separator + json.dumps(row_document(row), ensure_ascii=False, allow_nan=False))
-                separator = ",\n  "
+            if not ratings.wanted:
+                self._write_head(file, {})
+                await _write_rows(file, rows, also)
+            else:
+                # What stands before the rows is known only after them.
+                with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=path.parent) as aside:
+                    await _write_rows(aside, ratings.over(rows), also)
+                    self._write_head(file, ratings.result())
+                    aside.seek(0)
+                    shutil.copyfileobj(aside, file)
             file.write("\n ]\n}\n")
 
     def copy_to(self, path: Path, target: IO[str]) -> None:
@@ -62,22 +67,30 @@ class JsonReport:
         with path.open(encoding="utf-8") as file:
             shutil.copyfileobj(file, target)
 
-    def _head(self) -> dict[str, Any]:
+    def _write_head(self, file: IO[str], ratings: Mapping[str, Any]) -> None:
+        head = json.dumps(self._head(ratings), ensure_ascii=False, allow_nan=False, indent=1)
+        file.write(head.removesuffix("\n}") + ',\n "rows": [')
+
+    def _head(self, ratings: Mapping[str, Any]) -> dict[str, Any]:
         run = self._run
         assert run.summary is not None, "only finished runs are reported"
         summary = run.summary
         return {
             "schema": _SCHEMA,
             "timestamp": run.created_at,
+            "prompt_path": run.settings.agent.options.get("prompt_file"),
             "test_cases_path": str(self._spec.dataset) if self._spec and self._spec.dataset else run.dataset.name,
             "test_cases_count": run.dataset.case_count,
             "config": _settings(run),
             "run": self._provenance(),
-            "results": {metric.metric: _result(metric) for metric in summary.metrics},
+            "results": {
+                metric.metric: {**_result(metric), **ratings.get(metric.metric, {})} for metric in summary.metrics
+            },
             "summary": {
                 "overall_status": summary.overall_status,
                 "failed_criteria": list(summary.failed_criteria),
                 "skipped_criteria": list(summary.skipped_criteria),
+                "recommendations": recommendations(run),
                 "total": run.counts.total,
                 "passed": summary.passed,
                 "decided": summary.decided,
@@ -104,7 +117,7 @@ class JsonReport:
         }
 
     def _provenance(self) -> dict[str, Any]:
-        run, info = self._run, self._info
+        run = self._run
         return {
             "run_id": run.run_id,
             "name": run.settings.name,
@@ -114,15 +127,31 @@ class JsonReport:
             "ended_at": run.ended_at,
             "assay_version": run.assay_version,
             "spec_path": str(self._spec.source) if self._spec and self._spec.source else None,
-            "dataset": {
-                **dataclasses.asdict(run.dataset),
-                # An equal dataset that was stored before, under another name and format, is kept in its place.
-                **({"name": info.name, "format": info.format} if info else {}),
-                "sha256": info.sha256 if info else None,
-                "mapping": dict(info.mapping) if info else None,
-                "warnings": [str(warning) for warning in info.warnings] if info else None,
-            },
+            "dataset": dataset_document(run),
         }
+
+
+def dataset_document(run: Run) -> dict[str, Any]:
+    """Return a run's dataset, with what its file was recognised as; null where its cases came from no file."""
+    reading = run.settings.dataset
+    return {
+        **dataclasses.asdict(run.dataset),
+        # An equal dataset that was stored before, under another name and format, is kept in its place.
+        **({"name": reading.file, "format": reading.format} if reading else {}),
+        "sha256": reading.sha256 if reading else None,
+        "mapping": dict(reading.mapping) if reading else None,
+        "skipped_count": reading.skipped_count if reading else None,
+        "left_out_count": reading.left_out_count if reading else None,
+        "warnings": list(reading.warnings) if reading else None,
+    }
+
+
+async def _write_rows(file: IO[str], rows: AsyncIterator[CaseResult], also: Callable[[CaseResult], None]) -> None:
+    separator = "\n  "
+    async for row in rows:
+        also(row)
+        file.write(separator + json.dumps(row_document(row), ensure_ascii=False, allow_nan=False))
+        separator = ",\n  "
 
 
 def pass_rate_interval(run: Run) -> tuple[float, float] | None:
@@ -150,6 +179,7 @@ def row_document(row: CaseResult) -> dict[str, Any]:
         "answer": row.response.text if row.response is not None else None,
         "references": list(row.references),
         "latency_ms": row.latency_ms,
+        **_flat_of_row(row),
         "scores": {
             score.metric: {
                 "value": score.value,
@@ -166,6 +196,7 @@ def row_document(row: CaseResult) -> dict[str, Any]:
 
 def _settings(run: Run) -> dict[str, Any]:
     settings = dataclasses.asdict(run.settings)
+    del settings["dataset"]  # stands in `run.dataset`
     headers = settings["agent"]["options"].get("headers")
     if headers:
         # Whatever was written into a header in place of ${NAME} may be a secret.
@@ -199,6 +230,16 @@ def _group(group: GroupSummary) -> dict[str, Any]:
 _FLAT = ("avg_hit_rate", "avg_mrr", "avg_judge_score", "avg_combined_score", "best_combined_score",
          "combined_of_averages", "avg_num_tokens", "total_tokens")  # fmt: skip
 """Aggregates that the summary of an agent with sources holds beside its metrics."""
+
+
+_FLAT_OF_ROW = ("hit_rate", "mrr", "judge_score", "combined_score")
+"""Scores that a row of an agent with sources holds beside the map of all of them."""
+
+
+def _flat_of_row(row: CaseResult) -> dict[str, Any]:
+    found = {score.metric: score.value for score in row.scores if score.metric in _FLAT_OF_ROW}
+    usage = row.response.usage if row.response is not None else None
+    return {**found, "num_tokens": tokens_used(usage)} if found else {}
 
 
 def _flat(summary: RunSummary) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from assay.names import unknown_name
 if TYPE_CHECKING:
     from assay.cases import Case
     from assay.datasets.sources import Signature, Source
+    from assay.datasets.unread import BroughtAlong
 
 __all__ = ["ON_BAD_CASE", "Dataset", "DatasetInfo", "open_dataset", "records_dataset"]
 
@@ -44,6 +45,7 @@ class DatasetInfo:
         skipped_count: Records that are no cases because their field `skip` says so.
         left_out_count: Records that are wrong and were left out, where that is allowed.
         left_out: What is wrong with records that were left out; the first fifty problems.
+        brought_along: What cases bring along for single metrics.
     """
 
     path: Path | None
@@ -58,6 +60,7 @@ class DatasetInfo:
     skipped_count: int = 0
     left_out_count: int = 0
     left_out: tuple[Problem, ...] = ()
+    brought_along: tuple[BroughtAlong, ...] = ()
 
 
 class Dataset:
@@ -184,6 +187,7 @@ class Dataset:
             skipped_count=reading.skipped_count,
             left_out_count=findings.left_out_count,
             left_out=findings.left_out(),
+            brought_along=reading.brought.found(),
         )
 
 

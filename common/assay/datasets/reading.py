@@ -15,6 +15,7 @@ from assay.datasets.identity import CaseIds, derive_id, derive_plain_id
 from assay.datasets.json_reader import folded, no_list
 from assay.datasets.mapping import build_case, plain_texts
 from assay.datasets.records import MAX_RAW_CHARS, BadFileError, BadRecordError, Record, find_unusable, shown
+from assay.datasets.unread import Gathered
 from assay.datasets.values import Trouble
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Reading:
         self._format: Format | None = None
         self._convert: Convert | None = None
         self.findings = findings
+        self.brought = Gathered()
         self.container = "objects"
         self.shape = "plain"
         self.count = 0
@@ -71,7 +73,7 @@ class Reading:
         for record in self._records():
             case = self._case(record)
             if case is not None:
-                self._count(case)
+                self._count(case, record)
                 yield case
 
     def survey(self) -> None:
@@ -84,7 +86,7 @@ class Reading:
             if not self._survey_plain(record):
                 case = self._case(record)
                 if case is not None:
-                    self._count(case)
+                    self._count(case, record)
 
     def _records(self) -> Iterator[Record]:
         container, records = self._source.open()
@@ -106,7 +108,8 @@ class Reading:
             if seen - self.skipped_count == self._limit:
                 break
 
-    def _count(self, case: Case) -> None:
+    def _count(self, case: Case, record: Record) -> None:
+        self.brought.take(case, record)
         self.count += 1
         self.recorded_count += case.recorded is not None
         self.reference_count += any(text and not text.isspace() for turn in case.turns for text in turn.references)

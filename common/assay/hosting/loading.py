@@ -129,7 +129,10 @@ def _check_callable(found: object, target: str) -> None:
     if inspect.isclass(found):
         raise _refusal(f"{target!r} is a class: name a function, or an instance that can be called")
     if not callable(found):
-        raise _refusal(f"{target!r} is a {type(found).__name__}, which cannot be called")
+        raise _refusal(
+            f"{target!r} names a value of type {type(found).__name__}, which cannot be called: name a function of one "
+            "argument, the question"
+        )
     try:
         inspect.signature(found).bind(object())
     except ValueError:

@@ -41,6 +41,7 @@ INFO = MetricInfo(
     "The checks of the answer that each case brings along.",
     (Parameter("threshold", "number", None, "Least mean of the run.", 0.0, 1.0),),
     reads=("answer", "output", "latency", "tokens", "assertions"),
+    values="0 to 1",
     unit="%",
     stats=("checks", "held", "not_made"),
 )

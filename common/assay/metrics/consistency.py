@@ -45,6 +45,7 @@ INFO = MetricInfo(
     "How alike the answers are: of the runs of each case, or of the whole run.",
     (MODEL, Parameter("threshold", "number", 0.8, "Least consistency of the run.", -1.0, 1.0)),
     reads=("answer", "embeddings"),
+    values="-1 to 1",
     stats=("total_comparisons", "agreement_rate"),
 )
 _PER_RUN = "aggregate_only"

@@ -39,6 +39,7 @@ INFO = MetricInfo(
         Parameter("threshold", "number", None, "Most that a row may cost, and the run's mean.", 0.0),
     ),
     reads=("tokens",),
+    values="from 0, in US dollars",
     rule="at_most",
     unit="USD",
     example={"input_price": 1.0, "output_price": 5.0},

@@ -40,6 +40,7 @@ INFO = MetricInfo(
         Parameter("arabic_fold", "boolean", False, "Ignore Arabic diacritics, tatweel and alef variants."),
     ),
     reads=("answer", "references"),
+    values="0 or 1",
     unit="%",
     stats=(
         "accuracy",

@@ -60,6 +60,7 @@ INFO = MetricInfo(
         Parameter("target", "number", None, "The run's mean should be at least this."),
     ),
     reads=("scores", "status", "latency", "tokens", "cost", "answer"),
+    values="whatever the formula gives; always finite",
     example={"formula": "has_events * max(0, 1 - latency_s / slowest_s)", "parameters": {"slowest_s": 10}},
 )
 

@@ -80,6 +80,7 @@ class MetricInfo:
         summary: One sentence.
         parameters: What a spec may set.
         reads: What it looks at, e.g. "answer", "references", "sources", "tokens", "verdict".
+        values: What the value of a row can be, e.g. "0 to 1".
         rule: How value and threshold compare: "at_least", "more_than" or "at_most".
         unit: Unit of the value: "s", "tokens", "USD", "%" for a share in [0, 1], or empty for a plain number.
         example: Parameters of an example, among them all that are required.
@@ -92,6 +93,7 @@ class MetricInfo:
     summary: str
     parameters: tuple[Parameter, ...] = ()
     reads: tuple[str, ...] = ("answer",)
+    values: str = ""
     rule: str = "at_least"
     unit: str = ""
     example: Mapping[str, Any] = field(default_factory=dict)

@@ -41,6 +41,7 @@ INFO = MetricInfo(
         Parameter("target", "number", 0.85, "The run's mean should be more than this.", 0.0, 1.0),
     ),
     reads=("answer", "references", "verdict"),
+    values="0 to 1",
     rule="more_than",
     stats=(
         "avg_judge_score",

@@ -35,6 +35,7 @@ INFO = MetricInfo(
     "Wall time of the agent in seconds, and its tier.",
     (Parameter("threshold", "number", None, "Longest time in seconds with which a row passes.", 0.0, 3600.0),),
     reads=("latency",),
+    values="from 0, in seconds",
     rule="at_most",
     unit="s",
     stats=(

@@ -38,6 +38,7 @@ INFO = MetricInfo(
     "A judge's rating of the answer from 1 to 5.",
     (Parameter("threshold", "number", 4.0, "Least rating of a row, and least average of the run.", 1.0, 5.0),),
     reads=("answer", "references", "verdict"),
+    values="1 to 5, whole numbers",
     stats=(
         "average_quality",
         "normalised",

@@ -50,6 +50,7 @@ INFO = MetricInfo(
         Parameter("threshold", "number", None, "Least value with which a row passes.", 0.0, 1.0),
     ),
     reads=("answer", "references"),
+    values="0 to 1",
     stats=(
         "rouge1",
         "rouge2",

@@ -33,6 +33,7 @@ INFO = MetricInfo(
     "Similarity (0.5), findings (0.3) and speed (0.2) in one number.",
     (MODEL, Parameter("threshold", "number", None, "Least score with which a row passes.", 0.0, 1.0)),
     reads=("answer", "references", "embeddings", "retrieved", "latency"),
+    values="0 to 1",
 )
 
 _SLOWEST_MS = 5000.0

@@ -40,6 +40,7 @@ INFO = MetricInfo(
         ),
     ),
     reads=("answer", "references", "embeddings"),
+    values="-1 to 1",
     stats=("truncated",),
 )
 

@@ -33,6 +33,7 @@ INFO = MetricInfo(
     "Tokens that the agent used for a question.",
     (Parameter("threshold", "number", None, "Most tokens of a row, and of the run's mean.", 0.0),),
     reads=("tokens",),
+    values="above 0",
     rule="at_most",
     unit="tokens",
     stats=(

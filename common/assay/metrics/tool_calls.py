@@ -40,6 +40,7 @@ INFO = MetricInfo(
         Parameter("threshold", "number", None, "Least mean of the run.", 0.0, 1.0),
     ),
     reads=("tool_calls", "expected_tools"),
+    values="0 to 1",
     unit="%",
 )
 _MAX_CALLS = 500

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import contextlib
 import inspect
 import logging
 import uuid
@@ -26,6 +27,7 @@ logger = logging.getLogger("assay.rpc")
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
+_ABORT_PATIENCE_S = 5.0  # a client that does not read takes no status either; gRPC keeps it for later
 _EXEMPT_SERVICES = ("/grpc.health.", "/grpc.reflection.")
 
 
@@ -178,7 +180,10 @@ def _single_cause(error: BaseException) -> BaseException:
 async def _abort(context: Context, error: AssayError) -> None:
     sent = status.to_status(error)
     trailers = ((status.DETAILS_KEY, sent.SerializeToString()),)
-    await context.abort(status.code_of(error), sent.message, trailing_metadata=trailers)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_ABORT_PATIENCE_S):
+            await context.abort(status.code_of(error), sent.message, trailing_metadata=trailers)
+    raise grpc.aio.AbortError(sent.message)
 
 
 _MAKERS: dict[tuple[bool, bool], Callable[..., Handler]] = {

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from assay import errors
-from assay.errors import AssayError, InvalidInputError, OverloadedError, Problem
+from assay.errors import AssayError, InvalidInputError, OverloadedError, Problem, WatchBehindError
 
 __all__ = ["CODES", "DETAILS_KEY", "code_of", "error_of", "from_rpc_error", "to_status", "translated"]
 
@@ -26,6 +26,7 @@ CODES: Mapping[type[AssayError], grpc.StatusCode] = {
     errors.WrongStateError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.SetupError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.WatchBehindError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.UnavailableError: grpc.StatusCode.UNAVAILABLE,
     errors.StorageError: grpc.StatusCode.UNAVAILABLE,
     errors.ResumeExpiredError: grpc.StatusCode.OUT_OF_RANGE,
@@ -63,6 +64,7 @@ _MAX_MESSAGE_BYTES = 1024
 _MAX_TEXT_CHARS = 400
 _KIND = "kind"
 _OMITTED = "omitted"
+_RESUME = "resume_sequence"
 
 
 def code_of(error: AssayError) -> grpc.StatusCode:
@@ -101,6 +103,8 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> AssayError:
     )
     if isinstance(rebuilt, OverloadedError) and retry is not None:
         rebuilt.retry_after_s = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
+    if isinstance(rebuilt, WatchBehindError) and info.metadata.get(_RESUME, "").isdecimal():
+        rebuilt.resume_sequence = int(info.metadata[_RESUME])
     return rebuilt
 
 
@@ -149,6 +153,8 @@ def _status(error: AssayError, kept: Sequence[Problem], *, omitted: int) -> Any:
             metadata[f"line_{index}"] = str(problem.line)
     if omitted:
         metadata[_OMITTED] = str(omitted)
+    if isinstance(error, WatchBehindError):
+        metadata[_RESUME] = str(error.resume_sequence)
     status = status_pb2.Status(code=code_of(error).value[0], message=_cut_bytes(_clean(error.message)))
     info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata)
     status.details.add().Pack(info)

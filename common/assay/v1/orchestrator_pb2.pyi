@@ -566,6 +566,7 @@ class RunSpec(_message.Message):
     GATES_FIELD_NUMBER: _builtins.int
     REPEATS_FIELD_NUMBER: _builtins.int
     PRESET_FIELD_NUMBER: _builtins.int
+    DATASET_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; the run's id starts with it."""
     repeats: _builtins.int
@@ -584,6 +585,10 @@ class RunSpec(_message.Message):
     def gates(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Gates that decide pass or fail, e.g. "pass_rate >= 0.85"."""
 
+    @_builtins.property
+    def dataset(self) -> Global___DatasetReading:
+        """How the client read the dataset's file; absent where the cases came from no file."""
+
     def __init__(
         self,
         *,
@@ -593,14 +598,94 @@ class RunSpec(_message.Message):
         gates: _abc.Iterable[_builtins.str] | None = ...,
         repeats: _builtins.int = ...,
         preset: _builtins.str = ...,
+        dataset: Global___DatasetReading | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "dataset", b"dataset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "gates", b"gates", "metrics", b"metrics", "name", b"name", "preset", b"preset", "repeats", b"repeats"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "dataset", b"dataset", "gates", b"gates", "metrics", b"metrics", "name", b"name", "preset", b"preset", "repeats", b"repeats"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunSpec: _TypeAlias = RunSpec  # noqa: Y015
+
+@_typing.final
+class DatasetReading(_message.Message):
+    """DatasetReading is what a client recognised a file of cases as. The orchestrator
+    only keeps it, so that a run tells later what its cases were made from; at most
+    500,000 bytes as JSON.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILE_FIELD_NUMBER: _builtins.int
+    FORMAT_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
+    SKIPPED_COUNT_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_COUNT_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    file: _builtins.str
+    """The file's name, without its folder."""
+    format: _builtins.str
+    """The format that was recognised or asked for, e.g. "promptfoo/csv"."""
+    sha256: _builtins.str
+    """SHA-256 of the file's bytes, 64 hexadecimal digits."""
+    skipped_count: _builtins.int
+    """Records that are no cases because the file says that they are to be skipped."""
+    left_out_count: _builtins.int
+    """Records that were wrong and were left out."""
+    @_builtins.property
+    def fields(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldSource]:
+        """Where the fields of cases were."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What was odd, one sentence each."""
+
+    def __init__(
+        self,
+        *,
+        file: _builtins.str = ...,
+        format: _builtins.str = ...,
+        sha256: _builtins.str = ...,
+        fields: _abc.Iterable[Global___FieldSource] | None = ...,
+        skipped_count: _builtins.int = ...,
+        left_out_count: _builtins.int = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fields", b"fields", "file", b"file", "format", b"format", "left_out_count", b"left_out_count", "sha256", b"sha256", "skipped_count", b"skipped_count", "warnings", b"warnings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DatasetReading: _TypeAlias = DatasetReading  # noqa: Y015
+
+@_typing.final
+class FieldSource(_message.Message):
+    """FieldSource is where in a file's records one field of a case was."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIELD_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    field: _builtins.str
+    """The field, e.g. "references"."""
+    source: _builtins.str
+    """The file's own name for it, e.g. "expected_output"; several with " | " between them."""
+    def __init__(
+        self,
+        *,
+        field: _builtins.str = ...,
+        source: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["field", b"field", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FieldSource: _TypeAlias = FieldSource  # noqa: Y015
 
 @_typing.final
 class AgentSpec(_message.Message):
@@ -733,7 +818,7 @@ class Run(_message.Message):
 
     @_builtins.property
     def summary(self) -> Global___RunSummary:
-        """Set once the run has SUCCEEDED."""
+        """Final once the run has SUCCEEDED; before, GetRun alone sets it, marked as partial."""
 
     def __init__(
         self,
@@ -817,6 +902,8 @@ class RunSummary(_message.Message):
     TAGS_FIELD_NUMBER: _builtins.int
     REPEATS_JSON_FIELD_NUMBER: _builtins.int
     WEIGHTED_JSON_FIELD_NUMBER: _builtins.int
+    PARTIAL_FIELD_NUMBER: _builtins.int
+    ROW_COUNT_FIELD_NUMBER: _builtins.int
     overall_status: _builtins.str
     """"PASS", "FAIL" or "NO_DATA": FAIL if any computed metric misses its threshold."""
     pass_rate: _builtins.float
@@ -833,6 +920,12 @@ class RunSummary(_message.Message):
     """Aggregates with every row counted by its case's weight: the text of one JSON object, or empty
     where all weights are 1.
     """
+    partial: _builtins.bool
+    """Whether rows are still missing, so that everything here may change. It may be
+    a second old, or more with very many rows.
+    """
+    row_count: _builtins.int
+    """Rows that it is over; absent where an older version stored it."""
     @_builtins.property
     def failed_criteria(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Metrics that miss their threshold."""
@@ -877,14 +970,21 @@ class RunSummary(_message.Message):
         tags: _abc.Iterable[Global___GroupSummary] | None = ...,
         repeats_json: _builtins.str = ...,
         weighted_json: _builtins.str = ...,
+        partial: _builtins.bool = ...,
+        row_count: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "latency", b"latency", "pass_rate", b"pass_rate"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "latency", b"latency", "pass_rate", b"pass_rate", "row_count", b"row_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "categories", b"categories", "decided", b"decided", "failed_criteria", b"failed_criteria", "gates", b"gates", "latency", b"latency", "metrics", b"metrics", "overall_status", b"overall_status", "pass_rate", b"pass_rate", "passed", b"passed", "repeats_json", b"repeats_json", "skipped_criteria", b"skipped_criteria", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "categories", b"categories", "decided", b"decided", "failed_criteria", b"failed_criteria", "gates", b"gates", "latency", b"latency", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "skipped_criteria", b"skipped_criteria", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pass_rate: _TypeAlias = _typing.Literal["pass_rate"]  # noqa: Y015
     _WhichOneofArgType__pass_rate: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate"]  # noqa: Y015
+    _WhichOneofReturnType__row_count: _TypeAlias = _typing.Literal["row_count"]  # noqa: Y015
+    _WhichOneofArgType__row_count: _TypeAlias = _typing.Literal["_row_count", b"_row_count"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_rate) -> _WhichOneofReturnType__pass_rate | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__row_count) -> _WhichOneofReturnType__row_count | None: ...
 
 Global___RunSummary: _TypeAlias = RunSummary  # noqa: Y015
 
@@ -1218,16 +1318,20 @@ class GetRunRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: _builtins.int
+    FINAL_SUMMARY_ONLY_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
+    final_summary_only: _builtins.bool
+    """Leave the summary out while it would be partial: cheaper, for whoever asks often."""
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
+        final_summary_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["final_summary_only", b"final_summary_only", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1547,12 +1651,17 @@ Global___WatchRunRequest: _TypeAlias = WatchRunRequest  # noqa: Y015
 
 @_typing.final
 class WatchRunResponse(_message.Message):
-    """WatchRunResponse is one message of a watch: first a snapshot alone, then events."""
+    """WatchRunResponse is one message of a watch: first a snapshot alone, then events or bookmarks."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SNAPSHOT_FIELD_NUMBER: _builtins.int
     EVENTS_FIELD_NUMBER: _builtins.int
+    BOOKMARK_SEQUENCE_FIELD_NUMBER: _builtins.int
+    bookmark_sequence: _builtins.int
+    """Nothing has happened since this event, and all until it were sent: resume after
+    it. Sent every 15 s (a setting) while nothing happens.
+    """
     @_builtins.property
     def snapshot(self) -> Global___Run:
         """The run as it stood when the watch began; only in the first message."""
@@ -1566,12 +1675,15 @@ class WatchRunResponse(_message.Message):
         *,
         snapshot: Global___Run | None = ...,
         events: _abc.Iterable[Global___RunEvent] | None = ...,
+        bookmark_sequence: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bookmark_sequence", b"_bookmark_sequence", "bookmark_sequence", b"bookmark_sequence", "snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "snapshot", b"snapshot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bookmark_sequence", b"_bookmark_sequence", "bookmark_sequence", b"bookmark_sequence", "events", b"events", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__bookmark_sequence: _TypeAlias = _typing.Literal["bookmark_sequence"]  # noqa: Y015
+    _WhichOneofArgType__bookmark_sequence: _TypeAlias = _typing.Literal["_bookmark_sequence", b"_bookmark_sequence"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bookmark_sequence) -> _WhichOneofReturnType__bookmark_sequence | None: ...
 
 Global___WatchRunResponse: _TypeAlias = WatchRunResponse  # noqa: Y015
 
@@ -1731,7 +1843,9 @@ class CaseResult(_message.Message):
     reason: _builtins.str
     """Why the row failed or the agent erred, for people; may be empty."""
     input: _builtins.str
-    """The user's text; only where answers were asked for."""
+    """The user's text, or, of a case that has variables in its place, these as the text
+    of one JSON object; only where answers were asked for.
+    """
     weight: _builtins.float
     """The case's weight; absent means 1."""
     @_builtins.property

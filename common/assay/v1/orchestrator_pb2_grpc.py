@@ -132,7 +132,8 @@ class RunServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetRun(self, request, context):
-        """GetRun returns one run with its counts and, once finished, its summary. Idempotent.
+        """GetRun returns one run with its counts and its summary; of a run that has not
+        succeeded, the summary over the rows there are, marked as partial. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -187,9 +188,12 @@ class RunServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WatchRun(self, request, context):
-        """WatchRun sends a snapshot of the run, then its events in order and without
-        gaps, and ends after the event that finishes the run. Resume by asking for
-        events after the last sequence seen.
+        """WatchRun sends a snapshot of the run, then its events in order, and ends after
+        the event that finishes the run. While nothing happens it sends bookmarks.
+        Resume by asking for events after the last sequence seen. A watcher that does
+        not take a message for long is RESOURCE_EXHAUSTED (reason WATCH_TOO_SLOW):
+        ErrorInfo.metadata["resume_sequence"] says after which event it may go on. A
+        sequence that the run has not reached is OUT_OF_RANGE (reason SEQUENCE_UNKNOWN).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -50,7 +50,9 @@ class RunServiceStub:
     same id with other content is ALREADY_EXISTS (reason REQUEST_ID_REUSED).
     """
     GetRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.GetRunRequest, _orchestrator_pb2.GetRunResponse]
-    """GetRun returns one run with its counts and, once finished, its summary. Idempotent."""
+    """GetRun returns one run with its counts and its summary; of a run that has not
+    succeeded, the summary over the rows there are, marked as partial. Idempotent.
+    """
     ListRuns: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListRunsRequest, _orchestrator_pb2.ListRunsResponse]
     """ListRuns returns runs, newest first. Idempotent."""
     CancelRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.CancelRunRequest, _orchestrator_pb2.CancelRunResponse]
@@ -79,9 +81,12 @@ class RunServiceStub:
     FAILED_PRECONDITION (reason RUN_ACTIVE).
     """
     WatchRun: _grpc.UnaryStreamMultiCallable[_orchestrator_pb2.WatchRunRequest, _orchestrator_pb2.WatchRunResponse]
-    """WatchRun sends a snapshot of the run, then its events in order and without
-    gaps, and ends after the event that finishes the run. Resume by asking for
-    events after the last sequence seen.
+    """WatchRun sends a snapshot of the run, then its events in order, and ends after
+    the event that finishes the run. While nothing happens it sends bookmarks.
+    Resume by asking for events after the last sequence seen. A watcher that does
+    not take a message for long is RESOURCE_EXHAUSTED (reason WATCH_TOO_SLOW):
+    ErrorInfo.metadata["resume_sequence"] says after which event it may go on. A
+    sequence that the run has not reached is OUT_OF_RANGE (reason SEQUENCE_UNKNOWN).
     """
     ListResults: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListResultsRequest, _orchestrator_pb2.ListResultsResponse]
     """ListResults returns the stored results of a run in dataset order. Idempotent."""
@@ -118,7 +123,9 @@ class RunServiceAsyncStub(RunServiceStub):
     same id with other content is ALREADY_EXISTS (reason REQUEST_ID_REUSED).
     """
     GetRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.GetRunRequest, _orchestrator_pb2.GetRunResponse]  # type: ignore[assignment]
-    """GetRun returns one run with its counts and, once finished, its summary. Idempotent."""
+    """GetRun returns one run with its counts and its summary; of a run that has not
+    succeeded, the summary over the rows there are, marked as partial. Idempotent.
+    """
     ListRuns: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListRunsRequest, _orchestrator_pb2.ListRunsResponse]  # type: ignore[assignment]
     """ListRuns returns runs, newest first. Idempotent."""
     CancelRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.CancelRunRequest, _orchestrator_pb2.CancelRunResponse]  # type: ignore[assignment]
@@ -147,9 +154,12 @@ class RunServiceAsyncStub(RunServiceStub):
     FAILED_PRECONDITION (reason RUN_ACTIVE).
     """
     WatchRun: _aio.UnaryStreamMultiCallable[_orchestrator_pb2.WatchRunRequest, _orchestrator_pb2.WatchRunResponse]  # type: ignore[assignment]
-    """WatchRun sends a snapshot of the run, then its events in order and without
-    gaps, and ends after the event that finishes the run. Resume by asking for
-    events after the last sequence seen.
+    """WatchRun sends a snapshot of the run, then its events in order, and ends after
+    the event that finishes the run. While nothing happens it sends bookmarks.
+    Resume by asking for events after the last sequence seen. A watcher that does
+    not take a message for long is RESOURCE_EXHAUSTED (reason WATCH_TOO_SLOW):
+    ErrorInfo.metadata["resume_sequence"] says after which event it may go on. A
+    sequence that the run has not reached is OUT_OF_RANGE (reason SEQUENCE_UNKNOWN).
     """
     ListResults: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListResultsRequest, _orchestrator_pb2.ListResultsResponse]  # type: ignore[assignment]
     """ListResults returns the stored results of a run in dataset order. Idempotent."""
@@ -201,7 +211,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _orchestrator_pb2.GetRunRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_orchestrator_pb2.GetRunResponse, _abc.Awaitable[_orchestrator_pb2.GetRunResponse]]:
-        """GetRun returns one run with its counts and, once finished, its summary. Idempotent."""
+        """GetRun returns one run with its counts and its summary; of a run that has not
+        succeeded, the summary over the rows there are, marked as partial. Idempotent.
+        """
 
     @_abc_1.abstractmethod
     def ListRuns(
@@ -266,9 +278,12 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _orchestrator_pb2.WatchRunRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_orchestrator_pb2.WatchRunResponse], _abc.AsyncIterator[_orchestrator_pb2.WatchRunResponse]]:
-        """WatchRun sends a snapshot of the run, then its events in order and without
-        gaps, and ends after the event that finishes the run. Resume by asking for
-        events after the last sequence seen.
+        """WatchRun sends a snapshot of the run, then its events in order, and ends after
+        the event that finishes the run. While nothing happens it sends bookmarks.
+        Resume by asking for events after the last sequence seen. A watcher that does
+        not take a message for long is RESOURCE_EXHAUSTED (reason WATCH_TOO_SLOW):
+        ErrorInfo.metadata["resume_sequence"] says after which event it may go on. A
+        sequence that the run has not reached is OUT_OF_RANGE (reason SEQUENCE_UNKNOWN).
         """
 
     @_abc_1.abstractmethod

@@ -79,6 +79,7 @@ class Tally:
         tokens: What each counted that said so.
         cost: In billionths of a dollar; None where the judge has no price.
         last_problem: Why the last call gave no reply, for people.
+        throttled: Whether that was because the judge was asked too fast.
         temperature: What the last call sent.
     """
 
@@ -86,6 +87,7 @@ class Tally:
     tokens: list[Tokens] = field(default_factory=list)
     cost: int | None = None
     last_problem: str = ""
+    throttled: bool = False
     temperature: float | None = None
 
 
@@ -111,7 +113,6 @@ class Line:
         provider: The service.
         model: The model's id.
         price: What it costs; None where nobody has said it.
-        parameters: How it is asked; what it refuses is left out from then on.
         limits: How fast it may be asked.
         patience: How long and how often it is asked.
         jitter: Returns a number in [0, 1).
@@ -175,13 +176,14 @@ class Line:
                     sent = adapted
                     continue
                 tally.last_problem = f"HTTP {refusal.status}: {refusal.message or '(no explanation)'}"
+                tally.throttled = refusal.throttles
                 if refusal.throttles:
                     continue
                 if not refusal.may_pass:
                     raise CallFailedError("judge_refuses_request", tally.last_problem) from None
                 asked_s = retry_after_s(refusal.headers)
             except (UnreachableError, MalformedReplyError) as problem:
-                tally.last_problem = str(problem)
+                tally.last_problem, tally.throttled = str(problem), False
                 asked_s = None
             except BreakerOpenError:
                 said = f"; last: {tally.last_problem}" if tally.last_problem else ""

@@ -7,6 +7,7 @@ import dataclasses
 import logging
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, OverloadedError, Problem, StorageError
@@ -177,8 +178,9 @@ class Grader:
         except TimeoutError:
             said = f"; last: {tally.last_problem}" if tally.last_problem else ""
             message = f"no verdict within {grading.timeout_s:g} s{said}"
+            reason = "rate_limited" if tally.throttled else "deadline_exceeded"
             return Outcome(
-                Status.UNAVAILABLE, reason="deadline_exceeded", message=message, tally=tally,
+                Status.UNAVAILABLE, reason=reason, message=message, tally=tally,
                 temperature=tally.temperature,
             )  # fmt: skip
         return dataclasses.replace(outcome, tally=Tally(), cached=outcome.verdict is not None) if joins else outcome
@@ -268,7 +270,7 @@ def _identity(grading: Grading) -> dict[str, Any]:
     by: dict[str, Any] = {
         "model": judge.identity,
         "params": judge.params,
-        "schema": canonical_json(verdict_schema(rubric)),
+        "schema": _schema_text(rubric),
         "template": template_hash(rubric),
     }
     key = content_key(
@@ -280,6 +282,11 @@ def _identity(grading: Grading) -> dict[str, Any]:
         **by,
     )
     return {"key": key, "fingerprint": fingerprint(**by, parser=PARSER)}
+
+
+@lru_cache(maxsize=256)
+def _schema_text(rubric: Rubric) -> str:
+    return canonical_json(verdict_schema(rubric))
 
 
 def _stopped(reply: Reply) -> Outcome | None:

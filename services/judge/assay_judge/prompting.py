@@ -12,6 +12,7 @@ import json
 import re
 import secrets
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from assay_judge.verdicts import verdict_schema
@@ -52,9 +53,9 @@ An earlier reply to this request was not accepted, because {problem}. Keep to th
 _RESTATED = """\
 That was the material. Now judge {what} by the rubric "{rubric}" from the system text, and reply with the one JSON \
 object that it describes, with the verdict_id from the system text."""
+_RUBRICS = 256  # whose texts are kept, because they are needed for every verdict
 _LAYOUT = "material/1"
 _TURNS = re.compile(r"<\|[^|<>\n]{0,60}\|>|\[/?INST\]|<</?SYS>>|</?s>|<(?:start|end)_of_turn>", re.IGNORECASE)
-_MARKER = re.compile(r"<<|>>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +130,10 @@ def disarm(text: str, nonce: str) -> str:
     """Return material in which nothing can be taken for a marker of this call or a turn of a conversation."""
     text = text.replace(nonce, "…")
     text = _TURNS.sub(lambda found: found[0].translate(_DISARMED), text)
-    return _MARKER.sub(lambda found: found[0].translate(_DISARMED), text)
+    return text.replace("<<", "‹‹").replace(">>", "››")
 
 
+@lru_cache(maxsize=_RUBRICS)
 def rubric_text(rubric: Rubric) -> str:
     """Return the system part that is the same for all calls by a rubric."""
     lines = [_ROLE, f"# The rubric: {rubric.name}\n", rubric.description]
@@ -146,6 +148,7 @@ def rubric_text(rubric: Rubric) -> str:
     return "\n".join([*lines, "", _TASK.replace("{keys}", keys)])
 
 
+@lru_cache(maxsize=_RUBRICS)
 def template_hash(rubric: Rubric) -> str:
     """Return what identifies the texts around the material: the rubric's, ours, and how the material is laid out."""
     texts = [rubric_text(rubric), _CALL, _AGAIN, _RESTATED, _LAYOUT]

@@ -47,9 +47,9 @@ class Example:
     reference: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Rubric:
-    """What a judge looks at.
+    """What a judge looks at; each is itself alone, so that what is made of it can be kept by it.
 
     Args:
         name: The name that callers use.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
@@ -96,7 +97,7 @@ class RubricShelf:
             InvalidInputError: There is none of that name, it is not valid, or it is of the other kind.
         """
         if own_yaml.strip():
-            rubric = read_rubric(own_yaml, field="rubric_yaml")
+            rubric = _own_rubric(own_yaml)
             if name and name != rubric.name:
                 raise InvalidInputError(
                     [Problem(f"is {name!r}, but rubric_yaml is named {rubric.name!r}: leave it out", "rubric")]
@@ -111,3 +112,9 @@ class RubricShelf:
             wanted = "compares two answers: use ComparePair" if rubric.compares else "scores one answer: use Grade"
             raise InvalidInputError([Problem(f"the rubric {rubric.name!r} {wanted}", "rubric")])
         return rubric
+
+
+@lru_cache(maxsize=256)
+def _own_rubric(text: str) -> Rubric:
+    """Return a caller's own rubric; thousands of requests bring the same one."""
+    return read_rubric(text, field="rubric_yaml")

@@ -6,7 +6,9 @@ SQLite, worked on by one thread. A verdict is a JSON object; nothing in it ident
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
+import os
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -41,12 +43,16 @@ class JudgeStore:
     Args:
         connection: Used in the store's own thread alone.
         thread: That thread.
+        lock: Held by the one process that uses the folder; None in memory.
         max_verdicts: More are pruned, least recently used first.
     """
 
-    def __init__(self, connection: sqlite3.Connection, thread: ThreadPoolExecutor, max_verdicts: int) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, thread: ThreadPoolExecutor, lock: int | None, max_verdicts: int
+    ) -> None:
         self._connection = connection
         self._thread = thread
+        self._lock = lock
         self._max_verdicts = max_verdicts
         self._puts = 0
         self.verdict_count = 0
@@ -56,12 +62,14 @@ class JudgeStore:
         """Open the database in a folder, which is made where it is missing; None keeps it in memory.
 
         Raises:
-            SetupError: The folder cannot be used, or the file is no database of this service.
+            SetupError: The folder cannot be used, another process uses it, or its file is no database of ours.
         """
         thread = ThreadPoolExecutor(1, thread_name_prefix="judge-store")
-        loop = asyncio.get_running_loop()
         try:
-            connection = await loop.run_in_executor(thread, _connect, folder)
+            lock, connection = await asyncio.get_running_loop().run_in_executor(thread, _opened, folder)
+        except SetupError:
+            thread.shutdown()
+            raise
         except (OSError, sqlite3.Error) as error:
             thread.shutdown()
             raise SetupError(
@@ -69,7 +77,7 @@ class JudgeStore:
                 "or remove judge.db there",
                 reason="STATE_UNUSABLE",
             ) from None
-        store = cls(connection, thread, max_verdicts)
+        store = cls(connection, thread, lock, max_verdicts)
         store.verdict_count = await store._run(store._count)
         return store
 
@@ -77,6 +85,8 @@ class JudgeStore:
         """Close the database after what is under way."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._connection.close)
         self._thread.shutdown()
+        if self._lock is not None:
+            os.close(self._lock)
 
     async def verdict(self, key: str) -> dict[str, Any] | None:
         """Return the record of a verdict; None where there is none that can be read."""
@@ -146,10 +156,34 @@ class JudgeStore:
         )
 
 
+def _opened(folder: Path | None) -> tuple[int | None, sqlite3.Connection]:
+    lock = None if folder is None else _locked(folder)
+    try:
+        return lock, _connect(folder)
+    except BaseException:
+        if lock is not None:
+            os.close(lock)
+        raise
+
+
+def _locked(folder: Path) -> int:
+    """Return a lock on a folder: two processes would each keep books of their own about the same runs."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(folder / "judge.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise SetupError(
+            f"another judge process uses {folder}: give this one a folder of its own with --state-dir",
+            reason="STATE_IN_USE",
+        ) from None
+    return lock
+
+
 def _connect(folder: Path | None) -> sqlite3.Connection:
     name = ":memory:"
     if folder is not None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = str(folder / "judge.db")
     connection = sqlite3.connect(name, isolation_level=None, timeout=10)
     try:

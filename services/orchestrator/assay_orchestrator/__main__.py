@@ -65,6 +65,8 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     add("--agent-env", "variables that specs may name as ${NAME}: patterns, comma-separated", default="")
     add("--active-run-limit", "most unfinished runs", type=int, default=200)
     add("--row-try-limit", "how often a row that fails is tried, at least 2", type=int, default=3)
+    add("--watch-bookmark-s", "how often idle watchers are told so", type=float, default=15.0)
+    add("--watch-stall-s", "how long a watcher may take nothing", type=float, default=30.0)
     add("--grace-s", "how long calls may go on after SIGTERM", type=float, default=10.0)
     add("--exit-with-lock", "stop when nobody holds this file's shared lock", default="")
     parser.add_argument("--no-reflection", action="store_true", help="do not serve gRPC reflection")
@@ -83,6 +85,8 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
             agent_env=_patterns(given.agent_env),
             active_run_limit=given.active_run_limit,
             row_try_limit=given.row_try_limit,
+            watch_bookmark_s=given.watch_bookmark_s,
+            watch_stall_s=given.watch_stall_s,
             grace_s=given.grace_s,
             exit_with_lock=Path(given.exit_with_lock) if given.exit_with_lock else None,
             reflection=not given.no_reflection,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ _MAX_NAME_CHARS = 200
 _MAX_CASE_ID_CHARS = 200
 _MAX_REPEATS = 100
 _MAX_TURNS = 100
+_MAX_READING_BYTES = 500_000
 
 
 def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
@@ -39,6 +41,7 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
         problems.append(Problem(f"give the run a name of 1 to {_MAX_NAME_CHARS} characters", "name"))
     if not 1 <= settings.repeats <= _MAX_REPEATS:
         problems.append(Problem(f"must be 1 to {_MAX_REPEATS}", "repeats"))
+    problems += _check_reading(settings)
     problems += check_agent(settings.agent)
     if settings.agent.adapter == "http":
         problems += check_http_target(settings.agent.target, limits.http_hosts)
@@ -54,6 +57,15 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
     if problems:
         raise SpecError(problems)
     return dataclasses.replace(settings, metrics=tuple(metrics))
+
+
+def _check_reading(settings: RunSettings) -> list[Problem]:
+    if settings.dataset is None:
+        return []
+    size = len(json.dumps(dataclasses.asdict(settings.dataset)))
+    if size <= _MAX_READING_BYTES:
+        return []
+    return [Problem(f"is {size:,} bytes as JSON, more than {_MAX_READING_BYTES:,}: leave warnings out", "dataset")]
 
 
 def check_case(case: Case, index: int) -> list[Problem]:

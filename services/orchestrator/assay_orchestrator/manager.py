@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import hashlib
 import json
 import logging
@@ -21,7 +22,6 @@ from assay.errors import (
     StorageError,
     WrongStateError,
 )
-from assay.metrics import build_metric
 from assay.results import PauseCause, Run, RunSettings, RunState
 from assay.version import __version__
 from assay_orchestrator.catalogue import Catalogue
@@ -30,13 +30,13 @@ from assay_orchestrator.engine.embedded import EmbeddedDispatcher
 from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.notifier import Notifier
+from assay_orchestrator.partial import PartialSummaries, fold
 from assay_orchestrator.planning import HOSTED_ADAPTERS, agent_key
 from assay_orchestrator.retries import set_errors_aside
 from assay_orchestrator.settings_json import settings_to_json, summary_to_json
 from assay_orchestrator.store import attempts, datasets, deletions, results, runs, shards
 from assay_orchestrator.store.shards import FairShares
 from assay_orchestrator.store.times import now
-from assay_orchestrator.summary import summarise
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -77,6 +77,7 @@ class RunManager:
         self._dispatcher = dispatcher if dispatcher is not None else EmbeddedDispatcher(settings.shard_limit)
         self._broken: dict[str, AssayError] = {}
         self._catalogue = Catalogue(database)
+        self._partial = PartialSummaries(database)
         self._deleter = Deleter(database)
         self._deleting: set[str] = set()
         self._pausing: set[str] = set()
@@ -132,6 +133,15 @@ class RunManager:
             NotFoundError: There is no such run; the message names the one that was probably meant.
         """
         return await self._catalogue.get(run_id)
+
+    async def get_summarised(self, run_id: str) -> Run:
+        """Return a run as it stands, with a partial summary where it has no final one.
+
+        Raises:
+            NotFoundError: There is no such run.
+        """
+        run = await self.get(run_id)
+        return run if run.summary is not None else dataclasses.replace(run, summary=await self._partial.of(run))
 
     async def list_newest(self, count: int, before: tuple[str, str] | None) -> list[Run]:
         """Return up to `count` runs, newest first, older than (created_at, run_id) `before`."""
@@ -273,6 +283,7 @@ class RunManager:
             await self._worker.cancel(session.plan.run_id)
         await closing
         await self._deleter.aclose()
+        await self._partial.aclose()
         self.notifier.notify_all()
 
     # What the worker needs of whoever owns the runs.
@@ -291,7 +302,7 @@ class RunManager:
             raise StorageError(
                 f"{stored} of {run.counts.total} rows of run {run_id} are stored: resume the run to finish it"
             )
-        summary = await self._database.read(lambda c: _fold(c, run))
+        summary = await self._database.read(lambda c: fold(c, run))
         await self._end(run_id, RunState.SUCCEEDED, summary=summary)
 
     async def trouble(self, run_id: str, problem: Exception) -> None:
@@ -467,11 +478,6 @@ def _request_pause(connection: sa.Connection, run_id: str) -> bool:
     runs.request_pause(connection, run_id)
     shards.take_back(connection, run_id)
     return shards.pause_if_wanted(connection, run_id)
-
-
-def _fold(connection: sa.Connection, run: Run) -> RunSummary:
-    metrics = [build_metric(metric) for metric in run.settings.metrics]
-    return summarise(results.read_all(connection, run.run_id), metrics, run.settings.gates)
 
 
 def _new_run_id(name: str) -> str:

@@ -24,6 +24,7 @@ class _Watched:
         self.flags: set[asyncio.Event] = set()
         self.recent: deque[CaseResult] = deque(maxlen=_MAX_RECENT)
         self.gone: AssayError | None = None
+        self.moves = 0
 
     def take(self, rows: Sequence[CaseResult]) -> None:
         if self.recent and rows[0].sequence != self.recent[-1].sequence + 1:
@@ -64,8 +65,10 @@ class Notifier:
     def notify(self, run_id: str) -> None:
         """Wake everyone who watches the run."""
         watched = self._watched.get(run_id)
-        for flag in watched.flags if watched is not None else ():
-            flag.set()
+        if watched is not None:
+            watched.moves += 1
+            for flag in watched.flags:
+                flag.set()
 
     def end(self, run_id: str, error: AssayError) -> None:
         """Tell everyone who watches the run that it is no more."""
@@ -79,6 +82,10 @@ class Notifier:
         watched = self._watched.get(run_id)
         if watched is not None and watched.gone is not None:
             raise watched.gone
+
+    def moves(self, run_id: str) -> int:
+        """Return how often the run, which somebody watches, has moved: what is read afterwards holds all of it."""
+        return self._watched[run_id].moves
 
     def notify_all(self) -> None:
         """Wake every watcher, as the process stops."""

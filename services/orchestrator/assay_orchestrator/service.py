@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentErrorKind, error_response, response_from_json, response_to_json
 from assay.case_wire import case_from_wire
-from assay.errors import DatasetError, InvalidInputError, NotFoundError, Problem, SpecError, UnavailableError
-from assay.results import FINISHED_STATES, CaseResult, DatasetRef, StateChange
+from assay.errors import (
+    DatasetError,
+    InvalidInputError,
+    NotFoundError,
+    Problem,
+    SpecError,
+    UnavailableError,
+    WatchBehindError,
+)
+from assay.results import DatasetRef
 from assay.run_wire import (
     attempt_to_wire,
     dataset_to_wire,
@@ -27,6 +36,7 @@ from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions
 from assay_orchestrator.paging import make_token, read_token
 from assay_orchestrator.planning import HOSTED_ADAPTERS
 from assay_orchestrator.store import datasets
+from assay_orchestrator.watching import Watches
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -41,11 +51,11 @@ if TYPE_CHECKING:
     from assay_orchestrator.manager import RunManager
     from assay_orchestrator.settings import Settings
     from assay_orchestrator.store.database import Database
+    from assay_orchestrator.watching import Step
 
 __all__ = ["RunService"]
 
 _UPLOAD_BATCH = 500
-_EVENT_PAGE = 500
 _MAX_PROBLEMS = 50
 _MAX_CASE_CHARS = 1024 * 1024  # with its answer, a row must fit in one message
 _MAX_REQUEST_ID_CHARS = 100
@@ -67,6 +77,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         self._manager = manager
         self._settings = settings
         self._stopping = stopping
+        self._watches = Watches(database, manager, stopping, bookmark_s=settings.watch_bookmark_s)
 
     async def UploadDataset(  # noqa: N802 - the contract's name
         self,
@@ -114,7 +125,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.GetRunRequest, pb.GetRunResponse],
     ) -> pb.GetRunResponse:
         """Return one run."""
-        return pb.GetRunResponse(run=run_to_wire(await self._manager.get(request.run_id)))
+        get = self._manager.get if request.final_summary_only else self._manager.get_summarised
+        return pb.GetRunResponse(run=run_to_wire(await get(request.run_id)))
 
     async def ListRuns(  # noqa: N802
         self,
@@ -171,40 +183,24 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             row_count=gone.row_count, size_bytes=gone.size_bytes, dataset_removed=gone.dataset_removed
         )
 
-    async def WatchRun(  # noqa: N802
+    async def WatchRun(  # type: ignore[override]  # noqa: N802 - it writes by itself, to bound how long that takes
         self,
         request: pb.WatchRunRequest,
         context: grpc.aio.ServicerContext[pb.WatchRunRequest, pb.WatchRunResponse],
-    ) -> AsyncIterator[pb.WatchRunResponse]:
-        """Send a snapshot, then events in order and without gaps."""
-        run_id, cursor = request.run_id, request.after_sequence
-        moved = self._manager.notifier.subscribe(run_id)
-        try:
-            run = await self._manager.get(run_id)
-            yield pb.WatchRunResponse(snapshot=run_to_wire(run))
-            while True:
-                moved.clear()
-                self._manager.notifier.raise_if_gone(run_id)
-                events: Sequence[StateChange | CaseResult] = ()
-                if not request.include_answers:
-                    events = self._manager.notifier.recent(run_id, cursor, _EVENT_PAGE)
-                if not events:
-                    events = await self._database.read(
-                        lambda c, cursor=cursor: history.read_events(  # type: ignore[misc]  # a default in a lambda
-                            c, run_id, cursor, _EVENT_PAGE, with_answers=request.include_answers
-                        )
-                    )
-                if events:
-                    cursor = events[-1].sequence
-                    yield pb.WatchRunResponse(events=[event_to_wire(event) for event in events])
-                if _ends(events) or (run.finished and cursor >= run.last_sequence):
-                    run = await self._manager.get(run_id)
-                    if run.finished and cursor >= run.last_sequence:
-                        return  # else its errors are being tried again
-                if not events:
-                    await self._wait(run_id, moved)
-        finally:
-            self._manager.notifier.unsubscribe(run_id, moved)
+    ) -> None:
+        """Send a snapshot, then events in order; bookmarks while nothing happens."""
+        following = self._watches.follow(request.run_id, request.after_sequence, with_answers=request.include_answers)
+        async with aclosing(following) as steps:
+            async for step in steps:
+                try:
+                    async with asyncio.timeout(self._settings.watch_stall_s):
+                        await context.write(_step_to_wire(step))
+                except TimeoutError:
+                    raise WatchBehindError(
+                        f"the watcher took nothing for {self._settings.watch_stall_s:g} s: watch again after event "
+                        f"{step.before}",
+                        resume_sequence=step.before,
+                    ) from None
 
     async def ListResults(  # noqa: N802
         self,
@@ -271,12 +267,6 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             )
         return attach, run
 
-    async def _wait(self, run_id: str, moved: asyncio.Event) -> None:
-        self._manager.raise_if_broken(run_id)
-        if self._stopping.is_set():
-            raise UnavailableError("the orchestrator is stopping: resume the watch", reason="STOPPING")
-        await moved.wait()
-
 
 class _Upload:
     """One dataset on its way in: checked, hashed and stored as it comes."""
@@ -335,8 +325,12 @@ def _case(message: pb.Case) -> Case:
         raise DatasetError(f"case {message.case_id!r}: {problem}") from None
 
 
-def _ends(events: Sequence[StateChange | CaseResult]) -> bool:
-    return any(isinstance(event, StateChange) and event.state in FINISHED_STATES for event in events)
+def _step_to_wire(step: Step) -> pb.WatchRunResponse:
+    if step.snapshot is not None:
+        return pb.WatchRunResponse(snapshot=run_to_wire(step.snapshot))
+    if step.events:
+        return pb.WatchRunResponse(events=[event_to_wire(event) for event in step.events])
+    return pb.WatchRunResponse(bookmark_sequence=step.before)
 
 
 async def _deliver(incoming: AsyncIterator[pb.ServeAgentRequest], attachment: Attachment) -> None:

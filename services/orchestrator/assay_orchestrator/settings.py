@@ -31,6 +31,8 @@ class Settings:
         active_run_limit: Most unfinished runs; further ones are refused.
         row_try_limit: How often a row is tried: so many results with an error (`retry_errors` sets the earlier ones
             aside), or so many kills of the process in its midst. After that it is given up.
+        watch_bookmark_s: How often a watcher of a run is told that nothing has happened, in seconds.
+        watch_stall_s: A watcher that takes nothing for this long is ended; it may resume.
         grace_s: How long calls may go on after SIGTERM, in seconds.
         shard_limit: Most shards that this process works on at once.
         team_weights: How much of the workers a team has beside the others, by name; 1 for those not named.
@@ -50,6 +52,8 @@ class Settings:
     agent_env: tuple[str, ...] = ()
     active_run_limit: int = 200
     row_try_limit: int = 3
+    watch_bookmark_s: float = 15.0
+    watch_stall_s: float = 30.0
     grace_s: float = 10.0
     shard_limit: int = 64
     team_weights: Mapping[str, float] = field(default_factory=dict)
@@ -65,6 +69,8 @@ class Settings:
         for name in ("database_patience_s", "embedder_patience_s", "grace_s"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
+        if self.watch_bookmark_s <= 0 or self.watch_stall_s <= 0:
+            raise ValueError("watch_bookmark_s and watch_stall_s must be greater than 0")
         if self.active_run_limit < 1:
             raise ValueError("active_run_limit must be at least 1")
         if self.row_try_limit < 2:

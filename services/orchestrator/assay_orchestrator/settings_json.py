@@ -7,6 +7,7 @@ from typing import Any
 
 from assay.results import (
     AgentSettings,
+    DatasetReading,
     GateOutcome,
     GateResult,
     GroupSummary,
@@ -27,6 +28,7 @@ def settings_to_json(settings: RunSettings) -> dict[str, Any]:
 
 def settings_from_json(data: dict[str, Any]) -> RunSettings:
     """Return the settings that `settings_to_json` wrote."""
+    reading = data.get("dataset")
     return RunSettings(
         name=data["name"],
         agent=AgentSettings(**data["agent"]),
@@ -34,6 +36,7 @@ def settings_from_json(data: dict[str, Any]) -> RunSettings:
         gates=tuple(data["gates"]),
         repeats=data["repeats"],
         preset=data["preset"],
+        dataset=DatasetReading(**{**reading, "warnings": tuple(reading["warnings"])}) if reading is not None else None,
     )
 
 

@@ -61,6 +61,7 @@ def summarise(rows: Iterable[CaseResult], metrics: Sequence[Metric], gates: Sequ
         tags=groups.tags,
         weighted=weights.result(),
         repeats=repeats.result(),
+        row_count=total,
     )
     kinds = {metric.name: metric.info.name for metric in metrics}
     tally = Tally(total, agent_errors, undecided, groups.tallies if gates else {})

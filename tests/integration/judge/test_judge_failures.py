@@ -60,7 +60,7 @@ async def test_a_retry_after_beyond_the_deadline_ends_with_the_deadline(start: S
     """A provider that asks for hours gets its peace; whoever waits is told in time what happened."""
     judge = await start(Reply("slow down", status=429, headers={"retry-after": "10000"}))
     verdict = (await judge.grade(timeout_ms=300)).verdict
-    assert (verdict.status, verdict.reason) == (pb.VERDICT_STATUS_UNAVAILABLE, "deadline_exceeded")
+    assert (verdict.status, verdict.reason) == (pb.VERDICT_STATUS_UNAVAILABLE, "rate_limited")
     assert "HTTP 429: slow down" in verdict.message
     assert verdict.attempts == 1
 

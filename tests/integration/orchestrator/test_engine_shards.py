@@ -108,10 +108,12 @@ async def test_a_shard_is_done_when_every_row_has_a_result(store: Database) -> N
     held.append(await started(store, "r", job.shard_index))
     for shard in held[1:]:
         rows = [row(i) for i in range(shard.first_case, shard.first_case + shard.case_count)]
-        await store.write(
-            lambda c, rows=rows, shard=shard: results.put(c, "r", [], rows, {shard.shard_index: shard.epoch})
-        )  # type: ignore[misc]
-        assert await store.write(lambda c, shard=shard: shards.complete(c, shard))  # type: ignore[misc]
+
+        def end(connection: sa.Connection, shard: Shard = shard, rows: list[CaseResult] = rows) -> bool:
+            results.put(connection, "r", [], rows, {shard.shard_index: shard.epoch})
+            return shards.complete(connection, shard)
+
+        assert await store.write(end)
     assert await store.read(lambda c: shards.all_done(c, "r"))
 
 

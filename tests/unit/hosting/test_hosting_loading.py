@@ -91,7 +91,7 @@ def test_a_builtin_without_a_signature_is_taken(folder: Path) -> None:
         ("loadable_package.missing:answer", "no module 'loadable_package.missing'"),
         ("missing.py:answer", "there is no file"),
         ("loadable_agent:Bot", "is a class: name a function"),
-        ("loadable_agent:number", "is a int, which cannot be called"),
+        ("loadable_agent:number", "a value of type int, which cannot be called"),
         ("loadable_agent:no_argument", "called with one argument, the question, but it takes ()"),
         ("loadable_agent:two_arguments", "but it takes (request, other)"),
         ("loadable_agent:Bot.reply", "but it takes (self, request)"),

@@ -79,6 +79,37 @@ def test_ten_thousand_concurrent_reservations_never_overshoot(seed: int) -> None
     run_in_virtual_time(main)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_whoever_leaves_while_waiting_takes_no_money_along(seed: int) -> None:
+    """Requests are cancelled at any moment, before, while and after their money is set aside: the sums stay right."""
+    rng = random.Random(seed)
+
+    async def main() -> None:
+        journal, account = Journal(), Account("run")
+        paid: list[int] = []
+
+        async def call(most: int) -> None:
+            reservation = await account.reserve(most, 5_000, journal)
+            cost = most
+            try:
+                await asyncio.sleep(rng.random() / 10)
+                cost = rng.randint(0, most)
+            finally:
+                paid.append(cost)
+                await asyncio.shield(reservation.settle(cost))
+
+        tasks = [asyncio.ensure_future(call(rng.randint(1, 400))) for _ in range(300)]
+        while not all(task.done() for task in tasks):
+            rng.choice(tasks).cancel()
+            await asyncio.sleep(rng.random() / 100)
+            assert account.spent + account.reserved <= 5_000
+        await asyncio.sleep(1)
+        assert (account.spent, account.reserved) == (sum(paid), 0)
+        assert journal.kept["run"] == account.spent
+
+    run_in_virtual_time(main)
+
+
 def test_a_call_waits_where_those_under_way_may_leave_enough() -> None:
     """It is refused only when too little is left whatever they will cost."""
 
@@ -145,6 +176,15 @@ async def test_a_state_folder_that_cannot_be_used_is_said(tmp_path: Path) -> Non
         await JudgeStore.open(tmp_path)
     with pytest.raises(SetupError, match="--state-dir"):
         await JudgeStore.open(tmp_path / "judge.db")
+
+
+async def test_a_state_folder_belongs_to_one_process(tmp_path: Path) -> None:
+    """Two would each keep books of their own about the same run; the second one says so, and may have it later."""
+    first = await JudgeStore.open(tmp_path)
+    with pytest.raises(SetupError, match="another judge process"):
+        await JudgeStore.open(tmp_path)
+    await first.aclose()
+    await (await JudgeStore.open(tmp_path)).aclose()
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ def test_a_section_is_complete(kind: str) -> None:
     section, info = SECTIONS[kind], METRICS[kind].info
     for label in ("**Formula**", "**Range**", "**Aggregate**", "**Example**"):
         assert label in section
+    assert info.values
+    assert f"**Range**: {info.values.replace('-1', '−1')}" in section
     for parameter in info.parameters:
         assert f"`{parameter.name}`" in section, parameter.name
     for stat in info.stats:

@@ -167,7 +167,10 @@ def find_case(connection: sa.Connection, dataset_id: str, case_id: str) -> int |
 def read_questions(
     connection: sa.Connection, dataset_id: str, indexes: Sequence[int]
 ) -> dict[int, tuple[str, tuple[str, ...]]]:
-    """Return the input and the references of the cases at some positions, by position."""
+    """Return the input and the references of the cases at some positions, by position.
+
+    In place of an input that is empty stand the case's variables: a prompt is filled from them.
+    """
     cases, datasets = schema.dataset_cases, schema.datasets
     rows = connection.execute(
         sa.select(cases.c.case_index, cases.c.case_json)
@@ -176,6 +179,8 @@ def read_questions(
     )
     found = {}
     for case_index, text in rows:
-        turn = json.loads(text)["turns"][-1]
-        found[case_index] = (turn.get("input", ""), tuple(turn.get("references", ())))
+        case = json.loads(text)
+        turn, variables = case["turns"][-1], case.get("variables")
+        question = turn.get("input") or (json.dumps(variables, ensure_ascii=False) if variables else "")
+        found[case_index] = (question, tuple(turn.get("references", ())))
     return found

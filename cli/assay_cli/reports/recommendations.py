@@ -1,0 +1,120 @@
+"""What a summary suggests to do next: sentences that its own numbers carry, and nothing that they do not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.gates import parse_gate
+from assay.metrics import METRICS
+from assay.metrics.intervals import wilson
+from assay.results import GateOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from assay.results import GroupSummary, MetricSummary, Run, RunSummary
+
+__all__ = ["recommendations"]
+
+_SIGNS = {"at_least": "at least", "more_than": "more than", "at_most": "at most"}
+
+
+def recommendations(run: Run) -> list[str]:
+    """Return the sentences for a run with a summary, the most urgent first; none where there is nothing to say."""
+    summary = run.summary
+    if summary is None:
+        return []
+    found = [
+        *_of_agent(run),
+        *_of_own_errors(run, summary),
+        *(_of_missed(metric, summary) for metric in summary.metrics if metric.meets_threshold is False),
+        *_of_missing(run, summary),
+        *_of_certainty(run, summary),
+        *_of_details(run, summary),
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
+def _of_agent(run: Run) -> Iterator[str]:
+    if errors := run.counts.agent_errors:
+        yield (
+            f"The agent erred on {errors:,} of {_rows(run.counts.total)}: look at their reasons first, for they count "
+            "as failures whatever the quality of the answers."
+        )
+
+
+def _of_own_errors(run: Run, summary: RunSummary) -> Iterator[str]:
+    for metric in summary.metrics:
+        if metric.n_own_error:
+            yield (
+                f"{metric.metric} could not be computed on {_rows(metric.n_own_error)} through no fault of the agent: "
+                f"the rows say why; then `assay runs resume {run.run_id} --retry-errors`."
+            )
+
+
+def _of_missed(metric: MetricSummary, summary: RunSummary) -> str:
+    said = f"{metric.metric} is {metric.value:.4g} where {_SIGNS[metric.rule]} {metric.threshold:g} is asked for"
+    if metric.failed:
+        said += f"; {_rows(metric.failed)} failed by it"
+    worst = _worst(metric, summary.categories)
+    return f"{said}; furthest off is the category {worst}." if worst else f"{said}."
+
+
+def _worst(metric: MetricSummary, groups: Sequence[GroupSummary]) -> str:
+    known = [(value, group) for group in groups if (value := group.metrics.get(metric.metric)) is not None]
+    if len({value for value, _ in known}) < 2:
+        return ""
+    choose = max if metric.rule == "at_most" else min
+    value, group = choose(known, key=lambda pair: pair[0])
+    return f"{group.name or '(none)'} with {value:.4g} in {_rows(group.total)}"
+
+
+def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
+    kinds = {metric.name: metric.kind for metric in run.settings.metrics}
+    for metric in summary.metrics:
+        if metric.value is None and metric.n_skipped:
+            yield (
+                f"{metric.metric} was computed on no row: {_rows(metric.n_skipped)} lack what it reads "
+                f"(`assay metrics show {kinds.get(metric.metric, metric.metric)}`); add it to the dataset or the "
+                "answers, or leave the metric out."
+            )
+    for gate in summary.gates:
+        if gate.outcome is GateOutcome.INCOMPLETE:
+            yield f"The gate {gate.expression} is incomplete: {gate.reason or 'its number was not computed'}."
+
+
+def _of_certainty(run: Run, summary: RunSummary) -> Iterator[str]:
+    """Tell of a gate on the pass rate that chance alone may have decided, and of what several runs a case show."""
+    if run.settings.repeats == 1 and (interval := wilson(summary.passed, summary.decided)) is not None:
+        kinds = {metric.name: metric.kind for metric in run.settings.metrics}
+        for expression in run.settings.gates:
+            gate = parse_gate(expression, metrics=kinds)
+            if gate.name == "pass_rate" and not gate.group and interval[0] < gate.bound < interval[1]:
+                yield (
+                    f"The pass rate's 95 % interval, {interval[0]:.1%} to {interval[1]:.1%}, holds the bound of "
+                    f"{gate.expression}: with {summary.decided:,} decided rows chance may have decided; more cases "
+                    "narrow it."
+                )
+    if advice := (summary.repeats.get("variance") or {}).get("advice"):
+        yield str(advice)
+
+
+def _of_details(run: Run, summary: RunSummary) -> Iterator[str]:
+    kinds = {metric.name: metric.kind for metric in run.settings.metrics}
+    for metric in summary.metrics:
+        if metric.value is not None and metric.detail.get("scope") == "pooled":
+            yield (
+                f"{metric.metric} compares the answers to different questions with each other: run each case several "
+                "times (`repeats: 3`) to see whether the agent answers one question alike."
+            )
+        if count := metric.detail.get("incoherent"):
+            yield (
+                f"{_rows(count)} of {metric.metric} hold a verdict whose overall score does not follow from its "
+                "parts: read them before trusting the judge."
+            )
+        if (count := metric.detail.get("truncated")) and METRICS[kinds[metric.metric]].info.needs_embedder:
+            yield f"{_rows(count)} of {metric.metric} were longer than its model reads: their ends were not compared."

@@ -1,0 +1,134 @@
+"""Watches: what happens in a run, told to one client after the other at the pace at which each listens."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from assay.errors import ResumeExpiredError, UnavailableError
+from assay.results import FINISHED_STATES, CaseResult, Run, StateChange
+from assay_orchestrator import history
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+
+    from assay_orchestrator.manager import RunManager
+    from assay_orchestrator.store.database import Database
+
+__all__ = ["Step", "Watches"]
+
+_EVENT_PAGE = 500
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a watcher is told next; with neither snapshot nor events, that nothing has happened.
+
+    Args:
+        before: The last event that the watcher was told of before this step.
+        snapshot: The run as it stands, at the beginning.
+        events: What happened, in order.
+    """
+
+    before: int
+    snapshot: Run | None = None
+    events: Sequence[StateChange | CaseResult] = ()
+
+
+class Watches:
+    """Follows runs for watchers.
+
+    A watcher costs a position in the run's events and a flag; it holds one page of events at most. Watchers who
+    stand at the same event share what is read for them.
+
+    Args:
+        database: The store.
+        manager: The runs.
+        stopping: Set when the process begins to stop.
+        bookmark_s: How often a watcher is told that nothing has happened, in seconds.
+    """
+
+    def __init__(self, database: Database, manager: RunManager, stopping: asyncio.Event, *, bookmark_s: float) -> None:
+        self._database = database
+        self._manager = manager
+        self._stopping = stopping
+        self._bookmark_s = bookmark_s
+        self._reading: dict[tuple[object, ...], asyncio.Task[Any]] = {}
+
+    async def follow(self, run_id: str, after: int, *, with_answers: bool) -> AsyncGenerator[Step, None]:
+        """Yield a snapshot, then what happens, until the run has ended.
+
+        Raises:
+            NotFoundError: There is no such run, or no longer.
+            ResumeExpiredError: The run has not come as far as `after`.
+        """
+        moved = self._manager.notifier.subscribe(run_id)
+        try:
+            run = await self._manager.get(run_id)
+            if after > run.last_sequence:
+                raise ResumeExpiredError(
+                    f"run {run_id} has come to event {run.last_sequence}, and the watch asks for what follows "
+                    f"{after}: watch it from the beginning, or after an event that was seen",
+                    reason="SEQUENCE_UNKNOWN",
+                )
+            cursor = after
+            yield Step(cursor, snapshot=run)
+            while True:
+                moved.clear()
+                self._manager.notifier.raise_if_gone(run_id)
+                events = await self._events(run_id, cursor, with_answers=with_answers)
+                if events:
+                    yield Step(cursor, events=events)
+                    cursor = events[-1].sequence
+                if _ends(events) or (run.finished and cursor >= run.last_sequence):
+                    run = await self._shared(run_id, ("run",), lambda: self._manager.get(run_id))
+                    if run.finished and cursor >= run.last_sequence:
+                        return  # else its errors are being tried again
+                while not events and not await self._moves(run_id, moved):
+                    yield Step(cursor)
+        finally:
+            self._manager.notifier.unsubscribe(run_id, moved)
+
+    async def _events(self, run_id: str, after: int, *, with_answers: bool) -> Sequence[StateChange | CaseResult]:
+        if not with_answers and (recent := self._manager.notifier.recent(run_id, after, _EVENT_PAGE)):
+            return recent
+        return await self._shared(
+            run_id,
+            (after, with_answers),
+            lambda: self._database.read(
+                lambda c: history.read_events(c, run_id, after, _EVENT_PAGE, with_answers=with_answers)
+            ),
+        )
+
+    async def _shared(self, run_id: str, what: tuple[object, ...], read: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return what a reading under way will find, unless the run has moved since it began; else read."""
+        key = (run_id, self._manager.notifier.moves(run_id), *what)
+        task: asyncio.Task[T] | None = self._reading.get(key)
+        if task is None:
+            task = self._reading[key] = asyncio.create_task(read())
+            task.add_done_callback(lambda done: self._read(key, done))
+        return await asyncio.shield(task)
+
+    def _read(self, key: tuple[object, ...], done: asyncio.Task[Any]) -> None:
+        del self._reading[key]
+        if not done.cancelled():
+            done.exception()  # whoever still waits for it gets it
+
+    async def _moves(self, run_id: str, moved: asyncio.Event) -> bool:
+        """Wait until the run moves; False where it has not by the time of a bookmark."""
+        self._manager.raise_if_broken(run_id)
+        if self._stopping.is_set():
+            raise UnavailableError("the orchestrator is stopping: resume the watch", reason="STOPPING")
+        try:
+            async with asyncio.timeout(self._bookmark_s):
+                await moved.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+def _ends(events: Sequence[StateChange | CaseResult]) -> bool:
+    return any(isinstance(event, StateChange) and event.state in FINISHED_STATES for event in events)

@@ -1,0 +1,214 @@
+"""Watching runs: bookmarks, resuming, watchers that do not read, and many that wait; real wire, real database."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from assay.answers import AgentResponse
+from assay.cases import Case, Turn
+from assay.client import Client
+from assay.errors import ResumeExpiredError, WatchBehindError
+from assay.results import CaseResult, Run, RunState
+from assay.rpc.channel import open_channel
+from assay.rpc.options import ChannelOptions
+from assay.rpc.status import translated
+from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import orchestrator_pb2_grpc
+from assay_orchestrator.watching import Watches
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    import grpc.aio
+
+    from assay.results import RunSettings
+
+    Serve = Callable[..., AbstractAsyncContextManager[Client]]
+    SettingsOf = Callable[..., RunSettings]
+
+
+def recorded(count: int, size: int = 1) -> list[Case]:
+    """Return cases with recorded answers of some size."""
+    return [Case(f"c{i}", (Turn(f"q{i}"),), recorded=AgentResponse(text="x" * size)) for i in range(count)]
+
+
+async def paused_run(client: Client, settings: RunSettings) -> Run:
+    """Return a run on which nothing happens."""
+    dataset = await client.upload_dataset(recorded(3), name="d")
+    return await client.pause_run((await client.create_run(settings, dataset.dataset_id)).run_id)
+
+
+async def finished_run(client: Client, settings: RunSettings, cases: list[Case]) -> Run:
+    """Run over some cases and return the run, ended."""
+    dataset = await client.upload_dataset(cases, name="d")
+    run = await client.create_run(settings, dataset.dataset_id)
+    async for _ in client.watch_run(run.run_id):
+        pass
+    return await client.get_run(run.run_id)
+
+
+def open_watches() -> int:
+    """Return how many watches this process serves."""
+    code = Watches.follow.__code__
+    return sum(1 for each in gc.get_objects() if inspect.isasyncgen(each) and each.ag_code is code and each.ag_frame)
+
+
+def watch(channel: grpc.aio.Channel, run_id: str, **request: Any) -> AsyncIterator[pb.WatchRunResponse]:
+    """Watch a run as a client without an opinion of its own."""
+    call = orchestrator_pb2_grpc.RunServiceStub(channel).WatchRun(pb.WatchRunRequest(run_id=run_id, **request))
+    return aiter(call)
+
+
+async def read_on(messages: AsyncIterator[pb.WatchRunResponse], seen: list[int]) -> None:
+    """Read a watch to its end and note the sequence numbers of its events."""
+    with translated():
+        async for message in messages:
+            seen += [event.sequence for event in message.events]
+
+
+async def test_an_idle_watcher_gets_bookmarks(serve: Serve, settings_of: SettingsOf) -> None:
+    """First the snapshot, then, while nothing happens, again and again the event after which to resume."""
+    async with serve(watch_bookmark_s=0.02) as client:
+        run = await paused_run(client, settings_of("python", "m:f"))
+        messages = watch(client._channel, run.run_id, after_sequence=run.last_sequence)
+        first = await anext(messages)
+        assert first.snapshot.run_id == run.run_id
+        assert first.snapshot.last_sequence == run.last_sequence
+        for _ in range(3):
+            message = await anext(messages)
+            assert not message.events
+            assert not message.HasField("snapshot")
+            assert message.bookmark_sequence == run.last_sequence
+        await client.cancel_run(run.run_id)
+        while not (message := await anext(messages)).events:
+            pass
+        assert [event.sequence for event in message.events] == [run.last_sequence + 1]
+        assert await anext(messages, None) is None
+
+
+async def test_a_sequence_that_the_run_has_not_reached_is_refused(serve: Serve, settings_of: SettingsOf) -> None:
+    """A watch from the future would wait for ever and miss events: it is refused, and told where the run is."""
+    async with serve() as client:
+        run = await finished_run(client, settings_of(), recorded(3))
+        with pytest.raises(ResumeExpiredError, match=f"has come to event {run.last_sequence}.*follows 99") as caught:
+            async for _ in client.watch_run(run.run_id, after_sequence=99):
+                pass
+        assert caught.value.reason == "SEQUENCE_UNKNOWN"
+        events = [event async for event in client.watch_run(run.run_id, after_sequence=run.last_sequence)]
+        assert [type(event) for event in events] == [Run]
+
+
+async def test_a_watcher_that_does_not_read_is_ended_and_may_resume(serve: Serve, settings_of: SettingsOf) -> None:
+    """Its handler ends; its status says after which event to go on, and nothing is lost."""
+    async with serve(watch_stall_s=0.1) as client:
+        run = await finished_run(client, settings_of(), recorded(12, size=900_000))
+        messages = watch(client._channel, run.run_id, include_answers=True)
+        await anext(messages)
+        while open_watches():
+            await client.list_runs(1)
+        seen: list[int] = []
+        with pytest.raises(WatchBehindError, match="took nothing for") as caught:
+            await read_on(messages, seen)
+        assert caught.value.reason == "WATCH_TOO_SLOW"
+        assert seen == list(range(1, len(seen) + 1))
+        assert caught.value.resume_sequence <= len(seen) < run.last_sequence
+        rest = [
+            event.sequence
+            async for event in client.watch_run(run.run_id, after_sequence=len(seen), include_answers=True)
+            if not isinstance(event, Run)
+        ]
+        assert seen + rest == list(range(1, run.last_sequence + 1))
+
+
+async def test_the_client_resumes_by_itself(serve: Serve, settings_of: SettingsOf) -> None:
+    """Whoever loops over watch_run slowly gets every event once, in order, however often the watch was ended."""
+    async with serve(watch_stall_s=0.05) as client:
+        run = await finished_run(client, settings_of(), recorded(12, size=900_000))
+        seen, snapshots = [], 0
+        async for event in client.watch_run(run.run_id, include_answers=True):
+            if isinstance(event, Run):
+                snapshots += 1
+                while open_watches():
+                    await client.list_runs(1)
+            else:
+                seen.append(event.sequence)
+    assert seen == list(range(1, run.last_sequence + 1))
+    assert snapshots > 1
+
+
+@pytest.mark.parametrize("database_url", [""])
+async def test_a_thousand_idle_watchers_cost_little(serve: Serve, settings_of: SettingsOf) -> None:
+    """Each costs a task and a handful of objects, no thread and, while nothing happens, no query."""
+    count = 1000
+    queries: list[str] = []
+
+    def note(_c: object, _cursor: object, statement: str, *_more: object) -> None:
+        queries.append(statement)
+
+    async with serve(watch_bookmark_s=0.5) as client, AsyncExitStack() as stack:
+        run = await paused_run(client, settings_of("python", "m:f"))
+        # A connection takes 256 streams, and channels that are alike share one.
+        channels = [
+            await stack.enter_async_context(open_channel(client.address, ChannelOptions(reconnect_min_ms=100 + number)))
+            for number in range(5)
+        ]
+        gc.collect()
+        before = len(gc.get_objects())
+        watchers = [watch(channels[n % 5], run.run_id, after_sequence=run.last_sequence) for n in range(count)]
+        assert all([(await anext(each)).HasField("snapshot") for each in watchers])
+        assert open_watches() == count
+        gc.collect()
+        objects = (len(gc.get_objects()) - before) / count
+        assert objects < 150, f"{objects} objects a watcher, those of its client among them"
+        sa.event.listen(sa.Engine, "before_cursor_execute", note)
+        try:
+            assert all([(await anext(each)).HasField("bookmark_sequence") for each in watchers])
+        finally:
+            sa.event.remove(sa.Engine, "before_cursor_execute", note)
+        assert queries == []
+        await client.cancel_run(run.run_id)
+        for messages in watchers:
+            while not (message := await anext(messages)).events:
+                pass
+            assert message.events[-1].state_changed.state == pb.RUN_STATE_CANCELLED
+        while open_watches():
+            await client.list_runs(1)
+
+
+async def test_a_watch_that_breaks_off_leaves_nothing(serve: Serve, settings_of: SettingsOf) -> None:
+    """A client that goes away in the middle takes its watch with it."""
+    async with serve() as client:
+        run = await paused_run(client, settings_of("python", "m:f"))
+        async with Client(client.address) as other:
+            await anext(watch(other._channel, run.run_id))
+            assert open_watches() == 1
+        while open_watches():
+            await client.list_runs(1)
+
+
+async def test_watchers_of_different_pace_see_the_same(serve: Serve, settings_of: SettingsOf) -> None:
+    """Whoever keeps up, comes late or resumes in the middle sees the same events in the same order."""
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(300), name="d")
+        run = await client.create_run(settings_of(), dataset.dataset_id)
+
+        async def all_events(after: int) -> list[tuple[int, str]]:
+            return [
+                (event.sequence, event.case_id if isinstance(event, CaseResult) else event.state.value)
+                async for event in client.watch_run(run.run_id, after_sequence=after)
+                if not isinstance(event, Run)
+            ]
+
+        live = await asyncio.gather(*(all_events(0) for _ in range(5)))
+        late = await all_events(0)
+        assert (await client.get_run(run.run_id)).state is RunState.SUCCEEDED
+        assert all(events == late for events in live)
+        assert await all_events(150) == late[150:]

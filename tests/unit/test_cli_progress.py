@@ -1,0 +1,56 @@
+"""The progress lines of a run: the speed they tell is that of the cases, and of nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.answers import AgentStatus
+from assay.results import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
+from assay_cli.progress import make_progress
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def going(total: int, *, stored: int = 0) -> Run:
+    """A run of so many rows, some of them stored."""
+    settings = RunSettings("test", AgentSettings("replay"), [MetricSettings("exact_match")])
+    dataset = DatasetRef("d", "qa.json", "plain/json", total)
+    return Run("r1", settings, dataset, RunState.RUNNING, "", RunCounts(total, stored), "now")
+
+
+def told(
+    capsys: pytest.CaptureFixture[str], total: int, *, stored: int = 0, seconds: float, start_s: float = 0.0
+) -> str:
+    """The last line about a run whose stored rows come at once, and whose others take so many seconds together."""
+    now = [0.0]
+    run = going(total, stored=stored)
+    with make_progress(run, hidden=False, clock=lambda: now[0]) as progress:
+        progress.take(run)
+        now[0] += start_s
+        for index in range(total):
+            if index > max(stored - 1, 0):
+                now[0] += seconds / (total - max(stored, 1))
+            progress.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_speed_leaves_out_what_was_there_before(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither the start of services nor the rows of an interrupted run make a run look slower or faster."""
+    assert told(capsys, 101, seconds=10, start_s=60) == "101/101 cases  100.0% passed  10 cases/s"
+    assert told(capsys, 200, stored=100, seconds=20) == "200/200 cases  100.0% passed  5.0 cases/s"
+
+
+def test_rows_that_come_all_at_once_tell_no_speed(capsys: pytest.CaptureFixture[str]) -> None:
+    """A handful of rows within milliseconds is no measurement: nothing is said of 12,000 cases a second."""
+    assert told(capsys, 6, seconds=0.0005) == "6/6 cases  100.0% passed"
+
+
+def test_time_left_is_told_while_any_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    """A log says every few seconds how far the run is and how long it will still take."""
+    now = [0.0]
+    with make_progress(going(100), hidden=False, clock=lambda: now[0]) as progress:
+        for index in range(41):
+            progress.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, index > 0, (), 1.0, ""))
+            now[0] += 0.125
+    assert "41/100 cases  97.6% passed  8.0 cases/s  7 s left" in capsys.readouterr().err

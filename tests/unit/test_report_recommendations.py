@@ -1,0 +1,142 @@
+"""What the report suggests to do next, and a judge's ratings by case."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from assay.answers import AgentStatus
+from assay.results import (
+    AgentSettings,
+    CaseResult,
+    DatasetRef,
+    GateOutcome,
+    GateResult,
+    GroupSummary,
+    LatencySummary,
+    MetricSettings,
+    MetricSummary,
+    Run,
+    RunCounts,
+    RunSettings,
+    RunState,
+    RunSummary,
+    Score,
+    ScoreStatus,
+)
+from assay_cli.reports.quality_scores import QualityScores
+from assay_cli.reports.recommendations import recommendations
+
+
+def run_with(
+    *metrics: MetricSummary,
+    kinds: dict[str, str] | None = None,
+    gates: Sequence[str] = (),
+    counts: RunCounts | None = None,
+    repeats: int = 1,
+    repeats_found: dict[str, Any] | None = None,
+    gate_results: Sequence[GateResult] = (),
+    **summary: Any,
+) -> Run:
+    """A finished run with this summary."""
+    settings = RunSettings(
+        "test",
+        AgentSettings("replay"),
+        [MetricSettings(metric.metric, metric=(kinds or {}).get(metric.metric, "")) for metric in metrics],
+        gates,
+        repeats,
+    )
+    known = {"overall_status": "PASS", "failed_criteria": (), "skipped_criteria": (), "pass_rate": 1.0, "passed": 100,
+             "decided": 100, "latency": LatencySummary(), "repeats": repeats_found or {},
+             "gates": gate_results}  # fmt: skip
+    return Run(
+        "r1", settings, DatasetRef("d", "qa.json", "plain/json", 100), RunState.SUCCEEDED, "",
+        counts or RunCounts(100, 100), "now", summary=RunSummary(metrics=metrics, **{**known, **summary}),
+    )  # fmt: skip
+
+
+FINE = MetricSummary("exact_match", 1.0, 100, 0, 0, passed=100, threshold=0.85, meets_threshold=True)
+LOW = MetricSummary("exact_match", 0.5, 100, 0, 0, passed=50, failed=50, threshold=0.85, meets_threshold=False)
+SLOW = MetricSummary(
+    "latency", 9.0, 100, 0, 0, failed=40, threshold=5.0, meets_threshold=False, rule="at_most", detail={"p95": 12.0}
+)
+GROUPS = (
+    GroupSummary("easy", 60, 40, 20, 0.7, {"exact_match": 0.7, "latency": 11.0}),
+    GroupSummary("", 40, 10, 30, 0.2, {"exact_match": 0.2, "latency": 2.0}),
+    GroupSummary("none", 1, 0, 1, 0.0, {"exact_match": None, "latency": None}),
+)
+
+
+def test_nothing_to_say() -> None:
+    """A run without anything odd, and one without a summary, come with no advice."""
+    assert recommendations(run_with(FINE, gates=["pass_rate >= 0.8"])) == []
+    assert recommendations(dataclasses.replace(run_with(FINE), summary=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (run_with(LOW), "exact_match is 0.5 where at least 0.85 is asked for; 50 rows failed by it."),
+        (run_with(LOW, categories=GROUPS), "furthest off is the category (none) with 0.2 in 40 rows."),
+        (run_with(SLOW, categories=GROUPS),
+         "latency is 9 where at most 5 is asked for; 40 rows failed by it; furthest off is the category easy with 11"),
+        (run_with(FINE, counts=RunCounts(100, 100, agent_errors=7)), "The agent erred on 7 of 100 rows: look at"),
+        (run_with(MetricSummary("semantic_similarity", 0.9, 90, 0, 10, n_own_error=1)),
+         "could not be computed on 1 row through no fault of the agent: the rows say why; then `assay runs resume r1 "),
+        (run_with(MetricSummary("mine", None, 0, 100, 0), kinds={"mine": "rouge"}),
+         "mine was computed on no row: 100 rows lack what it reads (`assay metrics show rouge`)"),
+        (run_with(FINE, gates=["exact_match > 0"], passed=80, decided=100), None),
+        (run_with(FINE, gates=["pass_rate >= 0.85"], passed=85, decided=100),
+         "The pass rate's 95 % interval, 76.7% to 90.7%, holds the bound of pass_rate >= 0.85: with 100 decided rows"),
+        (run_with(FINE, gates=["pass_rate >= 0.85"], passed=85, decided=100, repeats=2), None),
+        (run_with(FINE, passed=0, decided=0, pass_rate=None), None),
+        (run_with(FINE, repeats=3, repeats_found={"variance": {"advice": "More runs."}}), "More runs."),
+        (run_with(MetricSummary("consistency", 0.4, 100, 0, 0, detail={"scope": "pooled"})), "(`repeats: 3`)"),
+        (run_with(MetricSummary("consistency", None, 0, 0, 1, detail={"scope": "pooled"})), None),
+        (run_with(MetricSummary("judge_score", 0.9, 9, 0, 0, detail={"incoherent": 2})),
+         "2 rows of judge_score hold a verdict whose overall score does not follow"),
+        (run_with(MetricSummary("semantic_similarity", 0.9, 9, 0, 0, detail={"truncated": 3})),
+         "3 rows of semantic_similarity were longer than its model reads"),
+        (run_with(FINE, gate_results=(GateResult("mrr > 0", GateOutcome.INCOMPLETE, reason="mrr: no row"),)),
+         "The gate mrr > 0 is incomplete: mrr: no row."),
+    ],
+)  # fmt: skip
+def test_each_sentence_rests_on_a_number(run: Run, said: str | None) -> None:
+    """What was missed, could not be computed or may be chance is told with the number that shows it."""
+    found = recommendations(run)
+    if said is None:
+        assert found == []
+    else:
+        assert len(found) == 1
+        assert said in found[0]
+
+
+def row(case: int, repeat: int, value: float | None) -> CaseResult:
+    """A row with a rating, or with one that could not be had."""
+    status = ScoreStatus.ERROR if value is None else ScoreStatus.SCORED
+    score = Score("rated", status, value)
+    return CaseResult(f"c{case}", case, repeat, "", AgentStatus.SUCCESS, None, (score,), None, "")
+
+
+@pytest.mark.parametrize(
+    ("rows", "scores"),
+    [
+        ([], []),
+        ([row(0, 0, 4), row(1, 0, None), row(2, 0, 5)], [4.0, None, 5.0]),
+        ([row(0, 0, 4), row(0, 1, 5), row(1, 0, None), row(1, 1, 3), row(2, 0, None)], [4.5, 3.0, None]),
+    ],
+)
+async def test_ratings_are_aligned_with_the_cases(rows: list[CaseResult], scores: list[float | None]) -> None:
+    """One a case, null where there is none, never compacted; the rows pass unchanged."""
+
+    async def stored() -> AsyncIterator[CaseResult]:
+        for each in rows:
+            yield each
+
+    ratings = QualityScores([MetricSettings("rated", metric="quality"), MetricSettings("rouge")])
+    assert [each async for each in ratings.over(stored())] == rows
+    assert ratings.result() == {"rated": {"quality_scores": scores}}
+    assert not QualityScores([MetricSettings("rouge")]).wanted

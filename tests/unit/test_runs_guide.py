@@ -1,0 +1,46 @@
+"""The guide to the life of a run names commands, options and settings that there are."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from assay.results import PauseCause, RunState
+from assay_cli.commands.runs import runs
+from assay_orchestrator.settings import Settings
+
+GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "runs.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("line", re.findall(r"^    assay runs (.*)$", GUIDE, re.MULTILINE))
+def test_every_command_of_the_guide_exists(line: str) -> None:
+    """Each example of `assay runs` has a command and options that the command line knows."""
+    name, *words = line.partition("#")[0].split()
+    command = runs.get_command(click.Context(runs), name)
+    assert command is not None
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert {word.strip("[]") for word in words if word.strip("[").startswith("--")} <= known
+
+
+def test_every_command_of_the_group_is_in_the_guide() -> None:
+    """No command is left for its users to find out about."""
+    assert {name for name in runs.commands if f"assay runs {name}" not in GUIDE} == set()
+
+
+def test_the_tables_hold_every_state_and_cause() -> None:
+    """The states and causes of the guide are those of the contract."""
+    for value in (*RunState, *PauseCause):
+        assert f"| `{value.value}` |" in GUIDE
+
+
+def test_the_figures_are_those_of_the_settings() -> None:
+    """The defaults that the guide tells are the orchestrator's, and its flags exist."""
+    defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
+    assert (defaults["watch_bookmark_s"], defaults["watch_stall_s"], defaults["row_try_limit"]) == (15.0, 30.0, 3)
+    for flag in ("--watch-bookmark-s", "--watch-stall-s", "--row-try-limit"):
+        assert flag in GUIDE
+        assert flag.removeprefix("--").replace("-", "_") in defaults
