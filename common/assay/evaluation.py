@@ -94,6 +94,7 @@ async def wait_for_stack(client: Client, stack: LocalStack | None) -> None:
     give_up_at = asyncio.get_running_loop().time() + STARTUP_TIMEOUT_S
     while not stack.listens and asyncio.get_running_loop().time() < give_up_at:
         stack.check()
+        stack.start_missing()  # one that another command started may have ended meanwhile
         await asyncio.sleep(0.01)
     waiting = asyncio.ensure_future(client.wait_for_ready(STARTUP_TIMEOUT_S))
     try:

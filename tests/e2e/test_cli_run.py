@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -131,7 +132,8 @@ def test_an_interrupted_run_is_resumed_without_asking_again(project: Cli) -> Non
     """Ctrl-C exits with 130 and says how to go on; what was answered is not asked again."""
     project.write("agent.py", WAITING_AGENT)
     asked = project.folder / "asked.txt"
-    process = project.start("run", "assay.yaml", "--set", "agent.concurrency=1")
+    (project.folder / "assay.yaml").rename(project.folder / "my spec.yaml")
+    process = project.start("run", "my spec.yaml", "--set", "agent.concurrency=1", "--output-dir", "out")
     # The question that hangs is asked as soon as the answer before it has come, which may not be stored yet.
     wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
     process.send_signal(signal.SIGINT)
@@ -140,7 +142,11 @@ def test_an_interrupted_run_is_resumed_without_asking_again(project: Cli) -> Non
     hint = next(line for line in err.splitlines() if "--resume" in line)
     (project.folder / "go").touch()
     asked.unlink()
-    project.run("run", "assay.yaml", "--resume", hint.split("--resume ")[1].strip(), "--output-dir", "out")
+    # The command that is told repeats the options, and can be pasted into a shell.
+    command = shlex.split(hint.partition("Continue with: ")[2])
+    assert command[:3] == ["assay", "run", "my spec.yaml"]
+    assert command[-2] == "--resume"
+    project.run(*command[1:])
     assert len(report_of(project.folder / "out")["rows"]) == 20
     assert sorted(asked.read_text().split()) == sorted(f"c{i}" for i in range(15, 20))
 
@@ -263,3 +269,13 @@ def test_a_server_that_does_not_answer_is_named(project: Cli) -> None:
     """An unreachable orchestrator is a sentence with its address."""
     done = project.run("run", "assay.yaml", "--server", "127.0.0.1:1", status=3)
     assert "no orchestrator answers at 127.0.0.1:1" in done.stderr
+
+
+def test_a_report_that_cannot_be_written_loses_no_run(project: Cli) -> None:
+    """The run is stored before its report is written, and what is said writes the report elsewhere."""
+    project.write("file", "in the way")
+    done = project.run("run", "assay.yaml", "--output-dir", "file/out", status=3)
+    assert "cannot be written" in done.stderr
+    command = shlex.split(done.stderr.partition("`")[2].partition("`")[0].replace("FOLDER", "elsewhere"))
+    project.run(*command[1:])
+    assert len(report_of(project.folder / "elsewhere")["rows"]) == 20

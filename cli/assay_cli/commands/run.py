@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from assay.datasets import open_dataset
-from assay.errors import AssayError, SpecError
+from assay.errors import AssayError, SetupError, SpecError
 from assay.local.stack import environment_for
 from assay.spec.loading import load_spec
 from assay.spec.model import Spec
@@ -106,7 +108,8 @@ def run(
     for warning in info.warnings:
         click.echo(f"warning: {clean(str(warning))}", err=True)
     say_what_is_left_out(info)
-    job = _Job(checked, cases, info, resume_id, no_progress=no_progress, as_json=as_json, output_dir=output_dir)
+    again = _command_again(click.get_current_context())
+    job = _Job(checked, cases, info, resume_id, again, no_progress=no_progress, as_json=as_json, output_dir=output_dir)
     with job.stdout_guarded():
         caller = _load_caller(checked)
         return run_async(job.run(server, caller))
@@ -121,6 +124,7 @@ class _Job:
         dataset: Dataset,
         info: DatasetInfo,
         resume_id: str | None,
+        again: str,
         *,
         no_progress: bool,
         as_json: bool,
@@ -130,11 +134,11 @@ class _Job:
         self._dataset = dataset
         self._info = info
         self._resume_id = resume_id
+        self._again = again
         self._no_progress = no_progress
         self._as_json = as_json
         self._output_dir = output_dir
         self._stdout = sys.stdout
-        self._interrupted = False
 
     @contextlib.contextmanager
     def stdout_guarded(self) -> Iterator[None]:
@@ -149,16 +153,24 @@ class _Job:
             try:
                 run = await self._drive(client, run, caller, stack)
             except asyncio.CancelledError:
-                self._say_how_to_resume(run, server)
+                click.echo("", err=True)
+                click.echo(f"interrupted: what is done is stored. {self._resume_hint(run)}", err=True)
                 return EXIT_INTERRUPTED
             except AssayError as error:
-                raise type(error)(f"{error.message}\n{_resume_hint(self._spec, run, server)}") from error
+                raise type(error)(f"{error.message}\n{self._resume_hint(run)}") from error
             if run.summary is None:
                 click.echo(f"run {run.run_id} {run.state.value}: {clean(run.state_reason)}", err=True)
                 if not run.finished:
-                    click.echo(_resume_hint(self._spec, run, server), err=True)
+                    click.echo(self._resume_hint(run), err=True)
                 return EXIT_INFRASTRUCTURE
-            return await self._report(client, run)
+            try:
+                return await self._report(client, run)
+            except SetupError as error:
+                where = f" --server {server}" if server else ""
+                raise SetupError(
+                    f"{error.message}\nThe run itself is done and stored; `assay runs watch {run.run_id}{where} "
+                    "--output-dir FOLDER` writes its report"
+                ) from error
 
     async def _start(self, client: Client) -> Run:
         from assay.evaluation import start_run
@@ -202,9 +214,8 @@ class _Job:
             return EXIT_INFRASTRUCTURE
         return status
 
-    def _say_how_to_resume(self, run: Run, server: str | None) -> None:
-        click.echo("", err=True)
-        click.echo(f"interrupted: what is done is stored. {_resume_hint(self._spec, run, server)}", err=True)
+    def _resume_hint(self, run: Run) -> str:
+        return f"Continue with: {self._again} --resume {run.run_id}"
 
 
 def exit_status_of(run: Run) -> int:
@@ -227,6 +238,18 @@ def _load_caller(spec: Spec) -> AgentCaller | None:
     return AgentCaller(load_agent(agent.target, spec.base_dir))
 
 
-def _resume_hint(spec: Spec, run: Run, server: str | None) -> str:
-    where = f" --server {server}" if server else ""
-    return f"Continue with: assay run {spec.source}{where} --resume {run.run_id}"
+def _command_again(context: click.Context) -> str:
+    """Return the command as it was given, without --resume, quoted for a shell."""
+    words = ["assay", "run"]
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        value: Any = context.params.get(name)
+        if not isinstance(parameter, click.Option):
+            words.append(str(value))
+        elif name != "resume_id" and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = parameter.opts[0]
+            if parameter.is_flag:
+                words.append(option)
+            for item in () if parameter.is_flag else value if parameter.multiple else (value,):
+                words += (option, str(item))
+    return shlex.join(words)

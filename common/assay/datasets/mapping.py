@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentResponse, MalformedAnswerError, Message, response_from_json
-from assay.cases import Case, Turn, case_to_json
+from assay.case_limits import MAX_CASE_BYTES, excess
+from assay.cases import Case, Turn
 from assay.datasets.demands import assertions, expected_tools, labels, thresholds, tools_of, weight
 from assay.datasets.fields import is_blank, is_plural
 from assay.datasets.records import find_unusable, shown
@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     from assay.datasets.fields import Layout
     from assay.datasets.records import Record
 
-__all__ = ["MAX_CASE_BYTES", "build_case", "plain_texts"]
-
-MAX_CASE_BYTES = 3 * 1024 * 1024
-"""Largest case as JSON: a case must fit in one message."""
+__all__ = ["build_case", "plain_texts"]
 
 _MAX_ID_CHARS = 200
 _MAX_BYTES_PER_CHAR = 6  # a control character as JSON: \\u0001
@@ -74,8 +71,8 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, trouble: Tro
     )
     if trouble:
         return None
-    if record.size > _PLAIN_CHARS and _size_bytes(case) > MAX_CASE_BYTES:
-        trouble.append(("", f"is larger than {MAX_CASE_BYTES // 1024**2} MiB: shorten it, or leave fields out"))
+    if record.size > _PLAIN_CHARS and (problem := excess(case)):
+        trouble.append(("", problem))
         return None
     return case
 
@@ -274,7 +271,3 @@ def _recorded(fields: Fields) -> AgentResponse | None:
     except MalformedAnswerError as problem:
         fields.trouble.append((source, f"is no recorded answer: {problem}"))
         return None
-
-
-def _size_bytes(case: Case) -> int:
-    return len(json.dumps(case_to_json(case), ensure_ascii=False).encode())

@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 MAX_RAW_CHARS = 8 * 1024 * 1024
-"""Largest raw record in characters: a case of 3 MiB fits however it is escaped."""
+"""Largest raw record in characters: a case of 1 MiB fits however it is escaped."""
 
 MAX_DEPTH = 100
 """Deepest nesting of a record."""

@@ -47,6 +47,7 @@ class LocalStack:
         self._user = Lease(home.sockets / "users")
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._models: tuple[str, ...] = ()
+        self._needed: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
@@ -66,11 +67,21 @@ class LocalStack:
         self._lease.take()
         self._user.take()
         self._models = tuple(models)
+        wanted = {"orchestrator": orchestrator, "embedder": bool(models)}
+        self._needed = tuple(service for service in SERVICES if wanted[service])
+        self.start_missing()
+
+    def start_missing(self) -> bool:
+        """Start what is needed and has no process, neither of this command nor of another; return whether any was.
+
+        Raises:
+            SetupError: A service is not installed or cannot be started.
+        """
         with _starting(self._home):
-            for service in SERVICES:
-                needed = orchestrator if service == "orchestrator" else bool(models)
-                if needed and not _listens(self._home.socket(service)):
-                    self._spawn(service)
+            missing = [service for service in self._needed if not _runs(self._home, service)]
+            for service in missing:
+                self._spawn(service)
+        return bool(missing)
 
     def check(self) -> None:
         """Raise if a service that was started here has ended by itself.
@@ -79,6 +90,8 @@ class LocalStack:
             SetupError: It has; the message holds the end of its log.
         """
         for service, child in self._children.items():
+            if child.poll() == 0:
+                raise _stopped(service)
             if child.poll() is not None:
                 tail = _tail(self._home.log(service))
                 raise SetupError(
@@ -92,21 +105,26 @@ class LocalStack:
         return _listens(self._home.socket("orchestrator"))
 
     def restart_killed(self) -> bool:
-        """Start services again that a signal has ended; return whether any had to be.
+        """Start services again that a signal has ended, this command's and others'; return whether any had to be.
 
         Raises:
-            SetupError: A service has ended by itself: it would only do so again.
+            SetupError: A service has ended by itself, and would only do so again, or somebody has stopped it.
         """
-        ended = [service for service, child in self._children.items() if child.poll() is not None]
-        if any(self._children[service].returncode > 0 for service in ended):
-            self.check()
+        ended = [service for service in self._needed if not self._goes_on(service)]
         if not ended:
             return False
-        with _starting(self._home):
-            for service in ended:
-                if not _listens(self._home.socket(service)):
-                    self._spawn(service)
-        return True
+        if any(service in self._children and self._children[service].returncode >= 0 for service in ended):
+            self.check()
+        for service in ended:
+            # Whoever stops in order takes the socket away; one that was killed leaves it behind.
+            if service not in self._children and not self._home.socket(service).exists():
+                raise _stopped(service)
+        return self.start_missing()
+
+    def _goes_on(self, service: str) -> bool:
+        if service in self._children and self._children[service].poll() is None:
+            return True
+        return _runs(self._home, service)
 
     async def wait_until_stopped(self, timeout_s: float = 15.0) -> None:
         """Give the lease back and wait until the services started here have ended, if nobody else uses them."""
@@ -130,13 +148,14 @@ class LocalStack:
                 f"this run needs the {service}, which is not installed: pip install 'assay[{service}]'",
                 reason="NOT_INSTALLED",
             )
-        with self._home.log(service).open("wb") as log:
+        with self._home.log(service).open("wb") as log, _held(_life(self._home, service)) as life:
             child = subprocess.Popen(  # noqa: S603 - our own module, no shell
                 # -P: the current folder must not shadow a module of the service.
                 [sys.executable, "-P", "-m", _PACKAGES[service], *self._arguments(service)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                pass_fds=(life,),  # it holds this lock for as long as it lives, whatever becomes of us
                 start_new_session=True,  # Ctrl-C is for the command; the service ends with its lease
             )
         (self._home.sockets / f"{service}.pid").write_text(str(child.pid))
@@ -178,8 +197,8 @@ def environment_for(server: str | None) -> Mapping[str, str] | None:
 
 
 def running_services(home: Home) -> dict[str, int]:
-    """Return the process ids of the local services that run."""
-    return {service: _pid(home, service) for service in SERVICES if _listens(home.socket(service))}
+    """Return the process ids of the local services that run, those among them that are still starting or stopping."""
+    return {service: _pid(home, service) for service in SERVICES if _runs(home, service)}
 
 
 def stop_services(home: Home) -> list[str]:
@@ -206,6 +225,33 @@ def _starting(home: Home) -> Iterator[None]:
         os.close(fd)
 
 
+@contextmanager
+def _held(path: Path) -> Iterator[int]:
+    """Hold a file's lock alone and yield its descriptor; who inherits it holds the lock on."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _life(home: Home, service: str) -> Path:
+    """The file on which a service holds a lock for as long as it lives."""
+    return home.sockets / f"{service}.life"
+
+
+def _runs(home: Home, service: str) -> bool:
+    """Return whether a service has a process, be it one that does not listen yet or no longer."""
+    return _is_locked(_life(home, service), fcntl.LOCK_SH) or _listens(home.socket(service))
+
+
+def _stopped(service: str) -> SetupError:
+    return SetupError(
+        f"the local {service} was stopped, as `assay down` does; nothing stored is lost", reason="SERVICE_STOPPED"
+    )
+
+
 def _listens(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
@@ -217,9 +263,14 @@ def _listens(path: Path) -> bool:
 
 def _is_shared(home: Home) -> bool:
     """Return whether another command uses the stack: then it holds a lock of its own kind on its users' file."""
-    fd = os.open(home.sockets / "users", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return _is_locked(home.sockets / "users", fcntl.LOCK_EX)
+
+
+def _is_locked(path: Path, kind: int) -> bool:
+    """Return whether somebody's lock keeps one of this kind from being taken."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:

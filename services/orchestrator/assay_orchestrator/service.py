@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentErrorKind, error_response, response_from_json, response_to_json
+from assay.case_limits import MAX_CASE_BYTES, excess
 from assay.case_wire import case_from_wire
 from assay.errors import (
     DatasetError,
@@ -57,7 +58,6 @@ __all__ = ["RunService"]
 
 _UPLOAD_BATCH = 500
 _MAX_PROBLEMS = 50
-_MAX_CASE_CHARS = 1024 * 1024  # with its answer, a row must fit in one message
 _MAX_REQUEST_ID_CHARS = 100
 _MAX_CONCURRENCY = 1000
 
@@ -292,9 +292,10 @@ class _Upload:
             raise DatasetError(problems[:_MAX_PROBLEMS])
         for start in range(0, len(cases), _UPLOAD_BATCH):
             rows = [(case.case_id, datasets.case_text(case)) for case in cases[start : start + _UPLOAD_BATCH]]
-            for case_id, text in rows:
-                if len(text) > _MAX_CASE_CHARS:
-                    raise DatasetError(f"case {case_id!r} is larger than 1 MiB, which no question needs")
+            for case, (_, text) in zip(cases[start:], rows, strict=False):
+                # A character is at most four bytes.
+                if len(text) > MAX_CASE_BYTES // 4 and (problem := excess(case)):
+                    raise DatasetError(f"case {case.case_id!r}: {problem}")
                 self._hash.update(text.encode() + b"\n")
             first = self._count
             await self._database.write(

@@ -223,7 +223,12 @@ def test_the_fiftieth_problem_is_the_last_one_listed(write: Write, refusal: Refu
         ({"turns": [{"input": ""}]}, "record 2, turns[0].input: is blank"),
         ({"turns": [{"input": "Q", "answer": "A"}]}, "record 2, turns[0].answer: is no field of a turn"),
         ({"turns": [{"input": "Q"}], "question": "R"}, "record 2, turns: stands beside an input"),
-        ({"question": "Q" * (3 * 1024 * 1024)}, "record 2: is larger than 3 MiB"),
+        ({"question": "Q" * (1024 * 1024)}, "record 2: is larger than 1 MiB"),
+        ({"question": "ع" * (512 * 1024)}, "record 2: is larger than 1 MiB"),
+        (
+            {"question": "Q", "recorded": "a" * (2 * 1024 * 1024 + 1)},
+            "record 2: its recorded answer is none that is taken: the answer is larger than 2 MiB",
+        ),
     ],
 )
 def test_values_of_the_wrong_kind(write: Write, refusal: Refusal, record: dict[str, Any], said: str) -> None:
@@ -381,7 +386,7 @@ def test_oversized_records(write: Write, refusal: Refusal) -> None:
     lines = refusal(write("x.jsonl", f'{{"input": "{huge}"}}\n{{"input": 1}}\n{{"input": []}}\n'))
     assert lines[0] == "x.jsonl:1: record 1: is longer than 8 MiB"
     assert lines[1].startswith("x.jsonl:3: record 3, input: ")
-    assert "x.json:2: record 1: is larger than 3 MiB" in only(refusal(write("x.json", f'[\n{{"input": "{huge}"}}]')))
+    assert "x.json:2: record 1: is larger than 1 MiB" in only(refusal(write("x.json", f'[\n{{"input": "{huge}"}}]')))
     unclosed = f'[\n{{"input": "{huge}{huge}'
     assert "x.json:2: holds a value larger than 8 MiB, or a quote that is never" in only(
         refusal(write("x.json", unclosed))

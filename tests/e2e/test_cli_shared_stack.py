@@ -1,0 +1,71 @@
+"""Several commands on one local stack, as subprocesses: they start it once, and its end is everybody's matter."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from tests.e2e.conftest import Cli
+
+AGENT = """
+import pathlib, time
+def answer(request):
+    pathlib.Path("asked").touch()
+    while not pathlib.Path("go").exists():
+        time.sleep(0.01)
+    return request.input.upper()
+"""
+
+
+def wait_until(condition: Any, process: subprocess.Popen[str]) -> None:
+    """Wait for a condition that another process brings about, as long as that process lives."""
+    give_up_at = time.monotonic() + 60
+    while not condition():
+        if process.poll() is not None:
+            pytest.fail(f"the command ended with {process.returncode}: {process.communicate()}")
+        assert time.monotonic() < give_up_at, "the other process did not get there"
+        time.sleep(0.02)
+
+
+def start_and_wait(project: Cli) -> subprocess.Popen[str]:
+    """Start a run whose agent holds its answers back until there is a file `go`."""
+    project.write("agent.py", AGENT)
+    process = project.start("run", "assay.yaml")
+    wait_until((project.folder / "asked").exists, process)
+    return process
+
+
+def test_commands_that_begin_together_start_one_stack(project: Cli) -> None:
+    """Four runs at once in a fresh state directory: one orchestrator is started, and all four runs succeed."""
+    processes = [project.start("run", "assay.yaml") for _ in range(4)]
+    ended = [(process.communicate(timeout=100), process.returncode) for process in processes]
+    assert [status for _, status in ended] == [0, 0, 0, 0], ended
+
+
+def test_a_stack_that_is_stopped_stays_stopped(project: Cli) -> None:
+    """`assay down` in the middle of a run: the run's command ends with a sentence and does not start services anew."""
+    process = start_and_wait(project)
+    assert "orchestrator" in project.run("down").stdout
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert "was stopped, as `assay down` does" in err
+    assert "--resume" in err
+    assert not project.services()
+
+
+def test_a_warm_orchestrator_that_is_killed_is_started_again(project: Cli) -> None:
+    """kill -9 of an orchestrator that `assay up` started: a run that uses it starts another and finishes."""
+    project.run("up", "--no-embedder")
+    process = start_and_wait(project)
+    (orchestrator,) = project.services()
+    orchestrator.kill()
+    psutil.wait_procs([orchestrator], timeout=10)
+    (project.folder / "go").touch()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, f"{out}\n{err}"
