@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
@@ -34,11 +35,15 @@ class ConsoleSummary:
         self._run = run
         self._failing: list[CaseResult] = []
         self._failing_count = 0
+        self._reasons: dict[str, Counter[str]] = {}  # by metric, of rows that have no value
         self._infos = {metric.name: METRICS[metric.kind].info for metric in run.settings.metrics}
         self._colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
     def take(self, row: CaseResult) -> None:
         """Take one row."""
+        for score in row.scores:
+            if score.value is None and score.reason:
+                self._reasons.setdefault(score.metric, Counter())[score.reason] += 1
         if row.passed is False or row.reason:
             self._failing_count += 1
             if len(self._failing) < _MAX_FAILING:
@@ -68,7 +73,21 @@ class ConsoleSummary:
     def _metrics(self, summary: RunSummary) -> str:
         rows = [("metric", "value", "scored", "skipped", "errors", "passed", "failed", "threshold")]
         rows += [self._metric(metric) for metric in summary.metrics]
-        return table(rows)
+        return "\n".join([table(rows), *self._not_computed(summary)])
+
+    def _not_computed(self, summary: RunSummary) -> list[str]:
+        """Return a line for each metric that no row has, with the reason that most of them give."""
+        lines = []
+        for metric in summary.metrics:
+            if metric.n_scored == 0 and (rows := metric.n_skipped + metric.n_error):
+                reasons = self._reasons.get(metric.metric, Counter()).most_common(1)
+                why = f" ({clean(reasons[0][0])})" if reasons else ""
+                show = f"`assay metrics show {self._run_kind(metric.metric)}`"
+                lines.append(f"not computed  {metric.metric} on {_counted(rows)}{why}: {show} tells what it reads")
+        return lines and ["", *lines]
+
+    def _run_kind(self, name: str) -> str:
+        return next(metric.kind for metric in self._run.settings.metrics if metric.name == name)
 
     def _metric(self, metric: MetricSummary) -> tuple[str, str, str, str, str, str, str, str]:
         decided = metric.passed + metric.failed
@@ -159,7 +178,7 @@ class ConsoleSummary:
         width = max(60, shutil.get_terminal_size((110, 24)).columns)
         names = [self._row_name(row) for row in self._failing]
         column = max(map(len, names))
-        lines = [f"{self._failing_count} failing rows:"]
+        lines = [f"{self._failing_count} failing row{'s' if self._failing_count > 1 else ''}:"]
         for name, row in zip(names, self._failing, strict=True):
             lines.append(f"  {name:<{column}}  {shorten(row.reason or 'failed', width - column - 4)}")
             if row.input:
@@ -203,6 +222,10 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
         ).rstrip()
         for row in rows
     )
+
+
+def _counted(count: int) -> str:
+    return f"{count} row" if count == 1 else f"{count} rows"
 
 
 def _seconds(value: float | None) -> str:

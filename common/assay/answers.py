@@ -233,7 +233,8 @@ def response_from_json(data: object) -> AgentResponse:
     Args:
         data: A string (the answer's text) or a mapping with the names of `AgentResponse`. `events` and
             `retrieved_items` are read as `retrieved`; a source may be a string (its title); an `error`
-            may be a string (its message). Unknown names go to `metadata`.
+            may be a string (its message). Unknown names go to `metadata`; a mapping of nothing else is no
+            answer, but a text under a name that is not read.
 
     Raises:
         MalformedAnswerError: `data` has another shape; the message names the field.
@@ -242,6 +243,9 @@ def response_from_json(data: object) -> AgentResponse:
         return AgentResponse(text=_text(data, "text"))
     if not isinstance(data, dict):
         raise MalformedAnswerError(f"an answer is a text or a mapping with a 'text' field, not {type(data).__name__}")
+    if data and not _KNOWN & data.keys():
+        found = ", ".join(_shown(key) for key in list(data)[:5])
+        raise MalformedAnswerError(f"a mapping has its text in the field 'text', and this one has only {found}")
     error = _error(data.get("error"))
     status = _status(data.get("status"), error)
     if status is AgentStatus.ERROR and error is None:

@@ -27,8 +27,10 @@ def excess(case: Case) -> str:
     if case.recorded is not None:
         try:
             check_bounds(response_to_json(case.recorded))
-        except (AnswerTooLargeError, MalformedAnswerError) as problem:
-            return f"its recorded answer is none that is taken: {problem}"
+        except AnswerTooLargeError as problem:
+            return f"{problem}: shorten it"
+        except MalformedAnswerError as problem:
+            return f"its recorded answer is malformed: {problem}"
         case = dataclasses.replace(case, recorded=None)
     size = len(json.dumps(case_to_json(case), ensure_ascii=False).encode("utf-8", "surrogatepass"))
     if size <= MAX_CASE_BYTES:

@@ -1,14 +1,16 @@
-"""Naming what was probably meant."""
+"""Naming what was probably meant, and files whose names are no text."""
 
 from __future__ import annotations
 
 import difflib
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
-__all__ = ["nearest", "unknown_name"]
+__all__ = ["nearest", "unknown_name", "writable"]
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -17,6 +19,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     folded = {candidate.lower().replace("-", "_"): candidate for candidate in known}
     matches = difflib.get_close_matches(name.lower().replace("-", "_"), folded, n=1, cutoff=0.6)
     return folded[matches[0]] if matches else None
+
+
+def writable(path: Path | str) -> str:
+    """Return a file's name as a text that can be stored: bytes that are no UTF-8 as escapes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def unknown_name(what: str, name: object, known: Iterable[str]) -> str:

@@ -43,18 +43,23 @@ _QUESTION = (*ALIASES["input"], *ALIASES["turns"], *ALIASES["variables"])
 
 
 def answered_file(
-    path: str | os.PathLike[str], *, field_map: Mapping[str, str] | None = None, encoding: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    field_map: Mapping[str, str] | None = None,
+    encoding: str | None = None,
+    shown_as: str | None = None,
 ) -> Dataset:
     """Return the dataset of a file whose records hold answers; nothing is read yet.
 
     Args:
         path: Any dataset file.
+        shown_as: What messages call it; None for its path.
         field_map: Canonical field to the file's own name for it.
         encoding: The file's encoding; None means UTF-8, or what its byte order mark says.
     """
     import os
 
-    source = FileSource(Path(path), os.fspath(path), encoding)
+    source = FileSource(Path(path), shown_as or os.fspath(path), encoding)
     given = dict(field_map or {})
     return Dataset(_Answered(source, given), field_map=given, limit=None)
 

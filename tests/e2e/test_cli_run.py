@@ -219,6 +219,8 @@ def test_doctor_validate_version_and_help(project: Cli) -> None:
     assert project.run("--version").stdout.startswith("assay ")
     for command in ("run", "validate", "runs", "up", "down", "serve", "doctor"):
         assert "Usage" in project.run(command, "--help").stdout
+    for service in ("orchestrator", "embedder", "judge"):
+        assert f"usage: assay serve {service}" in project.run("serve", service, "--help").stdout
     assert "did you mean 'runs'" in project.run("rums", status=2).stderr
 
 

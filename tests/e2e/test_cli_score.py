@@ -63,6 +63,7 @@ def test_one_answer(cli: Cli, arguments: list[str], status: int, said: str) -> N
         (["exact_match"], ["the answer: is missing"]),
         (["exact_match", "a", "--answer", "b", "--map", "a=b"], ["is given twice", "--map: belongs to --file"]),
         (["exact_match", "a", "--file", "rows.jsonl"], ["--file: takes answers and references from the file"]),
+        (["contains", "a", "--set", "values=[]"], ["contains.values: must hold at least one text"]),
         (["exact_match", "--file", "nowhere.jsonl"], ["nowhere.jsonl: there is no such file"]),
         (["hit_rate", "a", "--set", "k=0"], ["hit_rate.k: must be from 1"]),
         (["mrr", "a", "--field", "sorces=[A]"], ["did you mean 'sources'"]),
@@ -81,7 +82,7 @@ def test_the_answer_may_come_from_stdin(cli: Cli) -> None:
     assert b"1.0000" in piped(cli, "في الرياض\n".encode(), "exact_match", "-", "في الرياض").stdout
     assert b"1.0000" in piped(cli, b"a\0b", "exact_match", "--answer", "-", "--reference", "a\ufffdb").stdout
     assert b"0.0000" in piped(cli, b"", "exact_match", "-", "a").stdout
-    for data, said in ((b"\xff\xfe", b"stdin: is not UTF-8 (byte 0)"), (b"x" * 10_000_001, b"more than 10 MB")):
+    for data, said in ((b"\xff\xfe", b"stdin: is not UTF-8 (byte 0)"), (b"x" * 2_097_153, b"more than 2 MiB")):
         done = piped(cli, data, "exact_match", "-", "a")
         assert done.returncode == 2
         assert said in done.stderr
@@ -100,6 +101,17 @@ def test_a_file_is_scored_row_by_row(cli: Cli) -> None:
     assert (document["summary"]["value"], document["summary"]["meets_threshold"]) == (0.5, False)
 
 
+@pytest.mark.parametrize("content", [ROWS, json.dumps([json.loads(line) for line in ROWS.splitlines()])])
+def test_rows_may_come_from_stdin(cli: Cli, content: str) -> None:
+    """`--file -` reads a list or lines of JSON; what is wrong there is told by its place in stdin."""
+    done = piped(cli, content.encode(), "exact_match", "--file", "-")
+    assert b"exact_match  0.5000  scored 2  skipped 1" in done.stdout
+    done = piped(cli, content.encode() + b"{", "exact_match", "--file", "-")
+    assert done.returncode == 2
+    assert b"stdin:" in done.stderr
+    assert b"stdin: is empty" in piped(cli, b"", "exact_match", "--file", "-").stderr
+
+
 def test_hostile_ids_and_reasons_cannot_steer_the_terminal(cli: Cli) -> None:
     """Escape sequences and direction marks of a file do not reach the terminal."""
     cli.write("rows.jsonl", json.dumps({"id": "a\u202eb", "category": "\x1b[2J", "answer": "a", "reference": "a"}))
@@ -113,10 +125,11 @@ def test_the_guides_commands_run(cli: Cli) -> None:
     text = GUIDE.read_text(encoding="utf-8")
     cli.write("answers.jsonl", "".join(re.findall(r"```json\n(.*?)```", text, re.DOTALL)))
     commands = [line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
-    assert len(commands) == 4
+    assert len(commands) == 5
     for line in commands:
         echoed, _, called = line.rpartition(" | ")
         words = shlex.split(called)
-        data = (shlex.split(echoed)[1] + "\n").encode() if echoed else b""
+        sender, _, sent = echoed.partition(" ")
+        data = (cli.folder / sent).read_bytes() if sender == "cat" else "".join(shlex.split(sent)).encode() + b"\n"
         done = piped(cli, data, *words[2:])
         assert done.returncode == 0, (line, done.stderr)

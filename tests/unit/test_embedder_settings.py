@@ -125,4 +125,4 @@ def test_wrong_settings_end_the_process_with_a_sentence() -> None:
         [sys.executable, "-m", "assay_embedder", "--device", "tpu"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr.strip() == "assay_embedder: --device: is tpu; use one of auto, cpu, cuda"
+    assert done.stderr.strip() == "assay embedder: --device: is tpu; use one of auto, cpu, cuda"

@@ -70,6 +70,19 @@ async def document(folder: Path) -> dict[str, Any]:
     return found
 
 
+def test_the_console_says_why_a_metric_has_no_value() -> None:
+    """A dash in the table is explained: on how many rows, with the reason that they give, and where to read on."""
+    run = finished()
+    assert run.summary is not None
+    unjudged = [dataclasses.replace(m, n_scored=0, n_skipped=3) for m in run.summary.metrics if m.metric == "quality"]
+    run = dataclasses.replace(run, summary=dataclasses.replace(run.summary, metrics=unjudged))
+    console = ConsoleSummary(run)
+    for row in ROWS:
+        console.take(row)
+    assert "not computed  quality on 3 rows (no_verdict): `assay metrics show quality`" in console.render(None)
+    assert "not computed  hit_rate" not in ConsoleSummary(finished()).render(None)
+
+
 def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
 

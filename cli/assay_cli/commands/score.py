@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import sys
 import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay.answer_limits import MAX_ANSWER_BYTES
 from assay.errors import InvalidInputError, Problem
 from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE
 from assay_cli.options import debug_option, json_option
 from assay_cli.terminal import clean, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from assay.datasets import Dataset
     from assay.metrics.info import MetricInfo
     from assay.results import MetricSummary, Score
     from assay.scoring import Scorer
 
 __all__ = ["score"]
 
-_MAX_STDIN_BYTES = 10_000_000
+_STDIN = "stdin"
 _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _ID_WIDTH = 28
 _REASON_WIDTH = 60
@@ -41,7 +46,12 @@ _REASON_WIDTH = 60
 @click.option("--field", "fields", multiple=True, metavar="KEY=VALUE", help="A field of the case or of the answer.")
 @click.option("--set", "parameters", multiple=True, metavar="KEY=VALUE", help="A parameter of the metric.")
 @click.option("--threshold", type=float, help="Short for --set threshold=...; exit status 1 if it is missed.")
-@click.option("--file", "path", metavar="FILE", help="Score every row of a dataset with recorded answers.")
+@click.option(
+    "--file",
+    "path",
+    metavar="FILE",
+    help="Score every row of a dataset with recorded answers; - is JSON on stdin.",
+)
 @click.option("--map", "mapping", multiple=True, metavar="FIELD=NAME", help="What holds a field in the file.")
 @click.option("--encoding", metavar="NAME", help="The file's encoding (UTF-8).")
 @click.option("--embedder", metavar="HOST:PORT", envvar="ASSAY_EMBEDDER", help="Use this embedder, not a local one.")
@@ -66,7 +76,7 @@ def score(
     """Score the answer TEXT against REFERENCE with METRIC, or every row of a file.
 
     METRIC is any name that `assay metrics list` shows, with - or _, or a short one: similarity, fidelity,
-    retrieval, combined. TEXT may be - to read the answer from stdin.
+    retrieval, combined. TEXT may be - to read the answer from stdin, and FILE to read JSON or JSON Lines.
 
     \b
         assay score similarity "We open at nine." "Opening is at 9 am."
@@ -93,7 +103,12 @@ def score(
         raise InvalidInputError(problems)
     with scorer:
         if path is not None:
-            return _score_file(scorer, path, field_map, encoding, gated="threshold" in given, as_json=as_json)
+            from assay.score_inputs import answered_file
+
+            with _spooled(path) as found_path:
+                shown = _STDIN if path == "-" else path
+                dataset = answered_file(found_path, field_map=field_map, encoding=encoding, shown_as=shown)
+                return _score_file(scorer, dataset, gated="threshold" in given, as_json=as_json)
         text = _text(answers[0]) if answers else ""
         found = scorer.score(text, wanted or None, **values)
     _print_one(scorer, found, as_json=as_json)
@@ -145,15 +160,15 @@ def _text(answer: str) -> str:
     """
     if answer != "-":
         return answer
-    data = sys.stdin.buffer.read(_MAX_STDIN_BYTES + 1)
-    if len(data) > _MAX_STDIN_BYTES:
+    data = sys.stdin.buffer.read(MAX_ANSWER_BYTES + 1)
+    if len(data) > MAX_ANSWER_BYTES:
         raise InvalidInputError(
-            [Problem(f"holds more than {_MAX_STDIN_BYTES // 1_000_000} MB, which is no answer: shorten it", "stdin")]
+            [Problem(f"holds more than {MAX_ANSWER_BYTES // 1024**2} MiB, which is no answer: shorten it", _STDIN)]
         )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidInputError([Problem(f"is not UTF-8 (byte {error.start}): convert it", "stdin")]) from None
+        raise InvalidInputError([Problem(f"is not UTF-8 (byte {error.start}): convert it", _STDIN)]) from None
     return text.removesuffix("\n").removesuffix("\r")  # the line end of `echo` is not part of the answer
 
 
@@ -169,12 +184,22 @@ def _print_one(scorer: Scorer, found: Score, *, as_json: bool) -> None:
             click.echo(f"  {clean(name)}  {shorten(shown, 200)}")
 
 
-def _score_file(
-    scorer: Scorer, path: str, field_map: dict[str, str], encoding: str | None, *, gated: bool, as_json: bool
-) -> int:
-    from assay.score_inputs import answered_file, check_answered
+@contextmanager
+def _spooled(path: str) -> Iterator[Path]:
+    """Yield the file, or one with what stdin holds where it is `-`: a dataset is read twice."""
+    if path != "-":
+        yield Path(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        file = Path(folder, _STDIN)
+        with file.open("wb") as target:
+            shutil.copyfileobj(sys.stdin.buffer, target)
+        yield file
 
-    dataset = answered_file(path, field_map=field_map, encoding=encoding)
+
+def _score_file(scorer: Scorer, dataset: Dataset, *, gated: bool, as_json: bool) -> int:
+    from assay.score_inputs import check_answered
+
     for warning in check_answered(dataset).warnings:
         click.echo(f"warning: {clean(str(warning))}", err=True)
     reasons: list[Score] = []

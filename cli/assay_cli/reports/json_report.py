@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from assay.answers import response_to_json
 from assay.metrics.combined_score import tokens_used
 from assay.metrics.intervals import wilson
+from assay.names import writable
 from assay_cli.reports.atomic import atomic_writer
 from assay_cli.reports.quality_scores import QualityScores
 from assay_cli.reports.recommendations import recommendations
@@ -79,7 +80,7 @@ class JsonReport:
             "schema": _SCHEMA,
             "timestamp": run.created_at,
             "prompt_path": run.settings.agent.options.get("prompt_file"),
-            "test_cases_path": str(self._spec.dataset) if self._spec and self._spec.dataset else run.dataset.name,
+            "test_cases_path": writable(self._spec.dataset) if self._spec and self._spec.dataset else run.dataset.name,
             "test_cases_count": run.dataset.case_count,
             "config": _settings(run),
             "run": self._provenance(),
@@ -126,7 +127,7 @@ class JsonReport:
             "started_at": run.started_at,
             "ended_at": run.ended_at,
             "assay_version": run.assay_version,
-            "spec_path": str(self._spec.source) if self._spec and self._spec.source else None,
+            "spec_path": writable(self._spec.source) if self._spec and self._spec.source else None,
             "dataset": dataset_document(run),
         }
 

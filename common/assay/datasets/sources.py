@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from assay.datasets.jsonl_reader import parse_line
 from assay.datasets.readers import Container, recognise_container
 from assay.datasets.records import BadFileError, JsonText, Record
+from assay.names import writable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +63,7 @@ class FileSource:
 
     @property
     def name(self) -> str:
-        return self.path.name
+        return writable(self.path.name)
 
     def open(self) -> tuple[Container | None, Iterator[Record]]:
         container = recognise_container(self.path, self.encoding)

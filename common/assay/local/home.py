@@ -29,27 +29,33 @@ class Home:
     sockets: Path
 
     @classmethod
+    def find(cls, path: Path | None = None) -> Home:
+        """Return where the state directory is, whether or not it is there."""
+        home = (path or Path(os.environ.get("ASSAY_HOME") or Path.home() / ".assay")).expanduser().absolute()
+        sockets = home / "run"
+        if len(os.fsencode(sockets)) > _MAX_SOCKET_PATH_BYTES:
+            digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
+            sockets = Path(tempfile.gettempdir()) / f"assay-{os.getuid()}-{digest}"
+        return cls(home, sockets)
+
+    @classmethod
     def open(cls, path: Path | None = None) -> Home:
         """Return the state directory, made where it is missing.
 
         Raises:
             SetupError: It cannot be made or written, or is not private.
         """
-        home = (path or Path(os.environ.get("ASSAY_HOME") or Path.home() / ".assay")).expanduser().absolute()
+        home = cls.find(path)
         try:
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            sockets = home / "run"
-            if len(os.fsencode(sockets)) > _MAX_SOCKET_PATH_BYTES:
-                digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
-                sockets = Path(tempfile.gettempdir()) / f"assay-{os.getuid()}-{digest}"
-            sockets.mkdir(mode=0o700, exist_ok=True)
-            (home / "logs").mkdir(mode=0o700, exist_ok=True)
+            home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            home.sockets.mkdir(mode=0o700, exist_ok=True)
+            (home.path / "logs").mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise SetupError(
-                f"{home} cannot be used ({error.strerror}): set ASSAY_HOME to a folder that can be written"
+                f"{home.path} cannot be used ({error.strerror}): set ASSAY_HOME to a folder that can be written"
             ) from None
-        _check_private(sockets)
-        return cls(home, sockets)
+        _check_private(home.sockets)
+        return home
 
     @property
     def database(self) -> Path:

@@ -190,10 +190,7 @@ def environment_for(server: str | None) -> Mapping[str, str] | None:
     """
     if server is not None:
         return None
-    try:
-        return None if _listens(Home.open().socket("orchestrator")) else os.environ
-    except SetupError:  # told when something is to be started
-        return os.environ
+    return None if _listens(Home.find().socket("orchestrator")) else os.environ
 
 
 def running_services(home: Home) -> dict[str, int]:

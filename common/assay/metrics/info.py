@@ -53,6 +53,8 @@ class Parameter:
                 return f"must be one of {', '.join(self.choices)}, not {value!r}"
             case "text_list" if not _is_text_list(value):
                 return "must be a list of texts that are not blank"
+            case "text_list" if self.required and not value:
+                return "must hold at least one text"
             case "object" if not isinstance(value, dict):
                 return f"must be a mapping, not {value!r}"
         return ""

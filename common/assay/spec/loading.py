@@ -15,7 +15,7 @@ from assay.gates import parse_gate
 from assay.metrics import complete_parameters
 from assay.metrics.formula import with_own_numbers
 from assay.metrics.order import check_formulas
-from assay.names import unknown_name
+from assay.names import unknown_name, writable
 from assay.presets import PRESETS
 from assay.results import AgentSettings, MetricSettings, RunSettings
 from assay.spec.agents import ADAPTERS, check_agent
@@ -197,7 +197,7 @@ class _Reader:
         return name
 
     def _name(self) -> str:
-        default = (self._base_dir.resolve().name or "run")[:200]
+        default = (writable(self._base_dir.resolve().name) or "run")[:200]
         name = self._data.get("name", default)
         if not isinstance(name, str | int) or isinstance(name, bool) or not 1 <= len(str(name).strip()) <= 200:
             self._report("name", f"must be a text of 1 to 200 characters, not {name!r}")

@@ -68,10 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.environ["OMP_NUM_THREADS"] = str(settings.threads)
         asyncio.run(serve(settings))
     except InvalidInputError as error:
-        print(f"assay_embedder: {error.message}", file=sys.stderr)  # noqa: T201  # the user's terminal
+        print(f"assay embedder: {error.message}", file=sys.stderr)  # noqa: T201  # the user's terminal
         return 2
     except SetupError as error:
-        print(f"assay_embedder: {error.message}", file=sys.stderr)  # noqa: T201
+        print(f"assay embedder: {error.message}", file=sys.stderr)  # noqa: T201
         return 3
     return 0
 

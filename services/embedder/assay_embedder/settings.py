@@ -106,7 +106,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="assay_embedder",
+        prog="assay serve embedder",
         description="Turns texts into vectors over gRPC.",
         epilog="Every flag is also an environment variable: --max-models is ASSAY_EMBEDDER_MAX_MODELS; "
         "lists are comma-separated there.",

@@ -135,7 +135,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="assay_judge",
+        prog="assay serve judge",
         description="Grades answers with a language model over gRPC.",
         epilog="Every flag is also an environment variable: --max-concurrency is ASSAY_JUDGE_MAX_CONCURRENCY; "
         "lists are comma-separated there.",

@@ -227,7 +227,7 @@ def test_the_fiftieth_problem_is_the_last_one_listed(write: Write, refusal: Refu
         ({"question": "ع" * (512 * 1024)}, "record 2: is larger than 1 MiB"),
         (
             {"question": "Q", "recorded": "a" * (2 * 1024 * 1024 + 1)},
-            "record 2: its recorded answer is none that is taken: the answer is larger than 2 MiB",
+            "record 2: the answer is larger than 2 MiB: shorten it",
         ),
     ],
 )
