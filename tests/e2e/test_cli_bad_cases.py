@@ -35,6 +35,8 @@ def test_what_no_metric_reads_is_a_warning(project: Cli) -> None:
         file.write('\n{"id": "own", "question": "q", "answer": "Q", "thresholds": {"exact_macth": 1}}\n')
     said = "record 21, thresholds.exact_macth: holds a threshold that nothing is compared with"
     assert said in project.run("validate", "assay.yaml").stdout
+    (warning,) = json.loads(project.run("validate", "assay.yaml", "--json").stdout)["warnings"]
+    assert (warning["line"], warning["field"]) == (21, "record 21, thresholds.exact_macth")
     done = project.run("run", "assay.yaml", "--output-dir", "out")
     assert f"warning: qa.jsonl:21: {said}" in done.stderr
     assert "did you mean 'exact_match'?" in done.stderr

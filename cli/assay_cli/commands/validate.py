@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,7 @@ def validate(
         cases_text = f"{info.case_count} case{'s' if info.case_count != 1 else ''}"
         found.lines.append(f"dataset  {info.name}: {cases_text}, {info.format}, {fields}")
         found.lines += [f"warning  {warning}" for warning in info.warnings]
+        found.warnings += info.warnings
         found.left_out = info.left_out_count
         say_what_is_left_out(info)
     except InvalidInputError as error:
@@ -95,9 +96,10 @@ def validate(
 
 @dataclass
 class _Findings:
-    """What was found: problems, lines on what was recognised, the traceback of an agent that does not import."""
+    """What was found: problems, warnings, lines on what was recognised, the traceback of code that fails."""
 
     problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     agent_traceback: str = ""
     left_out: int = 0
@@ -163,11 +165,12 @@ def _check_dataset(data: dict[str, Any], dataset: Path | None, base_dir: Path) -
 def _finish(found: _Findings, as_json: bool) -> int:
     problems = found.problems
     if as_json:
-        said = [
-            {"message": problem.message, "field": problem.field, "file": problem.file, "line": problem.line}
-            for problem in problems
-        ]
-        document = {"valid": not problems, "problems": said, "agent_traceback": found.agent_traceback or None}
+        document = {
+            "valid": not problems,
+            "problems": [asdict(problem) for problem in problems],
+            "warnings": [asdict(warning) for warning in found.warnings],
+            "agent_traceback": found.agent_traceback or None,
+        }
         click.echo(json.dumps(document, ensure_ascii=False, indent=1))
         return 2 if problems else EXIT_INFRASTRUCTURE if found.left_out else 0
     for line in found.lines:
