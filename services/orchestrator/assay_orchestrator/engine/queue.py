@@ -90,7 +90,7 @@ class QueueDispatcher:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._keeping: asyncio.Task[None] | None = None
-        self._opening, self._opened = asyncio.Lock(), False
+        self._opening, self._opened, self._closed = asyncio.Lock(), False, False
         # Enqueues with connections of the store's: it never opens one itself.
         self._enqueueing = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
         self._connector = procrastinate.PsycopgConnector(
@@ -149,7 +149,9 @@ class QueueDispatcher:
 
     async def aclose(self) -> None:
         """Take no more jobs, and wait until those that were taken have returned."""
-        self._work = None
+        if self._closed:
+            return
+        self._work, self._closed = None, True
         running = [*self._tasks.values(), *self._leaving, *([self._keeping] if self._keeping is not None else [])]
         for task in running:
             task.cancel()
