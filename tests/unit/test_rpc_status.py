@@ -108,6 +108,16 @@ def test_failures_of_others_are_understood(code: grpc.StatusCode, kind: type[Ass
     assert "connection refused" in rebuilt.message
 
 
+def test_a_write_to_a_stream_that_is_gone_is_a_lost_connection() -> None:
+    """grpc.aio calls it an internal error; whoever meets it may connect again, and a server's own defects stay."""
+    lost, defect = (
+        from_rpc_error(foreign(grpc.StatusCode.INTERNAL, details))
+        for details in ("Internal error from Core", "something else")
+    )
+    assert type(lost) is errors.UnavailableError
+    assert type(defect) is errors.InternalError
+
+
 def test_every_code_becomes_some_error() -> None:
     """No status code makes the translation itself fail."""
     for code in grpc.StatusCode:

@@ -27,6 +27,7 @@ SERVICES = ("orchestrator", "embedder")
 _PACKAGES = {"orchestrator": "assay_orchestrator", "embedder": "assay_embedder"}
 _NEEDS = {"orchestrator": "sqlalchemy", "embedder": "sentence_transformers"}
 _LOG_TAIL_LINES = 12
+_LEASED, _STAYING = b"ends with its last user", b"stays"
 
 
 class LocalStack:
@@ -79,6 +80,13 @@ class LocalStack:
         """
         with _starting(self._home):
             missing = [service for service in self._needed if not _runs(self._home, service)]
+            passing = [service for service in self._needed if service not in missing and self._ends_soon(service)]
+            if self._stay and passing:
+                raise SetupError(
+                    f"the {' and the '.join(passing)} of a run that is going on would end with it: call this again "
+                    "when the run is done",
+                    reason="SERVICE_OF_A_RUN",
+                )
             for service in missing:
                 self._spawn(service)
         return bool(missing)
@@ -121,6 +129,10 @@ class LocalStack:
                 raise _stopped(service)
         return self.start_missing()
 
+    def _ends_soon(self, service: str) -> bool:
+        """Return whether another command started a service that ends when nobody uses it."""
+        return service not in self._children and _life(self._home, service).read_bytes() == _LEASED
+
     def _goes_on(self, service: str) -> bool:
         if service in self._children and self._children[service].poll() is None:
             return True
@@ -158,6 +170,7 @@ class LocalStack:
                 pass_fds=(life,),  # it holds this lock for as long as it lives, whatever becomes of us
                 start_new_session=True,  # Ctrl-C is for the command; the service ends with its lease
             )
+        _life(self._home, service).write_bytes(_STAYING if self._stay else _LEASED)
         (self._home.sockets / f"{service}.pid").write_text(str(child.pid))
         self._children[service] = child
 

@@ -12,6 +12,7 @@ from assay.names import unknown_name
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from assay.metrics.score import Metric
     from assay.results import MetricSettings
 
 __all__ = ["check_formulas"]
@@ -29,7 +30,11 @@ def check_formulas(metrics: Mapping[str, MetricSettings], *, others: Collection[
     reads = {metric.name: tuple(getattr(metric, "inputs", ())) for metric in built.values()}
     problems = []
     for path, metric in built.items():
-        messages = _formula_problems(metric, metrics[path], named, others) if isinstance(metric, Formula) else []
+        messages = (
+            _formula_problems(metric, metrics[path], named, others)
+            if isinstance(metric, Formula)
+            else _composite_problems(metric, reads[metric.name], named, others)
+        )
         if cycle := _way_back(metric.name, reads):
             messages.append(f"reads itself: {' reads '.join(cycle)}")
         where = f"{path}.formula" if isinstance(metric, Formula) else path
@@ -51,9 +56,27 @@ def _formula_problems(
     return [message for message in messages if message]
 
 
+def _composite_problems(
+    metric: Metric, reads: Sequence[str], named: Mapping[str, MetricSettings], others: Collection[str]
+) -> list[str]:
+    """Return what is wrong with what a composite of Assay's own reads; what it lacks, its rows say."""
+    known = [name for name in named if name != metric.name]
+    messages = []
+    for name in reads:
+        if name in named and name != metric.name and _is_of_the_run(named[name]):
+            messages.append(f"{name} has one value for the whole run and none for a row: it cannot be read here")
+        elif name not in named and name not in METRICS and name not in others:
+            messages.append(unknown_name("metric", name, known))
+    return messages
+
+
+def _is_of_the_run(settings: MetricSettings) -> bool:
+    return bool(getattr(METRICS[settings.kind], "keeps_vector", False))
+
+
 def _input_problem(name: str, reader: MetricSettings, named: Mapping[str, MetricSettings]) -> str:
     if name in named:
-        whole_run = getattr(METRICS[named[name].kind], "keeps_vector", False)
+        whole_run = _is_of_the_run(named[name])
         return f"{name} has one value for the whole run and none for a row: a formula cannot read it" * whole_run
     if name in METRICS:
         return f"{name} is not among the metrics of the run: add it to them"

@@ -64,6 +64,7 @@ _MAX_MESSAGE_BYTES = 1024
 _MAX_TEXT_CHARS = 400
 _KIND = "kind"
 _OMITTED = "omitted"
+_WRITE_FAILED = "Internal error from Core"  # grpc.aio's own words, made up at this end when a write finds no stream
 _RESUME = "resume_sequence"
 
 
@@ -195,6 +196,8 @@ def _place(file: str, line: int | None) -> str:
 def _foreign(code: grpc.StatusCode, details: str) -> AssayError:
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:
         return InvalidInputError(f"A message is too large: {details}", reason="MESSAGE_TOO_LARGE")
+    if code is grpc.StatusCode.INTERNAL and details == _WRITE_FAILED:
+        code, details = grpc.StatusCode.UNAVAILABLE, "the stream was closed while a message was written to it"
     sentence = _SENTENCES.get(code, "")
     message = ": ".join(part for part in (sentence, details) if part) or code.name
     return error_of(code, code.name, message)

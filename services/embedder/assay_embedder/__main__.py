@@ -61,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the process; return its exit code: 0 stopped, 2 wrong settings, 3 cannot serve here."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
+    # Its warnings tell each attempt at a hub that cannot be reached, twice; what comes of them is told by ourselves.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
         settings = read_settings(sys.argv[1:] if arguments is None else arguments, os.environ)
         if settings.threads:

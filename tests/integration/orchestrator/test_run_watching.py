@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import inspect
 from contextlib import AsyncExitStack
+from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,7 +58,9 @@ async def finished_run(client: Client, settings: RunSettings, cases: list[Case])
 def open_watches() -> int:
     """Return how many watches this process serves."""
     code = Watches.follow.__code__
-    return sum(1 for each in gc.get_objects() if inspect.isasyncgen(each) and each.ag_code is code and each.ag_frame)
+    return sum(
+        1 for each in gc.get_objects() if type(each) is AsyncGeneratorType and each.ag_code is code and each.ag_frame
+    )
 
 
 def watch(channel: grpc.aio.Channel, run_id: str, **request: Any) -> AsyncIterator[pb.WatchRunResponse]:

@@ -322,3 +322,11 @@ def test_any_record_is_a_case_or_a_sentence(record: dict[str, Any]) -> None:
         _look_at(problem)
     with contextlib.suppress(DatasetError):
         list(records_dataset([record, {"vars": {"q": "Q"}}]).cases())
+
+
+def test_the_mapping_names_what_the_file_has(write: Write) -> None:
+    """What is shown and stored as the mapping are promptfoo's names, not those that tests are turned into."""
+    mapping = open_dataset(write("x.yaml", CONFIG)).check().mapping
+    assert mapping["assertions"] == "assert | __expected"
+    assert mapping["input"] == "one of vars | a column"
+    assert open_dataset(write("x.yaml", CONFIG), field_map={"input": "book"}).check().mapping["input"] == "book"

@@ -456,6 +456,18 @@ def test_what_a_formula_cannot_read_is_refused(metrics: list[Any], field: str, m
     assert message in problems_of(*metrics).get(field, "")
 
 
+def test_what_a_combined_score_cannot_read_is_refused() -> None:
+    """So is the judge's metric, where its name is none or has no value for a row; a missing one skips the rows."""
+    misspelt = problems_of("exact_match", {"combined_score": {"judge": "exact_mach"}})
+    assert misspelt == {"metrics[1].combined_score": "unknown metric 'exact_mach'; did you mean 'exact_match'?"}
+    found = problems_of("consistency", {"combined_score": {"judge": "consistency"}})
+    assert "one value for the whole run" in found["metrics[1].combined_score"]
+    assert problems_of("combined_score") == problems_of("exact_match", {"combined_score": {"judge": "exact_match"}})
+    assert set(problems_of({"exact_match": {"x": 1}}, {"combined_score": {"judge": "exact_match"}})) == {
+        "metrics[0].exact_match.x"
+    }
+
+
 def test_one_mistake_is_reported_once() -> None:
     """A formula that reads a metric which is wrong in itself is no second problem."""
     found = problems_of({"coverage": {"nope": 1}}, {"m": {"formula": "coverage"}}, {"n": {"formula": "exact_mach"}})

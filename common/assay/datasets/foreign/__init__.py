@@ -107,7 +107,7 @@ def _pydantic_evals(setting: Setting) -> Convert:
 _DEEPEVAL = _records(deepeval.convert, deepeval.convert_row)
 
 FORMATS = (
-    Format("promptfoo", promptfoo.matches, _promptfoo, reads_top=True),
+    Format("promptfoo", promptfoo.matches, _promptfoo, promptfoo.FIELDS, reads_top=True),
     Format(adk.NAME, adk.matches, _records(adk.convert), adk.FIELDS, joined=adk.joined, is_part=adk.is_turn),
     Format(openai_evals.NAME, openai_evals.matches, _records(openai_evals.convert), openai_evals.FIELDS, is_sure=False),
     Format(inspect_ai.NAME, inspect_ai.matches, _records(inspect_ai.convert), inspect_ai.FIELDS, is_sure=False),

@@ -14,7 +14,18 @@ from assay.datasets.json_reader import folded
 from assay.datasets.records import BadFileError, BadRecordError, shown
 from assay.names import nearest
 
-__all__ = ["Tests", "convert", "matches", "unread_parts"]
+__all__ = ["FIELDS", "Tests", "convert", "matches", "unread_parts"]
+
+FIELDS = {
+    "input": "one of vars | a column",
+    "variables": "vars | columns",
+    "assertions": "assert | __expected",
+    "references": "assert | __expected",
+    "thresholds": "threshold | __threshold",
+    "recorded": "providerOutput | __providerOutput",
+    "metadata": "description, metadata | __description, __metadata",
+}
+"""Canonical field to what holds it in a test, and in a row of a table."""
 
 _PLAIN_FIELDS = frozenset({"expected", "expected_output", "reference", "references", "question", "input"})
 _TEST_FIELDS = frozenset({"vars", "assert", "description", "metadata", "options", "threshold", "provideroutput"})
