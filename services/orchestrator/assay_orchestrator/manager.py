@@ -26,7 +26,6 @@ from assay.results import PauseCause, Run, RunSettings, RunState
 from assay.version import __version__
 from assay_orchestrator.catalogue import Catalogue
 from assay_orchestrator.deletion import Deleter
-from assay_orchestrator.engine.embedded import EmbeddedDispatcher
 from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.notifier import Notifier
@@ -42,18 +41,20 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.results import DatasetRef, Deletion, RunSummary
-    from assay_orchestrator.agents.hosted import HostedAgent
+    from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.planning import Planner
     from assay_orchestrator.runner import Plan
     from assay_orchestrator.settings import Settings
     from assay_orchestrator.store.database import Database
     from assay_orchestrator.store.runs import RunRecord
-    from assay_orchestrator.store.shards import ShardJob
+    from assay_orchestrator.store.shards import Held, ShardJob
 
 __all__ = ["RunManager"]
 
 _PAUSE_PATIENCE_S = 3.0
+_FOLLOW_S = 0.2
+_DETACHED_S = 3.0
 _INTERRUPTED = "the orchestrator stopped while the run was going on; nothing stored is lost"
 
 _log = logging.getLogger(__name__)
@@ -66,15 +67,14 @@ class RunManager:
         database: The store.
         settings: Limits and the recovery policy.
         planner: Turns a stored run into what the runner needs.
+        dispatcher: Brings shards to this process.
     """
 
-    def __init__(
-        self, database: Database, settings: Settings, planner: Planner, dispatcher: Dispatcher | None = None
-    ) -> None:
+    def __init__(self, database: Database, settings: Settings, planner: Planner, dispatcher: Dispatcher) -> None:
         self._database = database
         self._settings = settings
         self._planner = planner
-        self._dispatcher = dispatcher if dispatcher is not None else EmbeddedDispatcher(settings.shard_limit)
+        self._dispatcher = dispatcher
         self._broken: dict[str, AssayError] = {}
         self._catalogue = Catalogue(database)
         self._partial = PartialSummaries(database)
@@ -82,16 +82,23 @@ class RunManager:
         self._deleting: set[str] = set()
         self._pausing: set[str] = set()
         self._retrying: set[str] = set()
+        self._loops: list[asyncio.Task[None]] = []
         self.notifier = Notifier()
         shares = FairShares(settings.team_weights, settings.agent_limits)
         self._worker = ShardWorker(database, self._dispatcher, shares, self, self._session)
 
     async def start(self) -> None:
-        """Begin to work; continue, or pause, every run that a stop interrupted."""
+        """Begin to work; alone, continue or pause every run that a stop interrupted."""
         await self._database.write(datasets.discard_unfinished)
         if self._dispatcher.alone:
             await self._recover()
         self._dispatcher.open(self._worker.work)
+        if not self._dispatcher.alone:
+            self._loops = [
+                asyncio.create_task(self._follow(), name="follow other processes"),
+                asyncio.create_task(self._reconcile(), name="find lost shards"),
+            ]
+        await self._deleter.recover()
 
     async def _recover(self) -> None:
         def tidy(connection: sa.Connection) -> list[RunRecord]:
@@ -105,7 +112,6 @@ class RunManager:
                 await self._go_on(record.run_id)
             else:
                 await self._change(record.run_id, RunState.PAUSED, reason=_INTERRUPTED, cause=PauseCause.INTERRUPTED)
-        await self._deleter.recover()
 
     async def create(self, request_id: str, settings: RunSettings, dataset: DatasetRef) -> Run:
         """Accept a run and start it; a repeated request returns the run of the first.
@@ -159,7 +165,7 @@ class RunManager:
         _require_unfinished(run)
         if not await self._database.write(lambda c: _cancel(c, run_id)):
             _require_unfinished(await self.get(run_id))
-        self._planner.forget(run_id, "the run was cancelled")
+        self._forget(run_id, "the run was cancelled")
         await self._worker.cancel(run_id)
         self.notifier.notify(run_id)
         return await self.get(run_id)
@@ -254,19 +260,35 @@ class RunManager:
             self._deleting.discard(run_id)
         if pending is None:
             raise await self._catalogue.not_found(run_id)
-        self._planner.forget(run_id, "the run was deleted")
+        self._forget(run_id, "the run was deleted")
         self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
         await self._deleter.finish(pending)
         return deletion
 
-    def hosted_agent(self, run: Run) -> HostedAgent:
-        """Return the broker through which a client answers the run's questions.
+    def attach(self, run: Run, concurrency: int) -> Attachment:
+        """Take a client that answers the run's questions.
 
         Raises:
             WrongStateError: The run has ended.
         """
         _require_unfinished(run)
-        return self._planner.hosted_agent(run.run_id)
+        attachment = self._planner.hosted_agent(run.run_id).attach(concurrency)
+        self._dispatcher.attend(run.run_id)
+        return attachment
+
+    def detach(self, run_id: str, attachment: Attachment) -> None:
+        """Let a client go; where it was the last here, others may have theirs in another process."""
+        attachment.close()
+        if not self._dispatcher.alone and self._planner.unattended(run_id):
+            asyncio.get_running_loop().call_later(_DETACHED_S, self._give_up_hosting, run_id)
+
+    def _give_up_hosting(self, run_id: str) -> None:
+        if self._planner.unattended(run_id):
+            session = self._worker.sessions.of(run_id)
+            if session is not None:
+                session.plan.pausing.set()
+            self._planner.retire(run_id)
+            self._dispatcher.leave(run_id)
 
     def raise_if_broken(self, run_id: str) -> None:
         """Raise what stopped the run, where not even that could be stored."""
@@ -275,6 +297,8 @@ class RunManager:
 
     async def aclose(self) -> None:
         """Stop all runs where they are; what is stored stays, and the next start goes on from there."""
+        for loop in self._loops:
+            loop.cancel()
         for session in self._worker.sessions.all():
             self._hold(session.plan.run_id)
         closing = asyncio.create_task(self._dispatcher.aclose())
@@ -285,6 +309,66 @@ class RunManager:
         await self._deleter.aclose()
         await self._partial.aclose()
         self.notifier.notify_all()
+
+    async def _follow(self) -> None:
+        """Notice what other processes do to the runs that are worked on, hosted or watched here."""
+        seen: dict[str, int] = {}
+        while True:
+            await asyncio.sleep(_FOLLOW_S)
+            here = {session.plan.run_id for session in self._worker.sessions.all()}
+            here |= {*self.notifier.watched, *self._planner.hosted}
+            try:
+                found = await self._database.read(lambda c, here=here: runs.read_standings(c, sorted(here)))  # type: ignore[misc]
+            except StorageError:
+                continue  # whoever needs the store hears of it there
+            for run_id in here:
+                standing = found.get(run_id)
+                if standing is None or standing.last_sequence != seen.get(run_id):
+                    self._moved_elsewhere(run_id, standing)
+            seen = {run_id: standing.last_sequence for run_id, standing in found.items()}
+
+    def _moved_elsewhere(self, run_id: str, standing: runs.Standing | None) -> None:
+        if standing is None:
+            self._forget(run_id, "the run was deleted")
+            self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
+            return
+        if standing.is_pausing and standing.state in runs.GOING:
+            self._hold(run_id)
+        elif standing.state not in runs.GOING:
+            self._forget(run_id, f"the run has {standing.state.value}")
+            session = self._worker.sessions.of(run_id)
+            for task in list(session.tasks) if session is not None else ():
+                task.cancel()
+        self.notifier.notify(run_id)
+
+    async def _reconcile(self) -> None:
+        """Enqueue again what should have a job and has none, whatever became of that."""
+        while True:
+            try:
+                held = await self._database.read(shards.list_held)
+                lost = set(await self._dispatcher.lost([one.job for one in held]))
+                idle = await self._database.read(runs.list_idle)
+                for one in held:
+                    if one.job in lost:
+                        await self._worker.enqueue(lambda c, one=one: self._again(c, one))  # type: ignore[misc]
+                for run_id in idle:
+                    await self._worker.enqueue(lambda c, run_id=run_id: self._worker.next_jobs(c, run_id))  # type: ignore[misc]
+            except AssayError as problem:
+                _log.warning("lost shards cannot be looked for: %s", problem.message)
+            except Exception:  # noqa: BLE001 - the loop must not end
+                _log.exception("looking for lost shards failed")
+            await asyncio.sleep(self._settings.reconcile_s)
+
+    def _again(self, connection: sa.Connection, lost: Held) -> list[ShardJob]:
+        _log.warning("nobody has shard %s/%s any more: it goes to somebody", lost.job.run_id, lost.job.shard_index)
+        shards.lock_sharing(connection, lost.job.run_id)
+        shards.give_back_lost(connection, lost)
+        return self._worker.next_jobs(connection, lost.job.run_id)
+
+    def _forget(self, run_id: str, reason: str) -> None:
+        """Let the clients go that answer a run's questions: it asks no more, or not now."""
+        self._planner.forget(run_id, reason)
+        self._dispatcher.leave(run_id)
 
     # What the worker needs of whoever owns the runs.
 
@@ -324,7 +408,7 @@ class RunManager:
     def paused(self, run_id: str) -> None:
         """Let go of the clients of a run that is paused now, and tell its watchers."""
         self._pausing.discard(run_id)
-        self._planner.forget(run_id, runs.PAUSED_BY_OWNER)
+        self._forget(run_id, runs.PAUSED_BY_OWNER)
         self.notifier.notify(run_id)
 
     def _session(self, plan: Plan) -> Session:
@@ -435,7 +519,7 @@ class RunManager:
         except StorageError as problem:
             self._broken[run_id] = problem
         finally:
-            self._planner.forget(run_id, f"the run has {state.value}")
+            self._forget(run_id, f"the run has {state.value}")
             self.notifier.notify(run_id)
 
     async def _change(

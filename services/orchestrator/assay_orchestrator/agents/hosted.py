@@ -74,6 +74,11 @@ class HostedAgent:
         self._spread()
         return attachment
 
+    @property
+    def is_attended(self) -> bool:
+        """Whether a client is attached."""
+        return bool(self._attachments)
+
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
         """Return a client's answer.
 

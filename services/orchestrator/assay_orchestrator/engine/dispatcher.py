@@ -57,5 +57,5 @@ class Dispatcher(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Take no more jobs, and wait until those that were taken have returned."""
+        """Take no more jobs, once and for all, and wait until those that were taken have returned."""
         ...

@@ -26,9 +26,8 @@ _LAST_MARK = sa.select(schema.write_marks.c.mark).where(schema.write_marks.c.wri
 
 
 def introduce(connection: sa.Connection, count: int) -> list[str]:
-    """Return the names of so many writers, the only ones from now on; each makes one change at a time."""
+    """Return the names of so many writers of a process that begins; each makes one change at a time."""
     names = [uuid.uuid4().hex for _ in range(count)]
-    connection.execute(schema.write_marks.delete())
     connection.execute(schema.write_marks.insert(), [{"writer": name, "mark": ""} for name in names])
     return names
 
