@@ -151,7 +151,9 @@ async def test_a_restart_does_not_resume_what_its_owner_paused(serve: Serve, set
         paused = await started(client, settings_of("python", "m:f"), cases(3))
         interrupted = await started(client, settings_of("python", "m:g"), cases(3))
         await client.pause_run(paused.run_id)
-        await until(client, interrupted.run_id, RunState.RUNNING)
+        agent = GatedAgent()
+        async with hosting(client, interrupted, agent):
+            await agent.busy.wait()
     async with serve(recover="auto") as client:
         assert (await client.get_run(interrupted.run_id)).state is not RunState.PAUSED
         found = await client.get_run(paused.run_id)

@@ -278,9 +278,6 @@ async def test_a_row_in_whose_midst_the_process_is_killed_comes_last_and_is_give
     async with serve() as client:
         dataset = await client.upload_dataset(cases(4), name="d")
         run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
-        async for event in client.watch_run(run.run_id):
-            if isinstance(event, StateChange):
-                break
     for _ in range(kills):
         await killed(open_store, run.run_id)
     async with serve(recover="auto") as client:

@@ -52,6 +52,14 @@ class Dispatcher(Protocol):
         """Begin to take jobs."""
         ...
 
+    def attend(self, run_id: str) -> None:
+        """Take the jobs of a run whose agent a client of this process hosts: nobody else can do them."""
+        ...
+
+    def leave(self, run_id: str) -> None:
+        """Take no more jobs of such a run; those that were taken go on."""
+        ...
+
     async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
         """Return those of the jobs that nobody has and that wait nowhere."""
         ...

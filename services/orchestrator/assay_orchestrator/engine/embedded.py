@@ -60,6 +60,12 @@ class EmbeddedDispatcher:
         self._work = work
         self._start()
 
+    def attend(self, run_id: str) -> None:
+        """Do nothing: there is no other process that could take the run's jobs."""
+
+    def leave(self, run_id: str) -> None:
+        """Do nothing, as above."""
+
     async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
         """Return the jobs that are not here."""
         return [job for job in jobs if (job.run_id, job.shard_index) not in self._known | self._taken]
