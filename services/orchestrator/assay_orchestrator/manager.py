@@ -5,37 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import hashlib
-import json
 import logging
-import re
-import secrets
 import uuid
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assay.errors import (
     AssayError,
-    ConflictError,
     NotFoundError,
-    OverloadedError,
     StorageError,
     WrongStateError,
 )
 from assay.results import PauseCause, Run, RunSettings, RunState
-from assay.version import __version__
 from assay_orchestrator.catalogue import Catalogue
+from assay_orchestrator.creation import Creation
 from assay_orchestrator.deletion import Deleter
 from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.worker import ShardWorker
+from assay_orchestrator.hosting import Hosting
 from assay_orchestrator.notifier import Notifier
 from assay_orchestrator.partial import PartialSummaries, fold
-from assay_orchestrator.planning import HOSTED_ADAPTERS, agent_key
+from assay_orchestrator.peers import Peers
 from assay_orchestrator.retries import set_errors_aside
-from assay_orchestrator.settings_json import settings_to_json, summary_to_json
+from assay_orchestrator.settings_json import summary_to_json
 from assay_orchestrator.store import attempts, datasets, deletions, results, runs, shards
-from assay_orchestrator.store.shards import FairShares
-from assay_orchestrator.store.times import now
+from assay_orchestrator.store.shards import FairShares, RunStoppedError
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -47,14 +40,12 @@ if TYPE_CHECKING:
     from assay_orchestrator.runner import Plan
     from assay_orchestrator.settings import Settings
     from assay_orchestrator.store.database import Database
-    from assay_orchestrator.store.runs import RunRecord
-    from assay_orchestrator.store.shards import Held, ShardJob
+    from assay_orchestrator.store.runs import RunRecord, Standing
+    from assay_orchestrator.store.shards import ShardJob
 
 __all__ = ["RunManager"]
 
 _PAUSE_PATIENCE_S = 3.0
-_FOLLOW_S = 0.2
-_DETACHED_S = 3.0
 _INTERRUPTED = "the orchestrator stopped while the run was going on; nothing stored is lost"
 
 _log = logging.getLogger(__name__)
@@ -82,10 +73,12 @@ class RunManager:
         self._deleting: set[str] = set()
         self._pausing: set[str] = set()
         self._retrying: set[str] = set()
-        self._loops: list[asyncio.Task[None]] = []
         self.notifier = Notifier()
         shares = FairShares(settings.team_weights, settings.agent_limits)
         self._worker = ShardWorker(database, self._dispatcher, shares, self, self._session)
+        self._creation = Creation(database, self._worker, settings)
+        self._hosting = Hosting(planner, dispatcher, self._worker)
+        self._peers = Peers(database, dispatcher, self._worker, self, reconcile_s=settings.reconcile_s)
 
     async def start(self) -> None:
         """Begin to work; alone, continue or pause every run that a stop interrupted."""
@@ -94,10 +87,7 @@ class RunManager:
             await self._recover()
         self._dispatcher.open(self._worker.work)
         if not self._dispatcher.alone:
-            self._loops = [
-                asyncio.create_task(self._follow(), name="follow other processes"),
-                asyncio.create_task(self._reconcile(), name="find lost shards"),
-            ]
+            self._peers.start()
         await self._deleter.recover()
 
     async def _recover(self) -> None:
@@ -120,17 +110,7 @@ class RunManager:
             ConflictError: The request id was used for something else.
             OverloadedError: Too many runs are going on.
         """
-        content = json.dumps([settings_to_json(settings), dataset.dataset_id], sort_keys=True)
-        request_hash = hashlib.sha256(content.encode()).hexdigest()
-        existing = await self._database.read(lambda c: runs.get_by_request(c, request_id))
-        if existing is None:
-            existing = await self._accept(request_id, request_hash, settings, dataset)
-        if existing.request_hash != request_hash:
-            raise ConflictError(
-                f"request id {request_id!r} already created run {existing.run_id} with another spec or dataset: "
-                "use a new request id"
-            )
-        return await self.get(existing.run_id)
+        return await self.get(await self._creation.create(request_id, settings, dataset))
 
     async def get(self, run_id: str) -> Run:
         """Return a run as it stands.
@@ -165,7 +145,7 @@ class RunManager:
         _require_unfinished(run)
         if not await self._database.write(lambda c: _cancel(c, run_id)):
             _require_unfinished(await self.get(run_id))
-        self._forget(run_id, "the run was cancelled")
+        self._hosting.forget(run_id, "the run was cancelled")
         await self._worker.cancel(run_id)
         self.notifier.notify(run_id)
         return await self.get(run_id)
@@ -188,7 +168,7 @@ class RunManager:
         moved = self.notifier.subscribe(run_id)
         try:
             self._pausing.add(run_id)
-            self._hold(run_id)
+            self._hosting.hold(run_id)
             if await self._database.write(lambda c: _request_pause(c, run_id)):
                 self.paused(run_id)
             with contextlib.suppress(TimeoutError):
@@ -260,7 +240,7 @@ class RunManager:
             self._deleting.discard(run_id)
         if pending is None:
             raise await self._catalogue.not_found(run_id)
-        self._forget(run_id, "the run was deleted")
+        self._hosting.forget(run_id, "the run was deleted")
         self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
         await self._deleter.finish(pending)
         return deletion
@@ -272,23 +252,11 @@ class RunManager:
             WrongStateError: The run has ended.
         """
         _require_unfinished(run)
-        attachment = self._planner.hosted_agent(run.run_id).attach(concurrency)
-        self._dispatcher.attend(run.run_id)
-        return attachment
+        return self._hosting.attach(run.run_id, concurrency)
 
     def detach(self, run_id: str, attachment: Attachment) -> None:
-        """Let a client go; where it was the last here, others may have theirs in another process."""
-        attachment.close()
-        if not self._dispatcher.alone and self._planner.unattended(run_id):
-            asyncio.get_running_loop().call_later(_DETACHED_S, self._give_up_hosting, run_id)
-
-    def _give_up_hosting(self, run_id: str) -> None:
-        if self._planner.unattended(run_id):
-            session = self._worker.sessions.of(run_id)
-            if session is not None:
-                session.plan.pausing.set()
-            self._planner.retire(run_id)
-            self._dispatcher.leave(run_id)
+        """Let such a client go."""
+        self._hosting.detach(run_id, attachment)
 
     def raise_if_broken(self, run_id: str) -> None:
         """Raise what stopped the run, where not even that could be stored."""
@@ -297,78 +265,40 @@ class RunManager:
 
     async def aclose(self) -> None:
         """Stop all runs where they are; what is stored stays, and the next start goes on from there."""
-        for loop in self._loops:
-            loop.cancel()
+        await self._peers.aclose()
+        self._hosting.aclose()
         for session in self._worker.sessions.all():
-            self._hold(session.plan.run_id)
+            self._hosting.hold(session.plan.run_id)
         closing = asyncio.create_task(self._dispatcher.aclose())
         await asyncio.wait([closing], timeout=self._settings.grace_s / 2)
-        for session in self._worker.sessions.all():
-            await self._worker.cancel(session.plan.run_id)
+        await self._worker.hand_over()
         await closing
         await self._deleter.aclose()
         await self._partial.aclose()
         self.notifier.notify_all()
 
-    async def _follow(self) -> None:
-        """Notice what other processes do to the runs that are worked on, hosted or watched here."""
-        seen: dict[str, int] = {}
-        while True:
-            await asyncio.sleep(_FOLLOW_S)
-            here = {session.plan.run_id for session in self._worker.sessions.all()}
-            here |= {*self.notifier.watched, *self._planner.hosted}
-            try:
-                found = await self._database.read(lambda c, here=here: runs.read_standings(c, sorted(here)))  # type: ignore[misc]
-            except StorageError:
-                continue  # whoever needs the store hears of it there
-            for run_id in here:
-                standing = found.get(run_id)
-                if standing is None or standing.last_sequence != seen.get(run_id):
-                    self._moved_elsewhere(run_id, standing)
-            seen = {run_id: standing.last_sequence for run_id, standing in found.items()}
+    # What peers affect.
 
-    def _moved_elsewhere(self, run_id: str, standing: runs.Standing | None) -> None:
+    def here(self) -> set[str]:
+        """Return the runs that are worked on, hosted or watched here."""
+        here = {session.plan.run_id for session in self._worker.sessions.all()}
+        return here | {*self.notifier.watched, *self._planner.hosted}
+
+    def moved_elsewhere(self, run_id: str, standing: Standing | None) -> None:
+        """Do here what follows from how a run stands, whoever brought it there."""
         if standing is None:
-            self._forget(run_id, "the run was deleted")
+            self._hosting.forget(run_id, "the run was deleted")
             self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
             return
-        if standing.is_pausing and standing.state in runs.GOING:
-            self._hold(run_id)
-        elif standing.state not in runs.GOING:
-            self._forget(run_id, f"the run has {standing.state.value}")
-            session = self._worker.sessions.of(run_id)
-            for task in list(session.tasks) if session is not None else ():
-                task.cancel()
+        if standing.state not in runs.GOING:
+            self._pausing.discard(run_id)
+            self._hosting.forget(run_id, f"the run has {standing.state.value}")
+            self._worker.cancel_soon(run_id)
+        elif standing.is_pausing:
+            self._hosting.hold(run_id)
+        elif run_id not in self._pausing:
+            self._planner.release(run_id)
         self.notifier.notify(run_id)
-
-    async def _reconcile(self) -> None:
-        """Enqueue again what should have a job and has none, whatever became of that."""
-        while True:
-            try:
-                held = await self._database.read(shards.list_held)
-                lost = set(await self._dispatcher.lost([one.job for one in held]))
-                idle = await self._database.read(runs.list_idle)
-                for one in held:
-                    if one.job in lost:
-                        await self._worker.enqueue(lambda c, one=one: self._again(c, one))  # type: ignore[misc]
-                for run_id in idle:
-                    await self._worker.enqueue(lambda c, run_id=run_id: self._worker.next_jobs(c, run_id))  # type: ignore[misc]
-            except AssayError as problem:
-                _log.warning("lost shards cannot be looked for: %s", problem.message)
-            except Exception:  # noqa: BLE001 - the loop must not end
-                _log.exception("looking for lost shards failed")
-            await asyncio.sleep(self._settings.reconcile_s)
-
-    def _again(self, connection: sa.Connection, lost: Held) -> list[ShardJob]:
-        _log.warning("nobody has shard %s/%s any more: it goes to somebody", lost.job.run_id, lost.job.shard_index)
-        shards.lock_sharing(connection, lost.job.run_id)
-        shards.give_back_lost(connection, lost)
-        return self._worker.next_jobs(connection, lost.job.run_id)
-
-    def _forget(self, run_id: str, reason: str) -> None:
-        """Let the clients go that answer a run's questions: it asks no more, or not now."""
-        self._planner.forget(run_id, reason)
-        self._dispatcher.leave(run_id)
 
     # What the worker needs of whoever owns the runs.
 
@@ -408,7 +338,7 @@ class RunManager:
     def paused(self, run_id: str) -> None:
         """Let go of the clients of a run that is paused now, and tell its watchers."""
         self._pausing.discard(run_id)
-        self._forget(run_id, runs.PAUSED_BY_OWNER)
+        self._hosting.forget(run_id, runs.PAUSED_BY_OWNER)
         self.notifier.notify(run_id)
 
     def _session(self, plan: Plan) -> Session:
@@ -421,13 +351,6 @@ class RunManager:
             alone=self._dispatcher.alone,
             on_results=lambda rows: self.notifier.tell(plan.run_id, rows),
         )
-
-    def _hold(self, run_id: str) -> None:
-        """Let what is being asked end, and ask nothing more in this process."""
-        session = self._worker.sessions.of(run_id)
-        if session is not None:
-            session.plan.pausing.set()
-            self._planner.hold(run_id)
 
     async def _set_errors_aside(self, run_id: str) -> None:
         self._retrying.add(run_id)
@@ -448,8 +371,10 @@ class RunManager:
         lost = set(await self._dispatcher.lost([one.job for one in held]))
 
         def change(connection: sa.Connection) -> list[ShardJob]:
+            shards.lock_sharing(connection, run_id)
             run = runs.get(connection, run_id)
-            assert run is not None, "it was read before"
+            if run is None:
+                raise RunStoppedError(f"run {run_id} was deleted")
             for one in held:
                 if one.job in lost:
                     shards.give_back_lost(connection, one)
@@ -465,41 +390,6 @@ class RunManager:
 
         await self._worker.enqueue(change)
         self.notifier.notify(run_id)
-
-    async def _accept(
-        self, request_id: str, request_hash: str, settings: RunSettings, dataset: DatasetRef
-    ) -> RunRecord:
-        going = await self._database.read(runs.count_going)
-        if going >= self._settings.active_run_limit:
-            raise OverloadedError(
-                f"{going} runs are going on, which is the limit: try again when one has ended", retry_after_s=10.0
-            )
-        agent = settings.agent
-        record = runs.RunRecord(
-            run_id=_new_run_id(settings.name),
-            request_id=request_id,
-            request_hash=request_hash,
-            spec=settings_to_json(settings),
-            dataset_id=dataset.dataset_id,
-            total_count=dataset.case_count * settings.repeats,
-            assay_version=__version__,
-            created_at=now(),
-            agent_key=agent_key(agent, self._settings.agent_limits),
-            concurrency=agent.concurrency,
-            hosted=agent.adapter in HOSTED_ADAPTERS,
-        )
-        stored = record
-
-        def accept(connection: sa.Connection) -> list[ShardJob]:
-            nonlocal stored
-            stored, is_new = runs.create(connection, record)
-            if not is_new:
-                return []
-            shards.create(connection, stored.run_id, dataset.case_count, settings.repeats)
-            return self._worker.next_jobs(connection, stored.run_id)
-
-        await self._worker.enqueue(accept)
-        return stored
 
     async def _pause(self, run_id: str, problem: StorageError) -> None:
         _log.error("run %s paused: %s", run_id, problem.message)
@@ -519,7 +409,7 @@ class RunManager:
         except StorageError as problem:
             self._broken[run_id] = problem
         finally:
-            self._forget(run_id, f"the run has {state.value}")
+            self._hosting.forget(run_id, f"the run has {state.value}")
             self.notifier.notify(run_id)
 
     async def _change(
@@ -550,6 +440,7 @@ def _require_retryable(run: Run) -> None:
 
 
 def _cancel(connection: sa.Connection, run_id: str) -> bool:
+    shards.lock_run(connection, run_id)
     run = runs.get(connection, run_id)
     if run is None or run.finished:
         return False
@@ -562,9 +453,3 @@ def _request_pause(connection: sa.Connection, run_id: str) -> bool:
     runs.request_pause(connection, run_id)
     shards.take_back(connection, run_id)
     return shards.pause_if_wanted(connection, run_id)
-
-
-def _new_run_id(name: str) -> str:
-    """Return a readable id that is unique and safe as a file name."""
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "run"
-    return f"{slug}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"

@@ -73,6 +73,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.recover not in ("auto", "on-request"):
             raise ValueError(f"recover must be 'auto' or 'on-request', not {self.recover!r}")
+        if self.recover != "auto" and self.database_url:
+            raise ValueError("recover 'on-request' is for a file: of a shared database, others go on with what stops")
         if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
             raise ValueError("database_url must begin with postgresql://; for an SQLite file use database")
         for name in ("database_patience_s", "embedder_patience_s", "grace_s"):

@@ -235,6 +235,7 @@ async def test_a_good_answer_is_scored_again_but_not_asked_for(
             results.remove(connection, run.run_id, [row])
             broken = Score("exact_match", ScoreStatus.ERROR, reason="embedder_unavailable")
             made = CaseResult("c1", 1, 0, "", AgentStatus.SUCCESS, None, (broken, row.scores[1]), 1.0, "broken")
+            runs.change_state(connection, run.run_id, RunState.RUNNING)
             results.put(connection, run.run_id, [answer], [made], {})
             runs.change_state(connection, run.run_id, RunState.SUCCEEDED)
 

@@ -116,6 +116,10 @@ class HostedAgent:
             if not question.answer.done():
                 question.answer.set_exception(NotAskedError())
 
+    def release(self) -> None:
+        """Give questions to clients again."""
+        self._held = False
+
     def detach_all(self, reason: str) -> None:
         """Tell every client that the run asks no more."""
         self._ended = reason

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from assay_orchestrator.store.shards import ShardJob
 
-    Work = Callable[[str, int], Awaitable[None]]
-    """Takes a run's id and a shard's index; when it returns, the job is over for good."""
+    Work = Callable[[str, int, int], Awaitable[None]]
+    """Takes a run's id, a shard's index and the job's ticket; when it returns, the job is over for good."""
 
 __all__ = ["Dispatcher", "TryAgainError"]
 

@@ -109,7 +109,7 @@ class QueueDispatcher:
                     lock=None,
                     queueing_lock=None,
                     task_name=_TASK,
-                    task_kwargs={"run_id": job.run_id, "shard_index": job.shard_index},
+                    task_kwargs={"run_id": job.run_id, "shard_index": job.shard_index, "ticket": job.ticket},
                 )
                 for job in jobs
             ]
@@ -141,11 +141,11 @@ class QueueDispatcher:
         """Return those of the jobs that nobody has and that wait nowhere."""
         await self._open()
         known = {
-            (job.task_kwargs["run_id"], job.task_kwargs["shard_index"])
+            (job.task_kwargs["run_id"], job.task_kwargs["shard_index"], job.task_kwargs["ticket"])
             for status in ("todo", "doing")
             for job in await self._app.job_manager.list_jobs_async(task=_TASK, status=status)
         }
-        return [job for job in jobs if (job.run_id, job.shard_index) not in known]
+        return [job for job in jobs if (job.run_id, job.shard_index, job.ticket) not in known]
 
     async def aclose(self) -> None:
         """Take no more jobs, and wait until those that were taken have returned."""
@@ -173,16 +173,14 @@ class QueueDispatcher:
                     name=f"{queue}@{os.getpid()}",
                     concurrency=self._concurrency,
                     fetch_job_polling_interval=_POLL_S,
+                    # Listening takes a connection of its own, too much for each hosted run.
+                    listen_notify=queue == _QUEUE,
                     update_heartbeat_interval=self._heartbeat_s,
                     stalled_worker_timeout=self._dead_after_s,
                     delete_jobs="always",
                     install_signal_handlers=False,
                 )
-            except (
-                psycopg.Error,
-                procrastinate.exceptions.ProcrastinateException,
-                psycopg_pool.PoolTimeout,
-            ) as problem:
+            except _DATABASE_PROBLEMS as problem:
                 _log.warning("the queue cannot be read, trying again: %s", type(problem).__name__)
             await asyncio.sleep(_RESTART_S)
 
@@ -193,11 +191,7 @@ class QueueDispatcher:
             try:
                 await self._open()
                 await self._reap()
-            except (
-                psycopg.Error,
-                procrastinate.exceptions.ProcrastinateException,
-                psycopg_pool.PoolTimeout,
-            ) as problem:
+            except _DATABASE_PROBLEMS as problem:
                 _log.warning("the queue cannot be looked after, trying again: %s", type(problem).__name__)
 
     async def _reap(self) -> None:
@@ -221,10 +215,10 @@ class QueueDispatcher:
                 await self._app.open_async()
                 self._opened = True
 
-    async def _do(self, run_id: str, shard_index: int) -> None:
+    async def _do(self, run_id: str, shard_index: int, ticket: int) -> None:
         if self._work is None:
             raise TryAgainError
-        await self._work(run_id, shard_index)
+        await self._work(run_id, shard_index, ticket)
 
 
 class _Again(queue_retry.BaseRetryStrategy):

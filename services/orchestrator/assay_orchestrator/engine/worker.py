@@ -14,7 +14,7 @@ from assay_orchestrator.engine.dispatcher import TryAgainError
 from assay_orchestrator.engine.session import Session, Sessions
 from assay_orchestrator.runner import ShardRunner
 from assay_orchestrator.store import runs, shards
-from assay_orchestrator.store.shards import SUMMARY, FencedError, ShardJob
+from assay_orchestrator.store.shards import SUMMARY, FencedError, RunStoppedError, ShardJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,14 +98,20 @@ class ShardWorker:
         self._shares = shares
         self._supervisor = supervisor
         self._on_fenced = on_fenced
+        self._handing_over = False
 
         async def make(run_id: str) -> Session:
             return make_session(await supervisor.plan(run_id))
 
         self.sessions = Sessions(make)
 
-    async def work(self, run_id: str, shard_index: int) -> None:
+    async def work(self, run_id: str, shard_index: int, ticket: int) -> None:
         """Do one job.
+
+        Args:
+            run_id: The run.
+            shard_index: Which part of it, or SUMMARY.
+            ticket: For which of the times that the shard was queued the job was made.
 
         Raises:
             TryAgainError: The store does not answer; somebody may do the job later.
@@ -114,10 +120,12 @@ class ShardWorker:
             if shard_index == SUMMARY:
                 await self._supervisor.conclude(run_id)
             else:
-                await self._take(run_id, shard_index)
+                await self._take(run_id, shard_index, ticket)
         except FencedError as problem:
             _log.error("%s", problem.message)
             self._on_fenced()
+        except RunStoppedError as problem:
+            _log.info("shard %s/%s is dropped: %s", run_id, shard_index, problem.message)
         except StorageError as problem:
             if not self._dispatcher.alone:
                 _log.warning("shard %s/%s waits: %s", run_id, shard_index, problem.message)
@@ -146,12 +154,16 @@ class ShardWorker:
 
     async def cancel(self, run_id: str) -> None:
         """Break off what this process does of a run, and wait until that has ended."""
+        self.cancel_soon(run_id)
+        await self.until_left(run_id)
+
+    def cancel_soon(self, run_id: str) -> None:
+        """Break off what this process does of a run."""
         session = self.sessions.of(run_id)
         if session is not None:
             session.plan.pausing.set()  # it takes nobody in any more
             for task in list(session.tasks):
                 task.cancel()
-            await session.ended.wait()
 
     async def until_left(self, run_id: str) -> None:
         """Wait until this process has nothing of a run that has stopped."""
@@ -159,8 +171,14 @@ class ShardWorker:
         if session is not None:
             await session.ended.wait()
 
-    async def _take(self, run_id: str, shard_index: int) -> None:
-        begun = await self._database.write(lambda c: _begin(c, run_id, shard_index))
+    async def hand_over(self) -> None:
+        """Break off whatever this process does, and let other processes go on with it at once."""
+        self._handing_over = True
+        for session in self.sessions.all():
+            await self.cancel(session.plan.run_id)
+
+    async def _take(self, run_id: str, shard_index: int, ticket: int) -> None:
+        begun = await self._database.write(lambda c: _begin(c, run_id, shard_index, ticket))
         if begun.paused:
             self._supervisor.paused(run_id)
         if begun.is_first:
@@ -168,17 +186,16 @@ class ShardWorker:
         shard = begun.shard
         if shard is None:
             return
-        left = False
         try:
             async with AsyncExitStack() as stack:
                 session = await stack.enter_async_context(self.sessions.join(run_id))
                 async with session.share(shard.slots):
                     await ShardRunner(self._database, session, shard).run()
                 await self._leave(shard)
-                left = True
-        finally:
-            if not left:
-                await asyncio.shield(self._give_back(shard))
+        except BaseException as problem:
+            is_for_others = isinstance(problem, StorageError) or self._handing_over
+            await asyncio.shield(self._give_back(shard, enqueue=is_for_others and not self._dispatcher.alone))
+            raise
 
     async def _leave(self, shard: Shard) -> None:
         def leave(connection: sa.Connection) -> _Left:
@@ -193,10 +210,19 @@ class ShardWorker:
         if left.paused:
             self._supervisor.paused(shard.run_id)
 
-    async def _give_back(self, shard: Shard) -> None:
-        """Let a shard wait again that was broken off; where not even that can be stored, a later start does it."""
+    async def _give_back(self, shard: Shard, *, enqueue: bool) -> None:
+        """Let a shard wait again that was broken off, or go to somebody else.
+
+        Where not even that can be stored, its job comes again.
+        """
+
+        def give_back(connection: sa.Connection) -> list[ShardJob]:
+            shards.lock_sharing(connection, shard.run_id)
+            shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
+            return self.next_jobs(connection, shard.run_id) if enqueue else []
+
         try:
-            await self._database.write(lambda c: shards.give_back(c, shard.run_id, shard.shard_index, shard.epoch))
+            await self.enqueue(give_back)
         except StorageError as problem:
             _log.warning("shard %s/%s was broken off: %s", shard.run_id, shard.shard_index, problem.message)
 
@@ -210,8 +236,8 @@ class _Begun:
     paused: bool = False
 
 
-def _begin(connection: sa.Connection, run_id: str, shard_index: int) -> _Begun:
-    shard = shards.start(connection, run_id, shard_index)
+def _begin(connection: sa.Connection, run_id: str, shard_index: int, ticket: int) -> _Begun:
+    shard = shards.start(connection, run_id, shard_index, ticket)
     if shard is None:
         return _Begun(None, paused=shards.pause_if_wanted(connection, run_id))
     return _Begun(shard, is_first=runs.begin(connection, run_id))
