@@ -9,9 +9,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
-from assay.results import GateOutcome
+from assay.results import GateOutcome, ScoreStatus
+from assay_cli.judging_text import judging_line
 from assay_cli.reports.json_report import pass_rate_interval
-from assay_cli.terminal import clean, shorten
+from assay_cli.terminal import clean, shorten, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from assay.results import CaseResult, GroupSummary, MetricSummary, Run, RunSummary
 
-__all__ = ["ConsoleSummary", "table"]
+__all__ = ["ConsoleSummary"]
 
 _MAX_FAILING = 10
 _MAX_GROUPS = 15
@@ -43,7 +44,8 @@ class ConsoleSummary:
         """Take one row."""
         for score in row.scores:
             if score.value is None and score.reason:
-                self._reasons.setdefault(score.metric, Counter())[score.reason] += 1
+                said = score.detail.get("message") if score.status is ScoreStatus.SKIPPED else None
+                self._reasons.setdefault(score.metric, Counter())[str(said or score.reason)] += 1
         if row.passed is False or row.reason:
             self._failing_count += 1
             if len(self._failing) < _MAX_FAILING:
@@ -162,6 +164,8 @@ class ConsoleSummary:
                 f"latency  mean {_seconds(latency.mean_s)}  P50 {_seconds(latency.p50_s)}  "
                 f"P95 {_seconds(latency.p95_s)}  max {_seconds(latency.max_s)}  ({latency.count} rows)"
             )
+        if summary.judging is not None:
+            lines.append(judging_line(summary.judging))
         lines.append(f"thresholds  {self._paint(summary.overall_status)}")
         return "\n".join(lines)
 
@@ -210,18 +214,6 @@ def _repeats(repeats: Mapping[str, Any]) -> list[str]:
     if advice := (repeats.get("variance") or {}).get("advice"):
         lines.append(advice)
     return lines
-
-
-def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Return rows as aligned columns; the first row is the heading, the first column text."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if index in (0, len(row) - 1) else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
 
 
 def _counted(count: int) -> str:

@@ -5,85 +5,115 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from assay.results import PauseCause
 from assay_cli.failures import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
+from assay_cli.options import print_document, print_line
+from assay_cli.run_documents import Form, event_document, full
 from assay_cli.terminal import clean, shorten
 
 if TYPE_CHECKING:
     from assay.client import Client
     from assay.hosting.calling import AgentCaller
     from assay.local.stack import LocalStack
-    from assay.results import Run
+    from assay.results import CaseResult, Run, StateChange
 
-__all__ = ["ANSWERED_HERE", "conclude", "follow_to_end", "how_to_resume", "load_caller", "say_state"]
+__all__ = ["ANSWERED_HERE", "Ending", "conclude", "follow_to_end", "how_to_resume", "load_caller", "say_state"]
 
 ANSWERED_HERE = frozenset({"python"})
 """Adapters whose agent is code on the user's side: whoever continues such a run answers its questions."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a command that follows a run says what came of it.
+
+    Args:
+        server: The server as the user named it, for the sentence that says how to go on.
+        output_dir: Where the report goes; None for no report.
+        form: What is printed.
+    """
+
+    server: str | None = None
+    output_dir: Path | None = None
+    form: Form = Form.TEXT
+
+
 async def follow_to_end(
     client: Client,
     run: Run,
+    ending: Ending,
     *,
     caller: AgentCaller | None = None,
     stack: LocalStack | None = None,
-    server: str | None = None,
-    output_dir: Path | None = None,
 ) -> int:
     """Follow a run that is going on until it ends or pauses; return the exit status.
 
     Args:
         client: To the orchestrator.
         run: The run.
+        ending: How its end is told.
         caller: The agent on this side; None where the orchestrator asks it, or somebody else answers.
         stack: The local stack, watched for services that end by themselves.
-        server: The server as the user named it, for the sentence that says how to go on.
-        output_dir: Where the report goes; None for no report.
     """
     from assay.evaluation import drive_run
     from assay_cli.progress import make_progress
+    from assay_cli.starting import telling_of_start
 
     out = sys.stdout
+    hidden = ending.form is not Form.TEXT and not sys.stderr.isatty()
     try:
         # What the agent prints goes to stderr: stdout is for results.
-        with contextlib.redirect_stdout(sys.stderr), make_progress(run, hidden=False) as progress:
-            run = await drive_run(
-                client, run, caller, progress.take, stack, resume=caller is not None or stack is not None
-            )
+        with contextlib.redirect_stdout(sys.stderr), make_progress(run, hidden=hidden) as progress:
+
+            def take(event: Run | StateChange | CaseResult) -> None:
+                progress.take(event)
+                if ending.form is Form.LINES:
+                    print_line(event_document(event), out)
+
+            async with telling_of_start(stack, progress):
+                run = await drive_run(client, run, caller, take, stack, resume=caller is not None or stack is not None)
     except asyncio.CancelledError:
         click.echo("", err=True)
         if caller is None and stack is None:
             click.echo("stopped watching; the run is not affected", err=True)
         else:
-            click.echo(f"interrupted: what is done is stored. {how_to_resume(run, server)}", err=True)
+            click.echo(f"interrupted: what is done is stored. {how_to_resume(run, ending.server)}", err=True)
         return EXIT_INTERRUPTED
-    click.echo(say_state(run), file=out)
-    return await conclude(client, run, server=server, output_dir=output_dir)
+    if ending.form is Form.TEXT:
+        click.echo(say_state(run), file=out)
+    return await conclude(client, run, ending)
 
 
-async def conclude(client: Client, run: Run, *, server: str | None, output_dir: Path | None) -> int:
+async def conclude(client: Client, run: Run, ending: Ending) -> int:
     """Print the summary of a run that is over, write its report where one is wanted, and return the exit status."""
     from assay_cli.commands.run import exit_status_of
     from assay_cli.console import ConsoleSummary
     from assay_cli.reports.json_report import JsonReport
 
+    if ending.form is Form.LINES:
+        print_line({"event": "end", "sequence": run.last_sequence, **full(run)})
+    elif ending.form is Form.DOCUMENT:
+        print_document(full(run))
     if run.summary is None:
         if not run.finished:
-            click.echo(how_to_resume(run, server), err=True)
+            click.echo(how_to_resume(run, ending.server), err=True)
         return EXIT_INFRASTRUCTURE
     console = ConsoleSummary(run)
     path = None
-    if output_dir is not None:
-        path = output_dir / "results.json"
+    if ending.output_dir is not None:
+        path = ending.output_dir / "results.json"
         await JsonReport(run, None).write(path, client.list_results(run.run_id), console.take)
-    else:
+    elif ending.form is Form.TEXT:
         async for row in client.list_results(run.run_id, failed_only=True):
             console.take(row)
-    click.echo(console.render(path), nl=False)
+    if ending.form is Form.TEXT:
+        click.echo(console.render(path), nl=False)
     return exit_status_of(run)
 
 
@@ -127,7 +157,8 @@ def load_caller(run: Run, spec: Path | None, target: str | None) -> AgentCaller 
 def how_to_resume(run: Run, server: str | None) -> str:
     """Return the sentence that says how a run is continued."""
     where = f" --server {server}" if server else ""
-    code = " --spec SPEC" if run.settings.agent.adapter in ANSWERED_HERE else ""
+    asks = run.settings.agent.adapter in ANSWERED_HERE and run.pause_cause is not PauseCause.JUDGE
+    code = " --spec SPEC" if asks else ""
     return f"Continue with: assay runs resume {run.run_id}{code}{where}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from contextlib import asynccontextmanager
@@ -10,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from assay.datasets import ON_BAD_CASE
+from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+    from typing import TextIO
 
     from assay.client import Client
     from assay.datasets import DatasetInfo
@@ -30,6 +30,8 @@ __all__ = [
     "format_option",
     "json_option",
     "map_option",
+    "print_document",
+    "print_line",
     "run_async",
     "say_what_is_left_out",
     "server_option",
@@ -99,25 +101,47 @@ def say_what_is_left_out(info: DatasetInfo) -> None:
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
-    """Run a command's coroutine; Ctrl-C cancels it and comes out as KeyboardInterrupt."""
-    return asyncio.run(main)
+    """Run a command's coroutine; Ctrl-C and SIGTERM cancel it and come out as KeyboardInterrupt."""
+    import asyncio
+    import signal
+
+    async def stoppable() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def stop() -> None:
+            loop.remove_signal_handler(signal.SIGTERM)  # a second one ends the command at once
+            if task is not None:
+                task.cancel()
+
+        loop.add_signal_handler(signal.SIGTERM, stop)
+        return await main
+
+    try:
+        return asyncio.run(stoppable())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 @asynccontextmanager
-async def connect(server: str | None, models: Sequence[str] = ()) -> AsyncIterator[tuple[Client, LocalStack | None]]:
+async def connect(
+    server: str | None, models: Sequence[str] = (), *, judge: bool = False
+) -> AsyncIterator[tuple[Client, LocalStack | None]]:
     """Connect to a server, or to a local stack that is started for it and stopped after.
 
     Args:
         server: Its address; None for the local stack.
         models: Embedding models that will be needed.
+        judge: Whether a judge will be needed.
     """
+    import asyncio
+
     stack = None
     if server is None:
         from assay.local.home import Home
         from assay.local.stack import LocalStack
 
         stack = LocalStack(Home.open())
-        stack.start(models=models)
+        stack.start(models=models, judge=judge)
     try:
         # Imported while the services start.
         from assay.client import Client
@@ -129,3 +153,13 @@ async def connect(server: str | None, models: Sequence[str] = ()) -> AsyncIterat
     finally:
         if stack is not None:
             await asyncio.shield(stack.wait_until_stopped())
+
+
+def print_document(document: object) -> None:
+    """Print a document for programs, on lines for people who look at it."""
+    click.echo(json.dumps(document, ensure_ascii=False, indent=1))
+
+
+def print_line(document: object, file: TextIO | None = None) -> None:
+    """Print a document on a line of its own, at once."""
+    click.echo(json.dumps(document, ensure_ascii=False), file=file)

@@ -12,7 +12,7 @@ from assay.results import CaseResult, Run, StateChange
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -29,6 +29,9 @@ class Progress(Protocol):
 
     def take(self, event: Run | StateChange | CaseResult) -> None:
         """Take one snapshot or event."""
+
+    def wait_for(self, services: Sequence[str]) -> None:
+        """Take the names of the services that are still starting; none once all of them take work."""
 
     def __enter__(self) -> Self:
         """Begin to show."""
@@ -60,6 +63,7 @@ class _Hidden:
         self._begun_with = 0
         self._begun_at = self._shown_at = clock()
         self._unsaid = ""
+        self._starting = ""
 
     def __enter__(self) -> Self:
         return self
@@ -91,6 +95,14 @@ class _Hidden:
             # Said when the run goes on; a run that stays so ends with a sentence of its own.
             self._unsaid = f"{event.state.value}: {event.reason}"
 
+    def wait_for(self, services: Sequence[str]) -> None:
+        """Take the names of the services that are still starting."""
+        self._starting = f"starting the {' and the '.join(services)} …" if services else ""
+        self.show_start()
+
+    def show_start(self) -> None:
+        """Show what the first rows wait for."""
+
     def show(self) -> None:
         """Show how far the run is."""
 
@@ -98,7 +110,9 @@ class _Hidden:
         """Show a sentence."""
 
     def line(self) -> str:
-        """Return how far the run is: cases, pass rate, rate, time left."""
+        """Return how far the run is: cases, pass rate, rate, time left; or what its first rows wait for."""
+        if self._starting and self._done <= self._done_before:
+            return f"{self._done}/{self._total} cases  {self._starting}"
         seconds = self._clock() - self._begun_at
         rate = (self._done - self._begun_with) / seconds if seconds >= _LEAST_SPAN_S else 0.0
         decided = self._passed + self._failed
@@ -119,6 +133,10 @@ class _Plain(_Hidden):
     def __enter__(self) -> Self:
         self.say(f"run {self._run.run_id}: {self._total} cases over {self._run.dataset.name}")
         return self
+
+    def show_start(self) -> None:
+        if self._starting:
+            self.say(self._starting)
 
     def show(self) -> None:
         self.say(self.line())
@@ -142,6 +160,9 @@ class _Live(_Hidden):
     ) -> None:
         self.show()
         click.echo("", err=True)
+
+    def show_start(self) -> None:
+        self.show()
 
     def show(self) -> None:
         share = self._done / self._total if self._total else 1.0

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import TYPE_CHECKING
 
-__all__ = ["clean", "shorten"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["clean", "shorten", "table"]
 
 _HARMLESS = {"\n", "\t"}
 _BIDI = {chr(code) for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
@@ -32,3 +36,15 @@ def shorten(text: str, width: int) -> str:
     """Return a clean single line of at most `width` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Return rows as aligned columns; the first row is the heading, the first column text."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if index in (0, len(row) - 1) else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )

@@ -6,14 +6,23 @@ that a Python agent may return, an HTTP agent is mapped to, a dataset may record
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from assay.answer_fields import (
+    MalformedAnswerError,
+    as_count,
+    as_items,
+    as_mapping,
+    as_number,
+    as_text,
+    clean_text,
+    json_text,
+    json_value,
+    shown,
+)
+from assay.questions import AgentRequest, Message
 
 __all__ = [
     "AgentError",
@@ -54,51 +63,6 @@ class AgentErrorKind(StrEnum):
     HTTP_STATUS = "http_status"
     NOT_RECORDED = "not_recorded"
     DEAD_LETTER = "dead_letter"
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a conversation; `role` is system, user, assistant or tool."""
-
-    role: str
-    content: str
-    name: str = ""
-    tool_call_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AgentRequest:
-    """One question to an agent: one attempt at one turn of one repeat of one case.
-
-    Args:
-        request_id: Unique per case, turn, repeat and attempt.
-        run_id: The run that asks.
-        case_id: The case that is asked.
-        input: This turn's text from the user.
-        repeat_index: Which repeat of the case, from 0.
-        turn_index: Which turn, from 0.
-        session_id: The same for all turns of one case and repeat.
-        idempotency_key: The same for every attempt at this turn.
-        history: Earlier messages, oldest first.
-        variables: Template variables.
-        parameters: Call parameters such as filters.
-        metadata: Free labels of the case.
-        timeout_s: How long the agent may take, in seconds.
-    """
-
-    request_id: str
-    run_id: str
-    case_id: str
-    input: str
-    repeat_index: int = 0
-    turn_index: int = 0
-    session_id: str = ""
-    idempotency_key: str = ""
-    history: tuple[Message, ...] = ()
-    variables: dict[str, Any] = field(default_factory=dict)
-    parameters: dict[str, Any] = field(default_factory=dict)
-    metadata: dict[str, str] = field(default_factory=dict)
-    timeout_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +173,6 @@ class AgentResponse:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-class MalformedAnswerError(ValueError):
-    """The answer has not the shape of an answer; the message says which field and what was expected."""
-
-
 def error_response(kind: AgentErrorKind, message: str, **details: Any) -> AgentResponse:
     """Return the answer of an agent that failed; `details` are further fields of AgentError."""
     return AgentResponse(status=AgentStatus.ERROR, error=AgentError(kind=kind, message=message[:4000], **details))
@@ -220,7 +180,6 @@ def error_response(kind: AgentErrorKind, message: str, **details: Any) -> AgentR
 
 _INT_FIELDS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
                "reasoning_tokens", "requests")  # fmt: skip
-_MAX_DEPTH = 100
 _RETRIEVED_NAMES = ("retrieved", "events", "retrieved_items")
 _KNOWN = {"status", "text", "error", "output", "sql", "data_rows", "tool_calls", "sources", "usage",
           "latency_ms", "reported_latency_ms", "finish_reason", "model", "attempts", "metadata",
@@ -240,35 +199,35 @@ def response_from_json(data: object) -> AgentResponse:
         MalformedAnswerError: `data` has another shape; the message names the field.
     """
     if isinstance(data, str):
-        return AgentResponse(text=_text(data, "text"))
+        return AgentResponse(text=as_text(data, "text"))
     if not isinstance(data, dict):
         raise MalformedAnswerError(f"an answer is a text or a mapping with a 'text' field, not {type(data).__name__}")
     if data and not _KNOWN & data.keys():
-        found = ", ".join(_shown(key) for key in list(data)[:5])
+        found = ", ".join(shown(key) for key in list(data)[:5])
         raise MalformedAnswerError(f"a mapping has its text in the field 'text', and this one has only {found}")
     error = _error(data.get("error"))
     status = _status(data.get("status"), error)
     if status is AgentStatus.ERROR and error is None:
         error = AgentError(AgentErrorKind.RAISED, "the agent reported status error without saying why")
     unknown = {key: value for key, value in data.items() if key not in _KNOWN}
-    metadata = {**_mapping(data.get("metadata"), "metadata"), **{str(key): value for key, value in unknown.items()}}
+    metadata = {**as_mapping(data.get("metadata"), "metadata"), **{str(key): value for key, value in unknown.items()}}
     return AgentResponse(
         status=status,
-        text=_text(data.get("text"), "text"),
+        text=as_text(data.get("text"), "text"),
         error=error if status is AgentStatus.ERROR else None,
-        output=_json_value(data.get("output"), "output"),
-        sql=_text(data["sql"], "sql") if data.get("sql") is not None else None,
-        data_rows=_count(data.get("data_rows"), "data_rows"),
-        tool_calls=tuple(_tool_call(item, i) for i, item in enumerate(_list(data.get("tool_calls"), "tool_calls"))),
+        output=json_value(data.get("output"), "output"),
+        sql=as_text(data["sql"], "sql") if data.get("sql") is not None else None,
+        data_rows=as_count(data.get("data_rows"), "data_rows"),
+        tool_calls=tuple(_tool_call(item, i) for i, item in enumerate(as_items(data.get("tool_calls"), "tool_calls"))),
         sources=_sources(data.get("sources"), "sources") or (),
         retrieved=next((_sources(data[name], name) for name in _RETRIEVED_NAMES if data.get(name) is not None), None),
         usage=_usage(data.get("usage")),
-        latency_ms=_number(data.get("latency_ms"), "latency_ms"),
-        reported_latency_ms=_number(data.get("reported_latency_ms"), "reported_latency_ms"),
-        finish_reason=_text(data.get("finish_reason"), "finish_reason"),
-        model=_text(data.get("model"), "model"),
-        attempts=tuple(_attempt(item, i) for i, item in enumerate(_list(data.get("attempts"), "attempts"))),
-        metadata=_json_value(metadata, "metadata"),
+        latency_ms=as_number(data.get("latency_ms"), "latency_ms"),
+        reported_latency_ms=as_number(data.get("reported_latency_ms"), "reported_latency_ms"),
+        finish_reason=as_text(data.get("finish_reason"), "finish_reason"),
+        model=as_text(data.get("model"), "model"),
+        attempts=tuple(_attempt(item, i) for i, item in enumerate(as_items(data.get("attempts"), "attempts"))),
+        metadata=json_value(metadata, "metadata"),
     )
 
 
@@ -329,173 +288,83 @@ def _status(value: object, error: AgentError | None) -> AgentStatus:
     try:
         return AgentStatus(str(value).strip().lower())
     except ValueError:
-        raise MalformedAnswerError(f"status must be success, out_of_scope or error, not {_shown(value)}") from None
+        raise MalformedAnswerError(f"status must be success, out_of_scope or error, not {shown(value)}") from None
 
 
 def _error(value: object) -> AgentError | None:
     if value is None or value is False or value == "":
         return None
     if isinstance(value, str):
-        return AgentError(AgentErrorKind.RAISED, _text(value, "error")[:4000])
-    data = _mapping(value, "error")
+        return AgentError(AgentErrorKind.RAISED, as_text(value, "error")[:4000])
+    data = as_mapping(value, "error")
     kind = data.get("kind", AgentErrorKind.RAISED)
     if not isinstance(kind, str) or kind not in {known.value for known in AgentErrorKind}:
         kind = AgentErrorKind.RAISED
     return AgentError(
         kind=AgentErrorKind(kind),
-        message=_text(data.get("message"), "error.message")[:4000] or "the agent reported an error without a message",
-        type=_text(data.get("type"), "error.type"),
-        http_status=_count(data.get("http_status"), "error.http_status", below=2**32),
+        message=as_text(data.get("message"), "error.message")[:4000] or "the agent reported an error without a message",
+        type=as_text(data.get("type"), "error.type"),
+        http_status=as_count(data.get("http_status"), "error.http_status", below=2**32),
         retryable=data.get("retryable") is True,
-        retry_after_s=_number(data.get("retry_after_s"), "error.retry_after_s"),
+        retry_after_s=as_number(data.get("retry_after_s"), "error.retry_after_s"),
     )
 
 
 def _attempt(value: object, index: int) -> Attempt:
-    data = _mapping(value, f"attempts[{index}]")
+    data = as_mapping(value, f"attempts[{index}]")
     error = _error(data.get("error")) or AgentError(AgentErrorKind.RAISED, "unknown")
-    return Attempt(latency_ms=_number(data.get("latency_ms"), f"attempts[{index}].latency_ms") or 0.0, error=error)
+    return Attempt(latency_ms=as_number(data.get("latency_ms"), f"attempts[{index}].latency_ms") or 0.0, error=error)
 
 
 def _tool_call(value: object, index: int) -> ToolCall:
     where = f"tool_calls[{index}]"
-    data = _mapping(value, where)
-    name = _text(data.get("name"), f"{where}.name")
+    data = as_mapping(value, where)
+    name = as_text(data.get("name"), f"{where}.name")
     if not name:
         raise MalformedAnswerError(f"{where}.name is missing")
     return ToolCall(
         name=name,
-        id=_text(data.get("id"), f"{where}.id"),
-        arguments_json=_json_text(data, "arguments", where),
-        result_json=_json_text(data, "result", where),
+        id=as_text(data.get("id"), f"{where}.id"),
+        arguments_json=_json_field(data, "arguments", where),
+        result_json=_json_field(data, "result", where),
         is_error=data.get("is_error") is True,
-        duration_ms=_number(data.get("duration_ms"), f"{where}.duration_ms"),
+        duration_ms=as_number(data.get("duration_ms"), f"{where}.duration_ms"),
     )
 
 
-def _json_text(data: dict[str, Any], name: str, where: str) -> str:
+def _json_field(data: dict[str, Any], name: str, where: str) -> str:
     if data.get(f"{name}_json") is not None:
-        return _text(data[f"{name}_json"], f"{where}.{name}_json")
+        return as_text(data[f"{name}_json"], f"{where}.{name}_json")
     if data.get(name) is None:
         return ""
     return json_text(data[name], f"{where}.{name}")
 
 
-def json_text(value: object, where: str) -> str:
-    """Return `value` as JSON text, or raise MalformedAnswerError naming `where`."""
-    try:
-        return clean_text(json.dumps(value, ensure_ascii=False, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as problem:
-        raise MalformedAnswerError(f"{where} cannot be written as JSON: {problem}") from None
-
-
-def _json_value(value: Any, where: str) -> Any:
-    """Return `value` as it comes back from JSON, so that it can be stored and sent whatever it was."""
-    if value is None:
-        return None
-    plain = json.loads(json_text(value, where))
-    level = [plain]
-    for _ in range(_MAX_DEPTH):
-        level = [child for item in level for child in _children(item)]
-        if not level:
-            return plain
-    raise MalformedAnswerError(f"{where} is nested more than {_MAX_DEPTH} levels deep")
-
-
-def _children(item: Any) -> Iterable[Any]:
-    if isinstance(item, dict):
-        return item.values()
-    return item if isinstance(item, list) else ()
-
-
 def _sources(value: object, where: str) -> tuple[Source, ...] | None:
     if value is None:
         return None
-    return tuple(_source(item, f"{where}[{index}]") for index, item in enumerate(_list(value, where)))
+    return tuple(_source(item, f"{where}[{index}]") for index, item in enumerate(as_items(value, where)))
 
 
 def _source(value: object, where: str) -> Source:
     if isinstance(value, str):
-        return Source(title=_text(value, where))
-    data = _mapping(value, where)
+        return Source(title=as_text(value, where))
+    data = as_mapping(value, where)
     known = {"id", "title", "uri", "content", "score", "metadata"}
     extra = {str(key): item for key, item in data.items() if key not in known}
     return Source(
-        id=_text(data.get("id"), f"{where}.id"),
-        title=_text(data.get("title"), f"{where}.title"),
-        uri=_text(data.get("uri"), f"{where}.uri"),
-        content=_text(data.get("content"), f"{where}.content"),
-        score=_number(data.get("score"), f"{where}.score"),
-        metadata=_json_value({**_mapping(data.get("metadata"), f"{where}.metadata"), **extra}, f"{where}.metadata"),
+        id=as_text(data.get("id"), f"{where}.id"),
+        title=as_text(data.get("title"), f"{where}.title"),
+        uri=as_text(data.get("uri"), f"{where}.uri"),
+        content=as_text(data.get("content"), f"{where}.content"),
+        score=as_number(data.get("score"), f"{where}.score"),
+        metadata=json_value({**as_mapping(data.get("metadata"), f"{where}.metadata"), **extra}, f"{where}.metadata"),
     )
 
 
 def _usage(value: object) -> Usage | None:
     if value is None:
         return None
-    data = _mapping(value, "usage")
-    counts = {name: _count(data.get(name), f"usage.{name}") for name in _INT_FIELDS}
-    return Usage(**counts, cost_usd=_number(data.get("cost_usd"), "usage.cost_usd"))
-
-
-def _text(value: object, where: str) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool | int | float):
-        return str(value)
-    if not isinstance(value, str):
-        raise MalformedAnswerError(f"{where} must be a text, not {type(value).__name__}")
-    return clean_text(value)
-
-
-def clean_text(text: str) -> str:
-    """Return the text with NUL and lone surrogates, which no store or wire takes, replaced by U+FFFD."""
-    if "\0" in text:
-        text = text.replace("\0", "\ufffd")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
-def _number(value: object, where: str) -> float | None:
-    if value is None:
-        return None
-    try:
-        if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
-            return float(value)
-    except OverflowError:
-        pass  # a whole number beyond every float
-    raise MalformedAnswerError(f"{where} must be a finite number, not {_shown(value)}")
-
-
-def _count(value: object, where: str, *, below: int = 2**63) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
-        raise MalformedAnswerError(f"{where} must be a whole number from 0, not {_shown(value)}")
-    return value
-
-
-def _list(value: object, where: str) -> list[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, list | tuple):
-        raise MalformedAnswerError(f"{where} must be a list, not {type(value).__name__}")
-    return list(value)
-
-
-def _mapping(value: object, where: str) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise MalformedAnswerError(f"{where} must be a mapping, not {type(value).__name__}")
-    return value
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    data = as_mapping(value, "usage")
+    counts = {name: as_count(data.get(name), f"usage.{name}") for name in _INT_FIELDS}
+    return Usage(**counts, cost_usd=as_number(data.get("cost_usd"), "usage.cost_usd"))

@@ -99,13 +99,13 @@ async def evaluate_async(
     on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
 ) -> Evaluation:
     """Do what `evaluate` does, inside a running event loop."""
-    checked = _spec(spec, agent, dataset, environment_for(server))
+    checked = _spec(spec, agent, dataset, (environment_for(server), environment_for(server, "judge")))
     cases = _dataset(checked, dataset)
     info = check_inputs(checked, cases)
     caller = _caller(checked, agent)
     stack = None if server is not None else LocalStack(Home.open())
     if stack is not None:
-        stack.start(models=checked.embedding_models)
+        stack.start(models=checked.embedding_models, judge=checked.needs_judge)
     try:
         async with Client(server or (stack.address if stack is not None else "")) as client:
             await wait_for_stack(client, stack)
@@ -120,16 +120,22 @@ async def evaluate_async(
 
 
 def _spec(
-    spec: str | Path | Mapping[str, Any], agent: object, dataset: object, environ: Mapping[str, str] | None
+    spec: str | Path | Mapping[str, Any],
+    agent: object,
+    dataset: object,
+    environs: tuple[Mapping[str, str] | None, Mapping[str, str] | None],
 ) -> Spec:
+    environ, judge_environ = environs
     file = Path(dataset) if isinstance(dataset, str | Path) else None
     if isinstance(spec, str | Path):
         overrides = ["agent={adapter: python, target: 'caller:agent'}"] if agent is not None else []
-        return load_spec(Path(spec), overrides=overrides, dataset=file, environ=environ)
+        return load_spec(Path(spec), overrides=overrides, dataset=file, environ=environ, judge_environ=judge_environ)
     data = dict(spec)
     if agent is not None:
         data["agent"] = {**data.get("agent", {}), "adapter": "python", "target": "caller:agent"}
-    return spec_from_mapping(data, dataset=file, needs_dataset=dataset is None, environ=environ)
+    return spec_from_mapping(
+        data, dataset=file, needs_dataset=dataset is None, environ=environ, judge_environ=judge_environ
+    )
 
 
 def _dataset(spec: Spec, dataset: str | Path | Iterable[Mapping[str, Any]] | None) -> Dataset:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from assay.case_wire import case_to_wire
 from assay.errors import UnavailableError, WatchBehindError
 from assay.hosting.host import host_agent
+from assay.judging_wire import spend_cap_to_wire
 from assay.results import CaseResult, DatasetRef, Deletion, RowAttempt, Run, StateChange
 from assay.rpc.channel import open_channel, read_stream, wait_for_ready
 from assay.rpc.status import translated
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from assay.cases import Case
     from assay.hosting.calling import AgentCaller
-    from assay.results import RunSettings
+    from assay.results import RunSettings, SpendCap
 
 __all__ = ["Client"]
 
@@ -154,18 +155,21 @@ class Client:
         with translated():
             return run_from_wire((await self._stub.PauseRun(pb.PauseRunRequest(run_id=run_id))).run)
 
-    async def resume_run(self, run_id: str, *, retry_errors: bool = False) -> Run:
+    async def resume_run(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> Run:
         """Continue a paused run; stored answers are not asked for again.
 
         Args:
             run_id: The run.
             retry_errors: Also try the rows again whose agent erred or of which a metric could not be computed, of a
                 run that is paused, has succeeded or has failed. The old attempts stay: see `list_attempts`.
+            spend_cap: Another cap on what the run may spend on judging; None for that of before.
 
         Raises:
-            WrongStateError: The run has already ended, or is going on while errors are to be retried.
+            InvalidInputError: It is to have a cap and no judge.
+            WrongStateError: The run has already ended, or is going on while something is to be changed.
         """
-        request = pb.ResumeRunRequest(run_id=run_id, retry_errors=retry_errors)
+        cap = spend_cap_to_wire(spend_cap) if spend_cap is not None else None
+        request = pb.ResumeRunRequest(run_id=run_id, retry_errors=retry_errors, spend_cap=cap)
         with translated():
             return run_from_wire((await self._stub.ResumeRun(request)).run)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from assay.datasets.unread import unread
 from assay.errors import DatasetError, NotFoundError, Problem, SetupError, UnavailableError
+from assay.failpoints import failpoint
 from assay.prompt_template import case_problems
 from assay.results import CaseResult, DatasetReading, PauseCause, Run, RunState, StateChange
 from assay.spec.prompt_options import PROVIDERS, PromptOptions
@@ -111,12 +112,15 @@ async def start_run(client: Client, spec: Spec, dataset: Dataset, info: DatasetI
     request_id = str(uuid.uuid4())
     settings = dataclasses.replace(spec.settings, dataset=_reading(info))
     stored = await client.upload_dataset(dataset.cases(), name=info.name, format=info.format)
+    failpoint("client.dataset_uploaded")
     try:
-        return await client.create_run(settings, stored.dataset_id, request_id=request_id)
+        run = await client.create_run(settings, stored.dataset_id, request_id=request_id)
     except NotFoundError:
         # An equal dataset was there before, and went with the last run that used it in just this moment.
         stored = await client.upload_dataset(dataset.cases(), name=info.name, format=info.format)
-        return await client.create_run(settings, stored.dataset_id, request_id=request_id)
+        run = await client.create_run(settings, stored.dataset_id, request_id=request_id)
+    failpoint("client.run_created")
+    return run
 
 
 def _reading(info: DatasetInfo) -> DatasetReading | None:

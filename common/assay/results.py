@@ -15,6 +15,8 @@ from assay.answers import AgentResponse, AgentStatus
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.canaries import CanarySummary
+
 __all__ = [
     "FINISHED_STATES",
     "AgentSettings",
@@ -26,6 +28,8 @@ __all__ = [
     "GateOutcome",
     "GateResult",
     "GroupSummary",
+    "JudgeSettings",
+    "JudgingSummary",
     "LatencySummary",
     "MetricSettings",
     "MetricSummary",
@@ -38,6 +42,7 @@ __all__ = [
     "RunSummary",
     "Score",
     "ScoreStatus",
+    "SpendCap",
     "StateChange",
 ]
 
@@ -62,6 +67,7 @@ class PauseCause(StrEnum):
     OWNER = "owner"
     INTERRUPTED = "interrupted"
     STORAGE = "storage"
+    JUDGE = "judge"
 
 
 class AttemptOutcome(StrEnum):
@@ -259,6 +265,46 @@ class GroupSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgingSummary:
+    """The verdicts that the rows of a run rest on; what was paid for others is not among it.
+
+    Args:
+        verdicts: All of them, those that are not valid among them.
+        asked: Asked of the judge.
+        cached: From the cache, or from an identical request that was under way.
+        by_rule: Given by rule, without asking anyone.
+        failed: Not valid, or not to be had.
+        input_tokens: Of all attempts.
+        output_tokens: Of all attempts, thoughts included.
+        cost_usd: What those asked for cost; None where none of them has a price.
+        saved_usd: What the cached ones had cost when they were asked for; None where none of them has a price.
+        unpriced: Verdicts asked for without a price: they are not part of cost_usd.
+        fingerprints: Of judge and rubric (model, parameters, template, schema, parser), sorted; at most 20.
+        canaries: What the judge said of answers whose worth is known, which is no part of the rest; None where the
+            run has none.
+    """
+
+    verdicts: int = 0
+    asked: int = 0
+    cached: int = 0
+    by_rule: int = 0
+    failed: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    saved_usd: float | None = None
+    unpriced: int = 0
+    fingerprints: tuple[str, ...] = ()
+    canaries: CanarySummary | None = None
+
+    @property
+    def hit_rate(self) -> float | None:
+        """The share of the verdicts that the cache gave, among those that somebody had to be asked for."""
+        needed = self.asked + self.cached
+        return self.cached / needed if needed else None
+
+
+@dataclass(frozen=True, slots=True)
 class RunSummary:
     """A pure fold over a run's stored rows.
 
@@ -278,6 +324,7 @@ class RunSummary:
         weighted: Aggregates with every row counted by its case's weight; empty where all weights are 1.
         partial: Whether rows are still missing, so that everything here may change.
         row_count: Rows that it is over; None where an older version stored it.
+        judging: What judging came to; None where no row has a verdict.
     """
 
     overall_status: str
@@ -295,6 +342,7 @@ class RunSummary:
     weighted: Mapping[str, Any] = field(default_factory=dict)
     partial: bool = False
     row_count: int | None = None
+    judging: JudgingSummary | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +375,53 @@ class MetricSettings:
     def kind(self) -> str:
         """The kind of metric."""
         return self.metric or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeSettings:
+    """Who judges the answers of a run, how, and for how much.
+
+    Args:
+        provider: "openai", "anthropic" or "replay".
+        model: The model's id; of "replay" the judge as recorded, empty where only one was.
+        base_url: Where the service is; empty for the provider's own.
+        key_variable: Environment variable of the judge service that holds the key; empty for the provider's usual
+            one at its own service, and for no key at any other.
+        rubric: The rubric of `judge_score`; empty for "answer".
+        rubric_yaml: That rubric's text, where it is the user's own.
+        temperature: Sampling temperature, 0 to 2; None for the judge service's default.
+        max_tokens: Most tokens of a verdict.
+        timeout_s: How long one verdict may take.
+        spend_cap_usd: Most that the run may spend on judging; None for no cap.
+        concurrency: Most verdicts under way.
+        canary_rate: Share of the cases for which the judge is also asked about an answer whose worth is known.
+    """
+
+    provider: str
+    model: str = ""
+    base_url: str = ""
+    key_variable: str = ""
+    rubric: str = ""
+    rubric_yaml: str = ""
+    temperature: float | None = None
+    max_tokens: int = 2_048
+    timeout_s: float = 120.0
+    spend_cap_usd: float | None = None
+    concurrency: int = 16
+    canary_rate: float = 0.05
+
+    @property
+    def identity(self) -> str:
+        """The judge in one word, e.g. "openai:gpt-4o-mini"."""
+        where = f"@{self.base_url}" if self.base_url else ""
+        return f"{self.provider}:{self.model}{where}" if self.model else self.provider
+
+
+@dataclass(frozen=True, slots=True)
+class SpendCap:
+    """A cap on what a run may spend on judging, in US dollars; None for no cap."""
+
+    usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +459,7 @@ class RunSettings:
         repeats: How often each case is run.
         preset: The preset that the spec was built on, or empty.
         dataset: How the dataset's file was read; None where the cases came from no file.
+        judge: Who judges answers; None for nobody: metrics that need a verdict are then skipped.
     """
 
     name: str
@@ -373,6 +469,7 @@ class RunSettings:
     repeats: int = 1
     preset: str = ""
     dataset: DatasetReading | None = None
+    judge: JudgeSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["retry_after_s"]
+__all__ = ["number_in", "retry_after_s"]
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
@@ -22,11 +22,11 @@ def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> fl
             which some providers of models send beside it, is more exact and wins.
         now: Seconds since 1970, for dates; the clock's if None.
     """
-    milliseconds = _number(headers.get("retry-after-ms", ""))
+    milliseconds = number_in(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return milliseconds / 1000
     text = headers.get("retry-after", "").strip()
-    seconds = _number(text)
+    seconds = number_in(text)
     if seconds is not None or not text:
         return seconds
     try:
@@ -36,7 +36,8 @@ def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> fl
     return max(0.0, due - (time.time() if now is None else now))
 
 
-def _number(text: str) -> float | None:
+def number_in(text: str) -> float | None:
+    """Return the number from 0 that a header holds, or None."""
     try:
         number = float(text)
     except ValueError:

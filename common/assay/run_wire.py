@@ -1,46 +1,42 @@
-"""Runs, rows and summaries: plain objects to protobuf messages and back.
+"""Runs and rows: plain objects to protobuf messages and back.
 
-Answers and cases are converted in `assay.wire`.
+Summaries are converted in `assay.summary_wire`, answers and cases in `assay.wire`.
 """
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from assay.answers import AgentStatus
+from assay.judging_wire import judge_from_wire, judge_to_wire
 from assay.results import (
     AgentSettings,
     AttemptOutcome,
     CaseResult,
     DatasetReading,
     DatasetRef,
-    GateOutcome,
-    GateResult,
-    GroupSummary,
-    LatencySummary,
     MetricSettings,
-    MetricSummary,
     PauseCause,
     RowAttempt,
     Run,
     RunCounts,
     RunSettings,
     RunState,
-    RunSummary,
     Score,
     ScoreStatus,
     StateChange,
 )
-from assay.v1 import agent_pb2
+from assay.summary_wire import summary_from_wire, summary_to_wire
 from assay.v1 import orchestrator_pb2 as pb
-from assay.wire import response_from_wire, response_to_wire
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from assay.wire import (
+    mapping_from_text,
+    mapping_to_text,
+    response_from_wire,
+    response_to_wire,
+    status_from_wire,
+    status_to_wire,
+)
 
 __all__ = [
     "attempt_from_wire",
@@ -70,6 +66,7 @@ _PAUSE_CAUSES = {
     PauseCause.OWNER: pb.PAUSE_CAUSE_OWNER,
     PauseCause.INTERRUPTED: pb.PAUSE_CAUSE_INTERRUPTED,
     PauseCause.STORAGE: pb.PAUSE_CAUSE_STORAGE,
+    PauseCause.JUDGE: pb.PAUSE_CAUSE_JUDGE,
 }
 _PAUSE_CAUSES_BACK = {number: cause for cause, number in _PAUSE_CAUSES.items()}
 _ATTEMPT_OUTCOMES = {
@@ -84,18 +81,6 @@ _SCORE_STATUSES = {
     ScoreStatus.ERROR: pb.SCORE_STATUS_ERROR,
 }
 _SCORE_STATUSES_BACK = {number: status for status, number in _SCORE_STATUSES.items()}
-_AGENT_STATUSES = {
-    AgentStatus.SUCCESS: agent_pb2.AGENT_STATUS_SUCCESS,
-    AgentStatus.OUT_OF_SCOPE: agent_pb2.AGENT_STATUS_OUT_OF_SCOPE,
-    AgentStatus.ERROR: agent_pb2.AGENT_STATUS_ERROR,
-}
-_AGENT_STATUSES_BACK = {number: status for status, number in _AGENT_STATUSES.items()}
-_OUTCOMES = {
-    GateOutcome.PASS: pb.GATE_OUTCOME_PASS,
-    GateOutcome.FAIL: pb.GATE_OUTCOME_FAIL,
-    GateOutcome.INCOMPLETE: pb.GATE_OUTCOME_INCOMPLETE,
-}
-_OUTCOMES_BACK = {number: outcome for outcome, number in _OUTCOMES.items()}
 
 
 def settings_to_wire(settings: RunSettings) -> pb.RunSpec:
@@ -109,16 +94,17 @@ def settings_to_wire(settings: RunSettings) -> pb.RunSpec:
             timeout_ms=round(agent.timeout_s * 1000),
             concurrency=agent.concurrency,
             retries=agent.retries,
-            options_json=_to_text(agent.options),
+            options_json=mapping_to_text(agent.options),
         ),
         metrics=[
-            pb.MetricSpec(name=metric.name, parameters_json=_to_text(metric.parameters), metric=metric.metric)
+            pb.MetricSpec(name=metric.name, parameters_json=mapping_to_text(metric.parameters), metric=metric.metric)
             for metric in settings.metrics
         ],
         gates=settings.gates,
         repeats=settings.repeats,
         preset=settings.preset,
         dataset=_reading_to_wire(settings.dataset) if settings.dataset is not None else None,
+        judge=judge_to_wire(settings.judge) if settings.judge is not None else None,
     )
 
 
@@ -137,15 +123,17 @@ def settings_from_wire(spec: pb.RunSpec) -> RunSettings:
             timeout_s=(agent.timeout_ms or 30_000) / 1000,
             concurrency=agent.concurrency or 16,
             retries=agent.retries if agent.HasField("retries") else 2,
-            options=_to_mapping(agent.options_json),
+            options=mapping_from_text(agent.options_json),
         ),
         metrics=tuple(
-            MetricSettings(metric.name, _to_mapping(metric.parameters_json), metric.metric) for metric in spec.metrics
+            MetricSettings(metric.name, mapping_from_text(metric.parameters_json), metric.metric)
+            for metric in spec.metrics
         ),
         gates=tuple(spec.gates),
         repeats=spec.repeats or 1,
         preset=spec.preset,
         dataset=_reading_from_wire(spec.dataset) if spec.HasField("dataset") else None,
+        judge=judge_from_wire(spec.judge) if spec.HasField("judge") else None,
     )
 
 
@@ -208,7 +196,7 @@ def run_to_wire(run: Run) -> pb.Run:
         start_time=_to_timestamp(run.started_at),
         end_time=_to_timestamp(run.ended_at),
         last_sequence=run.last_sequence,
-        summary=_summary_to_wire(run.summary) if run.summary is not None else None,
+        summary=summary_to_wire(run.summary) if run.summary is not None else None,
         assay_version=run.assay_version,
         pause_cause=_PAUSE_CAUSES[run.pause_cause] if run.pause_cause is not None else pb.PAUSE_CAUSE_UNSPECIFIED,
     )
@@ -228,7 +216,7 @@ def run_from_wire(run: pb.Run) -> Run:
         started_at=_from_timestamp(run.start_time) if run.HasField("start_time") else "",
         ended_at=_from_timestamp(run.end_time) if run.HasField("end_time") else "",
         last_sequence=run.last_sequence,
-        summary=_summary_from_wire(run.summary) if run.HasField("summary") else None,
+        summary=summary_from_wire(run.summary) if run.HasField("summary") else None,
         assay_version=run.assay_version,
         pause_cause=_PAUSE_CAUSES_BACK.get(run.pause_cause),
     )
@@ -241,7 +229,7 @@ def result_to_wire(result: CaseResult) -> pb.CaseResult:
         case_index=result.case_index,
         repeat_index=result.repeat_index,
         category=result.category,
-        status=_AGENT_STATUSES[result.status],
+        status=status_to_wire(result.status),
         passed=result.passed,
         scores=[
             pb.Score(
@@ -250,7 +238,7 @@ def result_to_wire(result: CaseResult) -> pb.CaseResult:
                 status=_SCORE_STATUSES[score.status],
                 passed=score.passed,
                 reason=score.reason,
-                detail_json=_to_text(score.detail),
+                detail_json=mapping_to_text(score.detail),
             )
             for score in result.scores
         ],
@@ -293,7 +281,7 @@ def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
         case_index=result.case_index,
         repeat_index=result.repeat_index,
         category=result.category,
-        status=_AGENT_STATUSES_BACK.get(result.status, AgentStatus.SUCCESS),
+        status=status_from_wire(result.status),
         passed=result.passed if result.HasField("passed") else None,
         scores=tuple(_score_from_wire(score) for score in result.scores),
         latency_ms=result.latency_ms if result.HasField("latency_ms") else None,
@@ -339,152 +327,8 @@ def _score_from_wire(score: pb.Score) -> Score:
         value=score.value if score.HasField("value") else None,
         passed=score.passed if score.HasField("passed") else None,
         reason=score.reason,
-        detail=_to_mapping(score.detail_json),
+        detail=mapping_from_text(score.detail_json),
     )
-
-
-def _summary_to_wire(summary: RunSummary) -> pb.RunSummary:
-    latency = summary.latency
-    return pb.RunSummary(
-        overall_status=summary.overall_status,
-        failed_criteria=summary.failed_criteria,
-        skipped_criteria=summary.skipped_criteria,
-        pass_rate=summary.pass_rate,
-        passed=summary.passed,
-        decided=summary.decided,
-        metrics=[_metric_to_wire(metric) for metric in summary.metrics],
-        gates=[
-            pb.GateResult(
-                expression=gate.expression,
-                outcome=_OUTCOMES[gate.outcome],
-                actual=gate.actual,
-                reason=gate.reason,
-                meets_target=gate.meets_target,
-            )
-            for gate in summary.gates
-        ],
-        latency=pb.LatencySummary(
-            count=latency.count,
-            mean_s=latency.mean_s,
-            p50_s=latency.p50_s,
-            p95_s=latency.p95_s,
-            max_s=latency.max_s,
-        ),
-        categories=[_group_to_wire(group) for group in summary.categories],
-        tags=[_group_to_wire(group) for group in summary.tags],
-        repeats_json=_to_text(summary.repeats),
-        weighted_json=_to_text(summary.weighted),
-        partial=summary.partial,
-        row_count=summary.row_count,
-    )
-
-
-def _metric_to_wire(metric: MetricSummary) -> pb.MetricSummary:
-    return pb.MetricSummary(
-        metric=metric.metric,
-        value=metric.value,
-        scored_count=metric.n_scored,
-        skipped_count=metric.n_skipped,
-        error_count=metric.n_error,
-        own_error_count=metric.n_own_error,
-        passed_count=metric.passed,
-        failed_count=metric.failed,
-        threshold=metric.threshold,
-        meets_threshold=metric.meets_threshold,
-        detail_json=_to_text(metric.detail),
-        target=metric.target,
-        meets_target=metric.meets_target,
-        rule=metric.rule,
-    )
-
-
-def _group_to_wire(group: GroupSummary) -> pb.GroupSummary:
-    return pb.GroupSummary(
-        name=group.name,
-        total=group.total,
-        passed=group.passed,
-        failed=group.failed,
-        pass_rate=group.pass_rate,
-        metrics={name: value for name, value in group.metrics.items() if value is not None},
-        empty_metrics=[name for name, value in group.metrics.items() if value is None],
-    )
-
-
-def _group_from_wire(group: pb.GroupSummary) -> GroupSummary:
-    return GroupSummary(
-        name=group.name,
-        total=group.total,
-        passed=group.passed,
-        failed=group.failed,
-        pass_rate=_optional(group, "pass_rate"),
-        metrics={**group.metrics, **dict.fromkeys(group.empty_metrics)},
-    )
-
-
-def _summary_from_wire(summary: pb.RunSummary) -> RunSummary:
-    return RunSummary(
-        overall_status=summary.overall_status,
-        failed_criteria=tuple(summary.failed_criteria),
-        skipped_criteria=tuple(summary.skipped_criteria),
-        pass_rate=_optional(summary, "pass_rate"),
-        passed=summary.passed,
-        decided=summary.decided,
-        metrics=tuple(_metric_from_wire(metric) for metric in summary.metrics),
-        latency=LatencySummary(
-            count=summary.latency.count,
-            **{name: _optional(summary.latency, name) for name in ("mean_s", "p50_s", "p95_s", "max_s")},
-        ),
-        gates=tuple(
-            GateResult(
-                expression=gate.expression,
-                outcome=_OUTCOMES_BACK.get(gate.outcome, GateOutcome.INCOMPLETE),
-                actual=_optional(gate, "actual"),
-                reason=gate.reason,
-                meets_target=_optional(gate, "meets_target"),
-            )
-            for gate in summary.gates
-        ),
-        categories=tuple(_group_from_wire(group) for group in summary.categories),
-        tags=tuple(_group_from_wire(group) for group in summary.tags),
-        repeats=_to_mapping(summary.repeats_json),
-        weighted=_to_mapping(summary.weighted_json),
-        partial=summary.partial,
-        row_count=summary.row_count if summary.HasField("row_count") else None,
-    )
-
-
-def _metric_from_wire(metric: pb.MetricSummary) -> MetricSummary:
-    return MetricSummary(
-        metric=metric.metric,
-        value=_optional(metric, "value"),
-        n_scored=metric.scored_count,
-        n_skipped=metric.skipped_count,
-        n_error=metric.error_count,
-        n_own_error=metric.own_error_count,
-        passed=metric.passed_count,
-        failed=metric.failed_count,
-        threshold=_optional(metric, "threshold"),
-        meets_threshold=_optional(metric, "meets_threshold"),
-        detail=_to_mapping(metric.detail_json),
-        target=_optional(metric, "target"),
-        meets_target=_optional(metric, "meets_target"),
-        rule=metric.rule or "at_least",
-    )
-
-
-def _optional(message: Any, name: str) -> Any:
-    return getattr(message, name) if message.HasField(name) else None
-
-
-def _to_text(data: Mapping[str, Any]) -> str:
-    return json.dumps(dict(data), ensure_ascii=False, allow_nan=False) if data else ""
-
-
-def _to_mapping(text: str) -> dict[str, Any]:
-    data = json.loads(text) if text else {}
-    if not isinstance(data, dict):
-        raise ValueError(f"a JSON object is due, not {text[:60]}")
-    return data
 
 
 def _to_timestamp(text: str) -> Timestamp | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from assay.answers import (
     AgentError,
@@ -20,6 +20,7 @@ from assay.answers import (
     clean_text,
     json_text,
 )
+from assay.strict_json import DECODER
 from assay.v1 import agent_pb2
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ __all__ = [
     "response_from_wire",
     "response_to_wire",
     "split_by_size",
+    "status_from_wire",
+    "status_to_wire",
     "value_from_text",
 ]
 
@@ -120,7 +123,7 @@ def response_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
         MalformedAnswerError: The answer's output or metadata cannot be written as JSON.
     """
     message = agent_pb2.AgentResponse(
-        status=_STATUSES[response.status],
+        status=status_to_wire(response.status),
         text=response.text,
         sql=response.sql,
         data_rows=response.data_rows,
@@ -157,7 +160,7 @@ def plain_response(message: agent_pb2.AgentResponse) -> AgentResponse | None:
     """
     if not _PLAIN_FIELDS.issuperset({field.name for field, _ in message.ListFields()}) or "\0" in message.text:
         return None
-    status = _STATUSES_BACK.get(message.status, AgentStatus.SUCCESS)
+    status = status_from_wire(message.status)
     if status is AgentStatus.ERROR or not math.isfinite(message.latency_ms):
         return None
     latency_ms = message.latency_ms if message.HasField("latency_ms") else None
@@ -172,7 +175,7 @@ def response_from_wire(message: agent_pb2.AgentResponse) -> AgentResponse:
     """
     optional: dict[str, Any] = {name: getattr(message, name) for name in _OPTIONAL_FIELDS if message.HasField(name)}
     return AgentResponse(
-        status=_STATUSES_BACK.get(message.status, AgentStatus.SUCCESS),
+        status=status_from_wire(message.status),
         text=message.text,
         error=_error_from_wire(message.error) if message.HasField("error") else None,
         output=value_from_text(message.output_json) if message.output_json else None,
@@ -206,6 +209,16 @@ def split_by_size(messages: Iterable[_M], max_bytes: int = _MAX_BATCH_BYTES) -> 
         size += own
     if batch:
         yield batch
+
+
+def status_to_wire(status: AgentStatus) -> agent_pb2.AgentStatus.ValueType:
+    """Return the number of an agent's word about its answer."""
+    return _STATUSES[status]
+
+
+def status_from_wire(number: agent_pb2.AgentStatus.ValueType) -> AgentStatus:
+    """Return an agent's word about its answer; success where it is none that is known."""
+    return _STATUSES_BACK.get(number, AgentStatus.SUCCESS)
 
 
 def message_to_wire(message: Message) -> agent_pb2.Message:
@@ -290,7 +303,7 @@ def _usage_from_wire(usage: agent_pb2.Usage) -> Usage:
 
 def mapping_to_text(data: Mapping[str, Any]) -> str:
     """Return a mapping as the text of a JSON object; empty for an empty one."""
-    return clean_text(json.dumps(data, ensure_ascii=False, allow_nan=False)) if data else ""
+    return clean_text(json.dumps(dict(data), ensure_ascii=False, allow_nan=False)) if data else ""
 
 
 def mapping_from_text(text: str) -> dict[str, Any]:
@@ -314,17 +327,10 @@ def value_from_text(text: str) -> Any:
         ValueError: The text is not JSON.
     """
     try:
-        data = _DECODER.decode(text)
+        data = DECODER.decode(text)
         if "\\u" in text:
             # An escape may stand for half a character, which no store or wire takes.
             data = json.loads(clean_text(json.dumps(data, ensure_ascii=False)))
     except RecursionError:
         raise ValueError("the JSON is nested too deep") from None
     return data
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

@@ -6,14 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
+from assay.local.stack import SERVICES
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,12 +58,24 @@ class Cli:
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return path
 
+    def wait_until(
+        self, condition: Callable[[], object], process: subprocess.Popen[str], seconds: float = 60.0
+    ) -> None:
+        """Wait for a condition that another process brings about, as long as that process lives."""
+        give_up_at = time.monotonic() + 60
+        while not condition():
+            if process.poll() is not None:
+                out, err = process.communicate()
+                pytest.fail(f"the command ended with {process.returncode}\n{out}\n{err}")
+            assert time.monotonic() < give_up_at, "the other process did not get there"
+            time.sleep(0.02)
+
     def services(self) -> list[psutil.Process]:
         """Return the services that run for this state directory."""
         found = []
         for process in psutil.process_iter(["cmdline"]):
             line = " ".join(process.info["cmdline"] or [])
-            if str(self.home) in line and ("assay_orchestrator" in line or "assay_embedder" in line):
+            if str(self.home) in line and any(f"assay_{name}" in line for name in SERVICES):
                 found.append(process)
         return found
 

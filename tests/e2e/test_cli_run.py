@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,17 +42,6 @@ def stored_rows(project: Cli) -> int:
     with closing(sqlite3.connect(f"file:{project.home}/assay.db?mode=ro", uri=True)) as database:
         count: int = database.execute("SELECT count(*) FROM results").fetchone()[0]
     return count
-
-
-def wait_until(condition: Any, process: subprocess.Popen[str], seconds: float = 60.0) -> None:
-    """Wait for a condition that another process brings about, as long as that process lives."""
-    give_up_at = time.monotonic() + seconds
-    while not condition():
-        if process.poll() is not None:
-            out, err = process.communicate()
-            pytest.fail(f"the command ended with {process.returncode}\n{out}\n{err}")
-        assert time.monotonic() < give_up_at, "the other process did not get there"
-        time.sleep(0.02)
 
 
 def test_a_run_without_embedding_metrics_starts_no_embedder(project: Cli) -> None:
@@ -128,17 +116,19 @@ def test_hostile_text_reaches_neither_terminal_nor_report_as_control(project: Cl
     assert "evil" in done.stdout
 
 
-def test_an_interrupted_run_is_resumed_without_asking_again(project: Cli) -> None:
-    """Ctrl-C exits with 130 and says how to go on; what was answered is not asked again."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interrupted_run_is_resumed_without_asking_again(project: Cli, number: signal.Signals) -> None:
+    """Ctrl-C and SIGTERM exit with 130 and say how to go on; what was answered is not asked again."""
     project.write("agent.py", WAITING_AGENT)
     asked = project.folder / "asked.txt"
     (project.folder / "assay.yaml").rename(project.folder / "my spec.yaml")
     process = project.start("run", "my spec.yaml", "--set", "agent.concurrency=1", "--output-dir", "out")
     # The question that hangs is asked as soon as the answer before it has come, which may not be stored yet.
-    wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
-    process.send_signal(signal.SIGINT)
+    project.wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
+    process.send_signal(number)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
+    assert "interrupted: what is done is stored" in err
     hint = next(line for line in err.splitlines() if "--resume" in line)
     (project.folder / "go").touch()
     asked.unlink()
@@ -157,7 +147,7 @@ def test_a_killed_orchestrator_is_started_again_and_nothing_is_asked_twice(proje
     asked = project.folder / "asked.txt"
     process = project.start("run", "assay.yaml", "--set", "agent.concurrency=1", "--output-dir", "out")
     # The question that hangs is asked as soon as the answer before it has come, which may not be stored yet.
-    wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
+    project.wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
     (orchestrator,) = project.services()
     orchestrator.kill()
     psutil.wait_procs([orchestrator], timeout=10)
@@ -176,7 +166,7 @@ def test_services_end_with_a_killed_command(project: Cli) -> None:
     asked = project.folder / "asked.txt"
     process = project.start("run", "assay.yaml")
     # The question that hangs is asked as soon as the answer before it has come, which may not be stored yet.
-    wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
+    project.wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
     services = project.services()
     assert services
     process.kill()
@@ -259,9 +249,10 @@ def test_a_database_of_a_newer_version_is_refused(project: Cli) -> None:
 
 
 def test_a_model_that_cannot_be_loaded_is_said_at_once(project: Cli) -> None:
-    """A run whose embedder cannot start ends with that service's own words and status 3, and can be resumed."""
+    """A run whose embedder cannot start says what it waits for, then that service's own words; it can be resumed."""
     metrics = "metrics=[{semantic_similarity: {model: /no/such/model, threshold: 0.5}}]"
     done = project.run("run", "assay.yaml", "--set", metrics, "--set", "gates=[]", status=3)
+    assert "starting the embedder …" in done.stderr
     assert "/no/such/model" in done.stderr
     assert "--resume" in done.stderr
     assert "Traceback" not in done.stderr

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import psutil
-import pytest
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
@@ -25,23 +23,12 @@ def answer(request):
 """
 
 
-def wait_until(condition: Any, process: subprocess.Popen[str], seconds: float = 60.0) -> None:
-    """Wait for a condition that another process brings about, as long as that process lives."""
-    give_up_at = time.monotonic() + seconds
-    while not condition():
-        if process.poll() is not None:
-            out, err = process.communicate()
-            pytest.fail(f"the command ended with {process.returncode}\n{out}\n{err}")
-        assert time.monotonic() < give_up_at, "the other process did not get there"
-        time.sleep(0.02)
-
-
 def gated(project: Cli) -> subprocess.Popen[str]:
     """Start a run of which four questions are in flight until the file `go` is there."""
     project.write("agent.py", GATED_AGENT)
     process = project.start("run", "assay.yaml", "--set", "agent.concurrency=4", "--no-progress")
     asked = project.folder / "asked.txt"
-    wait_until(lambda: asked.exists() and len(asked.read_text().split()) == 4, process)
+    project.wait_until(lambda: asked.exists() and len(asked.read_text().split()) == 4, process)
     return process
 
 
@@ -50,7 +37,7 @@ def test_a_paused_run_goes_on_where_its_owner_says(project: Cli) -> None:
     running = gated(project)
     (run_id,) = [run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout)]
     pausing = project.start("runs", "pause", run_id)
-    wait_until(lambda: '"owner"' in project.run("runs", "show", run_id, "--json").stdout, pausing)
+    project.wait_until(lambda: '"owner"' in project.run("runs", "show", run_id, "--json").stdout, pausing)
     (project.folder / "go").touch()
     out, err = pausing.communicate(timeout=60)
     assert pausing.returncode == 0, err
@@ -73,7 +60,7 @@ def test_a_paused_run_is_resumed_with_its_spec_or_its_agent(project: Cli) -> Non
         running = gated(project)
         run_id = json.loads(project.run("runs", "list", "--json").stdout)[0]["run_id"]
         pausing = project.start("runs", "pause", run_id)
-        wait_until(lambda: '"owner"' in project.run("runs", "show", run_id, "--json").stdout, pausing)  # noqa: B023
+        project.wait_until(lambda: '"owner"' in project.run("runs", "show", run_id, "--json").stdout, pausing)  # noqa: B023
         (project.folder / "go").touch()
         pausing.communicate(timeout=60)
         running.communicate(timeout=60)
@@ -144,17 +131,17 @@ def test_a_run_whose_command_was_killed_is_taken_up_again(project: Cli) -> None:
     """kill -9 of `assay run`: what there is is shown as partial, and `watch` goes on to the end and writes reports."""
     server = subprocess.Popen([sys.executable, "-c", SLOW_SERVER], cwd=project.folder, text=True)
     try:
-        wait_until((project.folder / "port").exists, server)
+        project.wait_until((project.folder / "port").exists, server)
         port = (project.folder / "port").read_text()
         agent = f"agent={{adapter: http, target: 'http://127.0.0.1:{port}/', concurrency: 1}}"
         running = project.start("run", "assay.yaml", "--set", agent, "--no-progress")
-        wait_until((project.home / "assay.db").exists, running)
+        project.wait_until((project.home / "assay.db").exists, running)
 
         def shown() -> Any:
             (run,) = json.loads(project.run("runs", "list", "--json").stdout) or [{"finished": 0, "run_id": ""}]
             return run
 
-        wait_until(lambda: shown()["finished"] == 5, running)
+        project.wait_until(lambda: shown()["finished"] == 5, running)
         run_id = shown()["run_id"]
         document = json.loads(project.run("runs", "show", run_id, "--json").stdout)
         assert (document["partial"], document["summary"]["partial"], document["summary"]["row_count"]) == (

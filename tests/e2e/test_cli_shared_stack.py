@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
-import pytest
 
 if TYPE_CHECKING:
     import subprocess
@@ -23,21 +21,11 @@ def answer(request):
 """
 
 
-def wait_until(condition: Any, process: subprocess.Popen[str]) -> None:
-    """Wait for a condition that another process brings about, as long as that process lives."""
-    give_up_at = time.monotonic() + 60
-    while not condition():
-        if process.poll() is not None:
-            pytest.fail(f"the command ended with {process.returncode}: {process.communicate()}")
-        assert time.monotonic() < give_up_at, "the other process did not get there"
-        time.sleep(0.02)
-
-
 def start_and_wait(project: Cli) -> subprocess.Popen[str]:
     """Start a run whose agent holds its answers back until there is a file `go`."""
     project.write("agent.py", AGENT)
     process = project.start("run", "assay.yaml")
-    wait_until((project.folder / "asked").exists, process)
+    project.wait_until((project.folder / "asked").exists, process)
     return process
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from assay import answers
 from assay.answers import (
     AgentError,
     AgentErrorKind,
@@ -220,3 +221,9 @@ def test_a_round_trip_through_json_loses_nothing(response: AgentResponse) -> Non
 def test_what_is_absent_is_left_out() -> None:
     """An answer of text alone is a small object."""
     assert response_to_json(AgentResponse(text="t")) == {"status": "success", "text": "t"}
+
+
+@pytest.mark.parametrize("name", answers.__all__)
+def test_all_about_an_answer_comes_from_one_module(name: str) -> None:
+    """Whoever writes an agent imports from assay.answers, wherever a name is defined."""
+    assert getattr(answers, name).__module__.startswith("assay.")

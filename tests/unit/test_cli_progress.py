@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentStatus
@@ -54,3 +55,34 @@ def test_time_left_is_told_while_any_is_left(capsys: pytest.CaptureFixture[str])
             progress.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, index > 0, (), 1.0, ""))
             now[0] += 0.125
     assert "41/100 cases  97.6% passed  8.0 cases/s  7 s left" in capsys.readouterr().err
+
+
+def test_what_the_first_rows_wait_for_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """A log says once what is being started; once rows come, they speak for themselves."""
+    with make_progress(going(4), hidden=False, clock=lambda: 0.0) as progress:
+        progress.take(going(4, stored=1))
+        progress.wait_for(["embedder", "judge"])
+        progress.wait_for(["judge"])
+        progress.wait_for([])
+        for index in range(4):
+            progress.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "starting the embedder and the judge …",
+        "starting the judge …",
+        "4/4 cases  100.0% passed",
+    ]
+
+
+def test_a_terminal_shows_what_is_waited_for_in_place_of_a_rate(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The live line says why no case is done yet, and says no more of it with the first new row."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with make_progress(going(2, stored=1), hidden=False, clock=lambda: 0.0) as progress:
+        progress.take(going(2, stored=1))
+        progress.wait_for(["embedder"])
+        assert capsys.readouterr().err.endswith("0/2 cases  starting the embedder …")
+        for index in range(2):
+            progress.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+        assert capsys.readouterr().err.endswith("2/2 cases  100.0% passed")
+        progress.wait_for([])

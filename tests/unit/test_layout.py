@@ -7,8 +7,12 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {
@@ -60,7 +64,28 @@ def test_the_library_and_the_command_start_light() -> None:
     """Importing them brings nothing heavy."""
     code = (
         "import sys, assay, assay_cli.commands, assay.client, assay.datasets, assay.spec, assay.local.stack\n"
-        "print(sorted({'torch', 'pandas', 'matplotlib', 'numpy', 'sqlalchemy', 'scipy'} & set(sys.modules)))"
+        "heavy = {'torch', 'pandas', 'matplotlib', 'numpy', 'sqlalchemy', 'scipy', 'httpx2', 'openai', 'anthropic'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--help",), ("run", "--help"), ("validate", "--help"), ("metrics", "list"), ("runs", "--help"), ("doctor", "-h")],
+    ids=" ".join,
+)
+def test_a_question_to_the_command_itself_reads_nothing_of_runs(arguments: Sequence[str]) -> None:
+    """Help and lists come at once: dataset readers, specs and the wire are imported where they are used."""
+    code = (
+        "import sys\n"
+        f"sys.argv = {['assay', *arguments]!r}\n"
+        "from assay_cli.__main__ import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "slow = ('assay.datasets.', 'assay.spec.', 'assay.client', 'grpc', 'google.protobuf', 'yaml')\n"
+        "allowed = ('assay.datasets.choices',)\n"
+        "print('imported:', sorted(n for n in sys.modules if n.startswith(slow) and n not in allowed))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "imported: []"

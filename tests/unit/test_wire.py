@@ -46,7 +46,12 @@ from assay.wire import (
     response_from_wire,
     response_to_wire,
 )
-from assay_orchestrator.settings_json import settings_from_json, settings_to_json
+from assay_orchestrator.settings_json import (
+    settings_from_json,
+    settings_to_json,
+    summary_from_json,
+    summary_to_json,
+)
 
 some = settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
@@ -162,6 +167,17 @@ SETTINGS = st.builds(
     ),
     repeats=st.integers(1, 100),
     preset=TEXT,
+    judge=or_none(
+        st.builds(
+            results.JudgeSettings,
+            *[TEXT] * 6,
+            temperature=or_none(NUMBER),
+            max_tokens=st.integers(1, 100_000),
+            timeout_s=st.integers(1, 3_600_000).map(lambda ms: ms / 1000),
+            spend_cap_usd=or_none(NUMBER),
+            concurrency=st.integers(1, 200),
+        )
+    ),
 )
 SCORE = st.one_of(
     st.builds(results.Score, TEXT, st.just(results.ScoreStatus.SCORED), NUMBER, or_none(FLAG), TEXT, OBJECT),
@@ -225,6 +241,16 @@ SUMMARY = st.builds(
     tags=tuples_of(GROUP),
     repeats=OBJECT,
     weighted=OBJECT,
+    judging=or_none(
+        st.builds(
+            results.JudgingSummary,
+            *[SMALL] * 7,
+            cost_usd=or_none(NUMBER),
+            saved_usd=or_none(NUMBER),
+            unpriced=SMALL,
+            fingerprints=tuples_of(TEXT),
+        )
+    ),
 )
 DATASET = st.builds(results.DatasetRef, TEXT, TEXT, TEXT, SMALL)
 RUN = st.builds(
@@ -285,11 +311,23 @@ def test_settings_travel_whole(wanted: results.RunSettings) -> None:
 @some
 @given(SETTINGS)
 def test_settings_are_stored_whole(wanted: results.RunSettings) -> None:
-    """What a run does is the same after the store; a run of an older version has no reading of its dataset."""
+    """What a run does is the same after the store; a run of an older version lacks what came later."""
     stored = json.loads(json.dumps(settings_to_json(wanted)))
     assert settings_from_json(stored) == wanted
-    del stored["dataset"]
-    assert settings_from_json(stored) == dataclasses.replace(wanted, dataset=None)
+    del stored["dataset"], stored["judge"]
+    assert settings_from_json(stored) == dataclasses.replace(wanted, dataset=None, judge=None)
+
+
+@some
+@given(SUMMARY)
+def test_summaries_are_stored_whole(summary: results.RunSummary) -> None:
+    """A summary is the same after the store; one of an older version has nothing about judging."""
+    stored = json.loads(json.dumps(summary_to_json(summary)))
+    back = summary_from_json(stored)
+    assert json.loads(json.dumps(summary_to_json(back))) == stored
+    assert back.judging == summary.judging
+    del stored["judging"]
+    assert summary_from_json(stored).judging is None
 
 
 @some

@@ -54,6 +54,7 @@ _COMMANDS = {
     "run": ("assay_cli.commands.run:run", "Evaluate an agent as a spec says, and write the reports."),
     "init": ("assay_cli.commands.init:init", "Write a commented spec and a small dataset that run as they are."),
     "score": ("assay_cli.commands.score:score", "Score one answer, or a file of answers, with one metric."),
+    "judge": ("assay_cli.commands.judge:judge", "Find out how far a judge can be trusted, and whether it has drifted."),
     "metrics": ("assay_cli.commands.metrics:metrics", "List the metrics; show how one is defined."),
     "validate": ("assay_cli.commands.validate:validate", "Check a spec and its dataset; every problem at once."),
     "dataset": ("assay_cli.commands.dataset:dataset", "Show what a dataset is recognised as."),

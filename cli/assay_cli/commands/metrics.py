@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.metrics import METRICS
-from assay_cli.console import table
 from assay_cli.options import json_option
+from assay_cli.terminal import table
 
 if TYPE_CHECKING:
     from assay.metrics.info import MetricInfo, Parameter

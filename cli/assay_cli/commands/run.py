@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import shlex
 import sys
@@ -12,11 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from assay.datasets import open_dataset
 from assay.errors import AssayError, SetupError, SpecError
-from assay.local.stack import environment_for
-from assay.spec.loading import load_spec
-from assay.spec.model import Spec
 from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import (
     bad_case_option,
@@ -40,6 +35,7 @@ if TYPE_CHECKING:
     from assay.hosting.calling import AgentCaller
     from assay.local.stack import LocalStack
     from assay.results import Run
+    from assay.spec.model import Spec
 
 __all__ = ["run"]
 
@@ -86,11 +82,23 @@ def run(
     Everything is checked before anything is started or called. Without --server the needed services run on
     this machine for as long as the run takes. Progress goes to stderr, results to stdout.
     """
+    from assay.datasets import open_dataset
+    from assay.evaluation import check_inputs
+    from assay.local.stack import environment_for
+    from assay.spec.loading import load_spec
+
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
     chosen = [name.strip() for name in metrics.split(",") if name.strip()] if metrics is not None else None
-    checked = load_spec(spec, overrides=overrides, dataset=dataset, metrics=chosen, environ=environment_for(server))
+    checked = load_spec(
+        spec,
+        overrides=overrides,
+        dataset=dataset,
+        metrics=chosen,
+        environ=environment_for(server),
+        judge_environ=environment_for(server, "judge"),
+    )
     assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
     if quick:
         limit = min(limit or _QUICK_CASES, _QUICK_CASES)
@@ -102,8 +110,6 @@ def run(
         on_bad_case=checked.on_bad_case,
         format=checked.dataset_format,
     )
-    from assay.evaluation import check_inputs
-
     info = check_inputs(checked, cases)
     for warning in info.warnings:
         click.echo(f"warning: {clean(str(warning))}", err=True)
@@ -148,7 +154,10 @@ class _Job:
 
     async def run(self, server: str | None, caller: AgentCaller | None) -> int:
         """Run, report, and return the exit status."""
-        async with connect(server, self._spec.embedding_models) as (client, stack):
+        import asyncio
+
+        spec = self._spec
+        async with connect(server, spec.embedding_models, judge=spec.needs_judge) as (client, stack):
             run = await self._start(client)
             try:
                 run = await self._drive(client, run, caller, stack)
@@ -188,10 +197,12 @@ class _Job:
     async def _drive(self, client: Client, run: Run, caller: AgentCaller | None, stack: LocalStack | None) -> Run:
         from assay.evaluation import drive_run
         from assay_cli.progress import make_progress
+        from assay_cli.starting import telling_of_start
 
         hidden = self._no_progress or (self._as_json and not sys.stderr.isatty())
         with make_progress(run, hidden=hidden) as progress:
-            return await drive_run(client, run, caller, progress.take, stack)
+            async with telling_of_start(stack, progress):
+                return await drive_run(client, run, caller, progress.take, stack)
 
     async def _report(self, client: Client, run: Run) -> int:
         from assay_cli.console import ConsoleSummary

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from assay_cli.failures import EXIT_INFRASTRUCTURE
-from assay_cli.following import ANSWERED_HERE, conclude, follow_to_end, load_caller, say_state
-from assay_cli.options import connect, debug_option, run_async, server_option
+from assay_cli.following import ANSWERED_HERE, Ending, conclude, follow_to_end, load_caller, say_state
+from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
+from assay_cli.run_documents import Form, full
 
 if TYPE_CHECKING:
     from assay.client import Client
     from assay.local.stack import LocalStack
-    from assay.results import Run
+    from assay.results import Run, SpendCap
 
 __all__ = ["cancel", "pause", "resume", "watch"]
 
@@ -27,22 +28,24 @@ _output_dir_option = click.option(
 @click.argument("run_id")
 @_output_dir_option
 @server_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON line for each event.")
 @debug_option
-def watch(run_id: str, output_dir: Path | None, server: str | None, debug: bool) -> int:
+def watch(run_id: str, output_dir: Path | None, server: str | None, as_json: bool, debug: bool) -> int:
     """Follow a run until it ends or pauses, from wherever it stands.
 
     Takes up a run whose command was killed, too: where the local stack was stopped with it, the run goes on, unless
     its agent is code on your side (`assay runs resume`). The exit status is that of `assay run`.
     """
+    ending = Ending(server, output_dir, Form.lines_if(as_json))
 
     async def main() -> int:
         async with connect(server) as (client, stack):
             run = await client.get_run(run_id, partial=False)
             run = await _take_up(client, stack, run)
-            if run.finished or run.state.value == "paused":
+            if not as_json and (run.finished or run.state.value == "paused"):
                 click.echo(say_state(run))
-                return await conclude(client, run, server=server, output_dir=output_dir)
-            return await follow_to_end(client, run, stack=stack, server=server, output_dir=output_dir)
+                return await conclude(client, run, ending)
+            return await follow_to_end(client, run, ending, stack=stack)
 
     return run_async(main())
 
@@ -53,7 +56,7 @@ async def _take_up(client: Client, stack: LocalStack | None, run: Run) -> Run:
 
     if stack is None or run.pause_cause is not PauseCause.INTERRUPTED or run.settings.agent.adapter in ANSWERED_HERE:
         return run
-    _start_models(stack, run)
+    _start_services(stack, run)
     click.echo("the run was interrupted: it goes on now", err=True)
     return await client.resume_run(run.run_id)
 
@@ -61,8 +64,9 @@ async def _take_up(client: Client, stack: LocalStack | None, run: Run) -> Run:
 @click.command()
 @click.argument("run_id")
 @server_option
+@json_option
 @debug_option
-def pause(run_id: str, server: str | None, debug: bool) -> int:
+def pause(run_id: str, server: str | None, as_json: bool, debug: bool) -> int:
     """Let the questions in flight end, store their answers, and ask nothing more.
 
     The run stays paused, also when the orchestrator is started again, until `assay runs resume`.
@@ -80,7 +84,7 @@ def pause(run_id: str, server: str | None, debug: bool) -> int:
                     if isinstance(event, Run | StateChange) and event.state not in going:
                         break
                 run = await client.get_run(run_id, partial=False)
-            click.echo(say_state(run))
+            _print(run, as_json)
         return 0 if run.state is RunState.PAUSED else EXIT_INFRASTRUCTURE
 
     return run_async(main())
@@ -89,13 +93,14 @@ def pause(run_id: str, server: str | None, debug: bool) -> int:
 @click.command()
 @click.argument("run_id")
 @server_option
+@json_option
 @debug_option
-def cancel(run_id: str, server: str | None, debug: bool) -> int:
+def cancel(run_id: str, server: str | None, as_json: bool, debug: bool) -> int:
     """Stop a run for good; what is stored stays."""
 
     async def main() -> int:
         async with connect(server) as (client, _):
-            click.echo(say_state(await client.cancel_run(run_id)))
+            _print(await client.cancel_run(run_id), as_json)
         return 0
 
     return run_async(main())
@@ -108,16 +113,20 @@ def cancel(run_id: str, server: str | None, debug: bool) -> int:
 )
 @click.option("--agent", "target", metavar="MODULE:FUNCTION", help="That code itself, found from this folder.")
 @click.option("--retry-errors", is_flag=True, help="Also try rows with errors again, of a run that has ended, too.")
+@click.option("--spend-cap", metavar="USD", help="Another cap on what the run may spend on judging; none for no cap.")
 @_output_dir_option
 @server_option
+@json_option
 @debug_option
 def resume(
     run_id: str,
     spec: Path | None,
     target: str | None,
     retry_errors: bool,
+    spend_cap: str | None,
     output_dir: Path | None,
     server: str | None,
+    as_json: bool,
     debug: bool,
 ) -> int:
     """Continue a paused run and follow it; stored answers are not asked for again.
@@ -125,28 +134,59 @@ def resume(
     With --retry-errors, rows whose agent erred are asked again, and metrics that could not be computed are computed
     again from the stored answer. What was there before is kept: `assay runs show RUN --history CASE`.
 
-    A run whose agent is Python code needs that code: name it with --spec or --agent. The exit status is that of
-    `assay run`.
+    A run whose agent is Python code needs that code: name it with --spec or --agent. One that only awaits verdicts
+    does not: its answers are stored. The exit status is that of `assay run`.
     """
+    ending = Ending(server, output_dir, Form.document_if(as_json))
+    cap = _spend_cap(spend_cap)
 
     async def main() -> int:
         async with connect(server) as (client, stack):
             run = await client.get_run(run_id, partial=False)
-            caller = load_caller(run, spec, target) if retry_errors or not run.finished else None
+            asks = retry_errors or not (run.finished or _awaits_verdicts(run))
+            caller = load_caller(run, spec, target) if asks or spec or target else None
             if stack is not None:
-                _start_models(stack, run)
-            run = await client.resume_run(run_id, retry_errors=retry_errors)
+                _start_services(stack, run)
+            run = await client.resume_run(run_id, retry_errors=retry_errors, spend_cap=cap)
             if run.finished:
                 click.echo("no row has an error that can be tried again", err=True)
-                return await conclude(client, run, server=server, output_dir=output_dir)
-            return await follow_to_end(client, run, caller=caller, stack=stack, server=server, output_dir=output_dir)
+                return await conclude(client, run, ending)
+            return await follow_to_end(client, run, ending, caller=caller, stack=stack)
 
     return run_async(main())
 
 
-def _start_models(stack: LocalStack, run: Run) -> None:
-    """Start the embedder of the local stack where the run's metrics need it."""
+def _print(run: Run, as_json: bool) -> None:
+    if as_json:
+        print_document(full(run))
+    else:
+        click.echo(say_state(run))
+
+
+def _awaits_verdicts(run: Run) -> bool:
+    from assay.results import PauseCause
+
+    return run.pause_cause is PauseCause.JUDGE
+
+
+def _spend_cap(text: str | None) -> SpendCap | None:
+    """Return the cap that --spend-cap gives; None where it is not given."""
+    from assay.errors import InvalidInputError, Problem
+    from assay.results import SpendCap
+
+    if text is None or text == "none":
+        return None if text is None else SpendCap(None)
+    try:
+        return SpendCap(float(text))
+    except ValueError:
+        message = f"must be an amount of US dollars such as 2.50, or none, not {text!r}"
+        raise InvalidInputError([Problem(message, "--spend-cap")]) from None
+
+
+def _start_services(stack: LocalStack, run: Run) -> None:
+    """Start the embedder and the judge of the local stack where the run's metrics need them."""
     from assay.spec.model import Spec
 
-    if models := Spec(run.settings).embedding_models:
-        stack.start(models=models)
+    spec = Spec(run.settings)
+    if spec.embedding_models or spec.needs_judge:
+        stack.start(models=spec.embedding_models, judge=spec.needs_judge)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay_cli.console import table
 from assay_cli.failures import EXIT_INTERRUPTED, EXIT_USAGE
 from assay_cli.options import connect, debug_option, json_option, run_async, server_option
+from assay_cli.terminal import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

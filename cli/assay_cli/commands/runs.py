@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from assay_cli.commands import run_control, run_removal
-from assay_cli.console import ConsoleSummary, table
 from assay_cli.following import say_state
-from assay_cli.options import connect, debug_option, json_option, run_async, server_option
-from assay_cli.reports.json_report import dataset_document
-from assay_cli.terminal import shorten
+from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
+from assay_cli.reports.json_report import row_document
+from assay_cli.run_documents import brief, full
+from assay_cli.terminal import shorten, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +49,7 @@ def list_runs(limit: int, server: str | None, as_json: bool, debug: bool) -> int
         async with connect(server) as (client, _):
             found = await client.list_runs(limit)
         if as_json:
-            click.echo(json.dumps([_brief(run) for run in found], ensure_ascii=False, indent=1))
+            print_document([brief(run) for run in found])
         elif not found:
             click.echo("no runs yet: start one with `assay run SPEC`")
         else:
@@ -85,16 +84,21 @@ def show(run_id: str, case_id: str | None, server: str | None, as_json: bool, de
         async with connect(server) as (client, _):
             if case_id is not None:
                 attempts = await client.list_attempts(run_id, case_id)
-                click.echo(_history_json(attempts) if as_json else _history_table(attempts))
+                if as_json:
+                    print_document(_history(attempts))
+                else:
+                    click.echo(_history_table(attempts))
                 return 0
             run = await client.get_run(run_id)
             if as_json:
-                click.echo(json.dumps(_full(run), ensure_ascii=False, indent=1))
+                print_document(full(run))
             elif run.summary is None:
-                click.echo(say_state(run))
+                click.echo(_standing(run))
             else:
-                if run.summary.partial:
-                    click.echo(f"{say_state(run)}\n")
+                if run.summary.partial or run.settings.judge is not None:
+                    click.echo(f"{_standing(run)}\n")
+                from assay_cli.console import ConsoleSummary
+
                 console = ConsoleSummary(run)
                 async for row in client.list_results(run_id, failed_only=True):
                     console.take(row)
@@ -102,6 +106,13 @@ def show(run_id: str, case_id: str | None, server: str | None, as_json: bool, de
         return 0
 
     return run_async(main())
+
+
+def _standing(run: Run) -> str:
+    """Return where a run stands, and who judges it."""
+    from assay_cli.judging_text import judge_line
+
+    return "\n".join([say_state(run), *([judge_line(run.settings.judge)] if run.settings.judge is not None else [])])
 
 
 def _history_table(attempts: Sequence[RowAttempt]) -> str:
@@ -123,10 +134,8 @@ def _history_table(attempts: Sequence[RowAttempt]) -> str:
     return table(rows) if attempts else "this case has not been tried yet"
 
 
-def _history_json(attempts: Sequence[RowAttempt]) -> str:
-    from assay_cli.reports.json_report import row_document
-
-    documents = [
+def _history(attempts: Sequence[RowAttempt]) -> list[dict[str, Any]]:
+    return [
         {
             "repeat": attempt.repeat_index,
             "attempt": attempt.attempt_index,
@@ -136,34 +145,3 @@ def _history_json(attempts: Sequence[RowAttempt]) -> str:
         }
         for attempt in attempts
     ]
-    return json.dumps(documents, ensure_ascii=False, indent=1)
-
-
-def _brief(run: Run) -> dict[str, Any]:
-    return {
-        "run_id": run.run_id,
-        "name": run.settings.name,
-        "state": run.state.value,
-        "state_reason": run.state_reason,
-        "pause_cause": run.pause_cause.value if run.pause_cause is not None else None,
-        "total": run.counts.total,
-        "finished": run.counts.finished,
-        "passed": run.counts.passed,
-        "failed": run.counts.failed,
-        "created_at": run.created_at,
-    }
-
-
-def _full(run: Run) -> dict[str, Any]:
-    import dataclasses
-
-    summary = dataclasses.asdict(run.summary) if run.summary is not None else None
-    return {
-        **_brief(run),
-        "agent_errors": run.counts.agent_errors,
-        "started_at": run.started_at,
-        "ended_at": run.ended_at,
-        "dataset": dataset_document(run),
-        "partial": run.summary is not None and run.summary.partial,
-        "summary": summary,
-    }

@@ -14,9 +14,10 @@ __all__ = ["down", "up"]
 
 @click.command()
 @click.option("--no-embedder", is_flag=True, help="Start the orchestrator alone.")
+@click.option("--judge", is_flag=True, help="Start the judge, too; it has the keys that are in the environment now.")
 @click.option("--model", "models", multiple=True, metavar="NAME", help=f"Model to load ({DEFAULT_MODEL}).")
 @debug_option
-def up(no_embedder: bool, models: tuple[str, ...], debug: bool) -> int:
+def up(no_embedder: bool, judge: bool, models: tuple[str, ...], debug: bool) -> int:
     """Start the local stack and keep it running, so that later runs find it warm."""
 
     async def main() -> int:
@@ -28,13 +29,15 @@ def up(no_embedder: bool, models: tuple[str, ...], debug: bool) -> int:
 
         home = Home.open()
         stack = LocalStack(home, stay=True)
-        stack.start(models=() if no_embedder else models or (DEFAULT_MODEL,))
+        stack.start(models=() if no_embedder else models or (DEFAULT_MODEL,), judge=judge)
+        needed = {} if no_embedder else {"embedder": "assay.v1.EmbedderService"}
+        needed |= {"judge": "assay.v1.JudgeService"} if judge else {}
         try:
             async with Client(stack.address) as client:
                 await wait_for_stack(client, stack)
-            if not no_embedder:
-                async with open_channel(f"unix:{home.socket('embedder')}") as channel:
-                    await wait_for_ready(channel, "assay.v1.EmbedderService", STARTUP_TIMEOUT_S)
+            for service, name in needed.items():
+                async with open_channel(f"unix:{home.socket(service)}") as channel:
+                    await wait_for_ready(channel, name, STARTUP_TIMEOUT_S)
         finally:
             await stack.wait_until_stopped()
         click.echo(f"the local stack is up at {stack.address}; stop it with `assay down`")

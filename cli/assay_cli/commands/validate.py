@@ -11,13 +11,8 @@ from typing import Any
 
 import click
 
-from assay.datasets import FORMAT_NAMES, open_dataset
+from assay.datasets.choices import FORMAT_NAMES
 from assay.errors import AssayError, InvalidInputError, Problem
-from assay.evaluation import check_inputs
-from assay.local.stack import environment_for
-from assay.spec.loading import load_spec
-from assay.spec.overrides import apply_override
-from assay.yaml_nodes import parse_yaml
 from assay_cli.failures import EXIT_INFRASTRUCTURE
 from assay_cli.options import (
     bad_case_option,
@@ -60,10 +55,21 @@ def validate(
     debug: bool,
 ) -> int:
     """Check SPEC, its dataset and its agent's code; say what was recognised, or every problem at once."""
+    from assay.datasets import open_dataset
+    from assay.evaluation import check_inputs
+    from assay.local.stack import environment_for
+    from assay.spec.loading import load_spec
+
     found = _Findings()
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
     try:
-        checked = load_spec(spec, overrides=overrides, dataset=dataset, environ=environment_for(server))
+        checked = load_spec(
+            spec,
+            overrides=overrides,
+            dataset=dataset,
+            environ=environment_for(server),
+            judge_environ=environment_for(server, "judge"),
+        )
     except InvalidInputError as error:
         found.problems += error.problems
         _find_more(found, spec, overrides, dataset)
@@ -121,6 +127,9 @@ class _Findings:
 
 def _find_more(found: _Findings, path: Path, overrides: tuple[str, ...], dataset: Path | None) -> None:
     """Take in what is wrong with the dataset and the agent's code of a spec that is wrong itself."""
+    from assay.spec.overrides import apply_override
+    from assay.yaml_nodes import parse_yaml
+
     try:
         data, _ = parse_yaml(path.read_text(encoding="utf-8-sig"), file=str(path), problems=[])
     except (OSError, UnicodeDecodeError):
@@ -143,6 +152,8 @@ def _find_more(found: _Findings, path: Path, overrides: tuple[str, ...], dataset
 
 def _check_dataset(data: dict[str, Any], dataset: Path | None, base_dir: Path) -> None:
     """Check the dataset that a spec names, as far as the spec says clearly what it is."""
+    from assay.datasets import open_dataset
+
     name, mapping = data.get("dataset"), data.get("map") or {}
     encoding, dataset_format = data.get("encoding"), data.get("format")
     if dataset is None and isinstance(name, str) and name.strip():

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from assay.errors import SetupError
+from assay.failpoints import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,9 @@ def atomic_writer(path: Path, *, option: str = "--output-dir") -> Iterator[IO[st
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).chmod(0o644)
+        failpoint("report.before_rename")
         Path(temporary).replace(path)
+        failpoint("report.after_rename")
         temporary = ""
     except OSError as error:
         raise SetupError(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
-    from assay.results import CaseResult, GroupSummary, MetricSummary, Run, RunSummary
+    from assay.results import CaseResult, GroupSummary, JudgingSummary, MetricSummary, Run, RunSummary
     from assay.spec.model import Spec
 
 __all__ = ["JsonReport", "pass_rate_interval", "row_document"]
@@ -113,6 +113,7 @@ class JsonReport:
                 "tags": [_group(group) for group in summary.tags],
                 "repeats": dict(summary.repeats),
                 "weighted": dict(summary.weighted),
+                "judging": judging_document(summary.judging),
                 **_flat(summary),
             },
         }
@@ -222,6 +223,11 @@ def _result(metric: MetricSummary) -> dict[str, Any]:
         "rule": metric.rule,
         **metric.detail,
     }
+
+
+def judging_document(judging: JudgingSummary | None) -> dict[str, Any] | None:
+    """Return what judging came to; null where no row has a verdict."""
+    return None if judging is None else {**dataclasses.asdict(judging), "hit_rate": judging.hit_rate}
 
 
 def _group(group: GroupSummary) -> dict[str, Any]:

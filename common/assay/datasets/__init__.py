@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from assay.datasets.dataset import ON_BAD_CASE, Dataset, DatasetInfo, open_dataset, records_dataset
-from assay.datasets.foreign import FORMAT_NAMES
+from typing import TYPE_CHECKING
+
+from assay.datasets.choices import FORMAT_NAMES, ON_BAD_CASE
+
+if TYPE_CHECKING:
+    from assay.datasets.dataset import Dataset, DatasetInfo, open_dataset, records_dataset
 
 __all__ = ["FORMAT_NAMES", "ON_BAD_CASE", "Dataset", "DatasetInfo", "open_dataset", "records_dataset"]
+
+
+def __getattr__(name: str) -> object:
+    """Import the readers of all formats when a dataset is first opened: most commands say their help without."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from assay.datasets import dataset
+
+    return getattr(dataset, name)

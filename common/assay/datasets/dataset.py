@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.datasets.choices import FORMAT_NAMES, ON_BAD_CASE
 from assay.datasets.fields import FieldMap
 from assay.datasets.findings import Findings
-from assay.datasets.foreign import FORMAT_NAMES
 from assay.datasets.reading import Reading
 from assay.datasets.records import BadFileError
 from assay.datasets.sources import FileSource, ObjectSource
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
     from assay.datasets.sources import Signature, Source
     from assay.datasets.unread import BroughtAlong
 
-__all__ = ["ON_BAD_CASE", "Dataset", "DatasetInfo", "open_dataset", "records_dataset"]
-
-ON_BAD_CASE = ("refuse", "skip")
-"""What may be done about a record that is wrong."""
+__all__ = ["Dataset", "DatasetInfo", "open_dataset", "records_dataset"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Reading:
         field_map: Which field holds what.
         findings: Takes problems and warnings.
         limit: Only so many records, those that are to be skipped not counted; None means all.
-        format_name: The format to read, one of `assay.datasets.foreign.FORMAT_NAMES`; None to recognise it.
+        format_name: The format to read, one of `assay.datasets.FORMAT_NAMES`; None to recognise it.
     """
 
     def __init__(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.answers import AgentErrorKind, MalformedAnswerError, error_response
 from assay.errors import UnavailableError, WrongStateError
+from assay.failpoints import failpoint
 from assay.hosting.calling import MAX_ANSWER_BYTES
 from assay.rpc.status import translated
 from assay.v1 import agent_pb2, orchestrator_pb2_grpc
@@ -119,12 +120,14 @@ class _Host:
         task.add_done_callback(lambda _: self._tasks.pop(request_id, None))
 
     async def _answer(self, request: agent_pb2.AgentRequest) -> None:
+        failpoint("host.question_received")
         try:
             message = _to_wire(await self._caller.call(request_from_wire(request)))
         except Exception as problem:  # noqa: BLE001 - the boundary of a case: it alone fails
             _log.exception("question %s could not be answered", request.request_id)
             message = response_to_wire(error_response(AgentErrorKind.RAISED, f"internal error: {problem!r}"))
         message.request_id = request.request_id
+        failpoint("host.answer_ready")
         self._answers.append(message)
         self._moved.set()
 

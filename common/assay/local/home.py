@@ -62,6 +62,11 @@ class Home:
         """The database of the local orchestrator."""
         return self.path / "assay.db"
 
+    @property
+    def verdicts(self) -> Path:
+        """The folder in which the local judge keeps verdicts, and what runs have spent."""
+        return self.path / "verdicts"
+
     def socket(self, service: str) -> Path:
         """The socket of a local service."""
         return self.sockets / f"{service}.sock"

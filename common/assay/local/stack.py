@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SERVICES", "LocalStack", "environment_for", "running_services", "stop_services"]
 
-SERVICES = ("orchestrator", "embedder")
-_PACKAGES = {"orchestrator": "assay_orchestrator", "embedder": "assay_embedder"}
-_NEEDS = {"orchestrator": "sqlalchemy", "embedder": "sentence_transformers"}
+SERVICES = ("orchestrator", "embedder", "judge")
+_PACKAGES = {"orchestrator": "assay_orchestrator", "embedder": "assay_embedder", "judge": "assay_judge"}
+_NEEDS = {"orchestrator": "sqlalchemy", "embedder": "sentence_transformers", "judge": "httpx2"}
 _LOG_TAIL_LINES = 12
 _LEASED, _STAYING = b"ends with its last user", b"stays"
 
@@ -55,11 +55,12 @@ class LocalStack:
         """The orchestrator's address."""
         return f"unix:{self._home.socket('orchestrator')}"
 
-    def start(self, *, models: Sequence[str] = (), orchestrator: bool = True) -> None:
-        """Start what is not running: the orchestrator, and the embedder if any model is needed.
+    def start(self, *, models: Sequence[str] = (), judge: bool = False, orchestrator: bool = True) -> None:
+        """Start what is not running: the orchestrator, the embedder if any model is needed, the judge if it is.
 
         Args:
             models: Embedding models that will be needed.
+            judge: Whether a judge is needed.
             orchestrator: Whether the orchestrator is needed.
 
         Raises:
@@ -68,7 +69,7 @@ class LocalStack:
         self._lease.take()
         self._user.take()
         self._models = tuple(models)
-        wanted = {"orchestrator": orchestrator, "embedder": bool(models)}
+        wanted = {"orchestrator": orchestrator, "embedder": bool(models), "judge": judge}
         self._needed = tuple(service for service in SERVICES if wanted[service])
         self.start_missing()
 
@@ -106,6 +107,11 @@ class LocalStack:
                     f"the local {service} could not go on (status {child.returncode}); its last words:\n{tail}",
                     reason="SERVICE_ENDED",
                 )
+
+    @property
+    def started(self) -> Mapping[str, Path]:
+        """The sockets of the services that were started here, by the services' names."""
+        return {service: self._home.socket(service) for service in self._children}
 
     @property
     def listens(self) -> bool:
@@ -179,10 +185,16 @@ class LocalStack:
         if service == "orchestrator":
             # The local stack keeps to its own file, whatever database the environment names for a shared one.
             arguments += ["--database", str(self._home.database), "--database-url", "", "--recover", "on-request"]
-            arguments += ["--embedder", f"unix:{self._home.socket('embedder')}"]
+            for other in ("embedder", "judge"):
+                arguments += [f"--{other}", f"unix:{self._home.socket(other)}"]
             arguments += ["--http-hosts", "*", "--agent-env", "*", "--no-reflection"]
             # A model may take its time to download; one that cannot be loaded ends the embedder, which is seen here.
             arguments += ["--embedder-patience-s", "3600"]
+        elif service == "judge":
+            # Runs say who judges; nobody else can reach it here. Its verdicts outlive it.
+            for kind in ("judges", "base-urls", "key-variables"):
+                arguments += [f"--allow-{kind}", "*"]
+            arguments += ["--state-dir", str(self._home.verdicts), "--no-reflection"]
         else:
             for model in self._models:
                 arguments += ["--model", model]
@@ -192,18 +204,19 @@ class LocalStack:
         return arguments
 
 
-def environment_for(server: str | None) -> Mapping[str, str] | None:
-    """Return the environment in which agents will be called: this one, if the orchestrator is to be started from it.
+def environment_for(server: str | None, service: str = "orchestrator") -> Mapping[str, str] | None:
+    """Return the environment of whoever calls agents, or of the judge: this one, if it is to be started from here.
 
     Args:
-        server: Its address; None for the local stack.
+        server: The orchestrator's address; None for the local stack.
+        service: Whose environment: the orchestrator's, in which agents are called, or the judge's.
 
     Returns:
         None where it runs already, and so has an environment of its own.
     """
     if server is not None:
         return None
-    return None if _listens(Home.find().socket("orchestrator")) else os.environ
+    return None if _listens(Home.find().socket(service)) else os.environ
 
 
 def running_services(home: Home) -> dict[str, int]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from assay.metrics.score import Row
     from assay.results import Score
 
-__all__ = ["Contains", "ShareFold"]
+__all__ = ["Contains", "RightFold", "ShareFold"]
 
 INFO = MetricInfo(
     "contains",
@@ -104,3 +104,12 @@ class ShareFold(MeanFold):
     def detail(self, value: float | None) -> dict[str, Any]:
         """Return the interval of the share."""
         return {"interval": wilson(self.passed, self.values.count), "total": self.values.count}
+
+
+class RightFold(MeanFold):
+    """The share of rows that are right."""
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        """Return how many of how many are right, and the interval of their share."""
+        count = self.values.count
+        return {"right": self.passed, "total": count, "interval": wilson(self.passed, count)}

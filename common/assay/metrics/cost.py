@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import not_computed, scored
-from assay.metrics.thresholds import exceeds
+from assay.metrics.score import not_computed, scored_by_threshold
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -103,10 +102,7 @@ class Cost:
         detail: dict[str, Any] = {"version": self.version, "source": source}
         if value < 0:
             return not_computed(self.name, "invalid_cost", decides=self._threshold is not None, **detail)
-        if self._threshold is None:
-            return scored(self.name, value, detail=detail)
-        detail["threshold"] = self._threshold
-        return scored(self.name, value, passed=not exceeds(value, self._threshold), detail=detail)
+        return scored_by_threshold(self, value, self._threshold, detail=detail)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

@@ -1,4 +1,4 @@
-"""Which evidence a row needs before its metrics are computed: the one place that says whose vectors are asked for."""
+"""Which evidence a row needs before its metrics are computed: whose vectors are asked for, and which verdicts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from assay.answers import AgentStatus
 from assay.metrics.score import embeds_references, has_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from assay.answers import AgentResponse
     from assay.cases import Case
 
-__all__ = ["Embeds", "wanted_models"]
+__all__ = ["Embeds", "wanted_models", "wanted_rubrics"]
 
 
 class Embeds(Protocol):
@@ -22,6 +22,16 @@ class Embeds(Protocol):
     @property
     def embedding_model(self) -> str | None:
         """The model whose vectors it needs, or None."""
+
+
+def wanted_rubrics(metrics: Iterable[object], response: AgentResponse) -> Sequence[str]:
+    """Return under which names the metrics of a row look for verdicts, each once.
+
+    None where the agent failed. An answer that says nothing is judged: what it is worth, the judge's rules say.
+    """
+    if response.status is AgentStatus.ERROR:
+        return ()
+    return tuple(dict.fromkeys(rubric for metric in metrics if (rubric := getattr(metric, "rubric", None))))
 
 
 def wanted_models(metrics: Iterable[Embeds], case: Case, response: AgentResponse) -> dict[str, bool]:

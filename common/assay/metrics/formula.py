@@ -36,8 +36,7 @@ from assay.metrics.expression_nodes import EvaluationError
 from assay.metrics.expressions import FUNCTIONS, WORDS, parse_expression
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import not_computed, scored
-from assay.metrics.thresholds import meets
+from assay.metrics.score import not_computed, scored_by_threshold
 from assay.names import nearest
 from assay.results import Score, ScoreStatus
 
@@ -165,10 +164,7 @@ class Formula:
                 else Score(self.name, ScoreStatus.SKIPPED, reason="missing_input", detail=detail)
             )
         reason = _AGENT_ERROR if failed else ""
-        if self._threshold is None:
-            return scored(self.name, value, reason=reason, detail=detail)
-        detail["threshold"] = self._threshold
-        return scored(self.name, value, passed=meets(value, self._threshold), reason=reason, detail=detail)
+        return scored_by_threshold(self, value, self._threshold, reason=reason, detail=detail)
 
     def aggregate(self) -> MeanFold:
         """Return an empty fold."""

@@ -22,9 +22,8 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
-from assay.metrics.fold import MeanFold
+from assay.metrics.contains import RightFold
 from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.intervals import wilson
 from assay.metrics.retrieval_accuracy import is_out_of_scope
 from assay.metrics.score import scored
 from assay.metrics.text_folding import contains_word, fold, without_marks
@@ -132,9 +131,9 @@ class GenerationFidelity:
         reason = "" if right else self._reason(row, checks)
         return scored(self.name, float(right), passed=right, reason=reason, detail=detail)
 
-    def aggregate(self) -> _Fold:
+    def aggregate(self) -> RightFold:
         """Return an empty fold."""
-        return _Fold(self.name, self._threshold)
+        return RightFold(self.name, self._threshold)
 
     def _status_ok(self, row: Row, folded: str) -> bool:
         match row.response.status:
@@ -155,12 +154,3 @@ class GenerationFidelity:
             "markers_ok": "marker_found",
         }
         return ", ".join(reason for check, reason in reasons.items() if not checks[check])
-
-
-class _Fold(MeanFold):
-    def detail(self, value: float | None) -> dict[str, Any]:
-        return {
-            "right": self.passed,
-            "total": self.values.count,
-            "interval": wilson(self.passed, self.values.count),
-        }

@@ -106,6 +106,11 @@ class MetricInfo:
         """Whether it needs vectors."""
         return any(parameter.name == "model" for parameter in self.parameters)
 
+    @property
+    def needs_judge(self) -> bool:
+        """Whether it is computed from a judge's verdict."""
+        return "verdict" in self.reads
+
 
 MODEL = Parameter("model", "text", DEFAULT_MODEL, "The embedding model: a name or a local folder.")
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
 from assay.metrics.contains import ShareFold
 from assay.metrics.info import MetricInfo, Parameter
 from assay.metrics.schema_validation import schema_complaints, schema_problem, schema_validator
 from assay.metrics.score import not_computed, scored
+from assay.strict_json import DECODER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,7 +55,7 @@ def json_in(text: str) -> Any:
         ValueError: It is none; the message says why.
     """
     try:
-        return _DECODER.decode(_without_fence(text.strip()))
+        return DECODER.decode(_without_fence(text.strip()))
     except RecursionError:
         raise ValueError("the JSON is nested too deep") from None
 
@@ -75,7 +76,7 @@ def json_values(text: str) -> Iterator[Any]:
         if start is None:
             return
         try:
-            value, position = _DECODER.raw_decode(text, start.start())
+            value, position = DECODER.raw_decode(text, start.start())
         except (ValueError, RecursionError):
             # A try reads on to the first mistake, which may be far: bounded, or braces alone would cost minutes.
             position = start.end()
@@ -125,10 +126,3 @@ class JsonSchema:
     def aggregate(self) -> ShareFold:
         """Return an empty fold."""
         return ShareFold(self.name, self._threshold)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

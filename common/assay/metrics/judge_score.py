@@ -2,11 +2,13 @@
 
     judge_score = overall_score of the verdict, or the mean of its three parts where it has none; in [0, 1]
 
-A verdict counts only when it is valid (ranges are checked here, since providers do not enforce them); an
-invalid one is an error of the row, never 0. One whose overall score contradicts its parts is kept, marked and
-counted. Whether a row passes is decided here from score and threshold, as "more than": the judge is never
-asked. A row whose answer nobody judged is skipped (no_verdict); an agent error is not judged, and fails where
-the case has a reference. The aggregate is the mean; threshold and target apply to it, as "more than".
+A verdict counts only when it is valid (ranges are checked here, since providers do not enforce them); an invalid one
+is an error of the row, never 0. One whose overall score contradicts its parts is kept, marked and counted. By a
+rubric of your own, its criteria stand in place of the three parts: they are brought from its scale to [0, 1], and the
+score is its `overall_score`, or their mean where it has none. Whether a row passes is decided here from score and
+threshold, as "more than": the judge is never asked. A row whose answer nobody judged is skipped (no_verdict); an
+agent error is not judged, and fails where the case has a reference. The aggregate is the mean; threshold and target
+apply to it, as "more than".
 """
 
 from __future__ import annotations
@@ -14,14 +16,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
 from assay.metrics.exact_sum import ExactSum
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import has_reference, not_computed, scored
+from assay.metrics.score import judged, not_computed, scored_by_threshold
 from assay.metrics.structured_verdict import PARTS, read_structured
-from assay.metrics.thresholds import exceeds
-from assay.results import Score, ScoreStatus
+from assay.results import Score
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,25 +70,16 @@ class JudgeScore:
     def score(self, row: Row) -> Score:
         """Return the row's overall score."""
         decides = self._threshold is not None
-        if row.response.status is AgentStatus.ERROR:
-            passed = False if decides and has_reference(row.case) else None
-            return Score(
-                self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail={"version": self.version}
-            )
-        evidence = row.verdicts.get(RUBRIC)
-        if evidence is None:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_verdict")
+        evidence = judged(self, RUBRIC, row, decides=decides)
+        if isinstance(evidence, Score):
+            return evidence
         detail: dict[str, Any] = {**evidence.detail, "version": self.version}
         verdict = read_structured(evidence)
         if isinstance(verdict, str):
             return not_computed(self.name, verdict, decides=decides, **detail)
-        detail |= {part: getattr(verdict, part) for part in PARTS}
+        detail |= {"criteria": verdict.parts} if evidence.scale is not None else verdict.parts
         detail |= {"derived": verdict.derived, "coherent": verdict.coherent, "reasoning": verdict.reasoning}
-        if self._threshold is None:
-            return scored(self.name, verdict.overall, detail=detail)
-        detail["threshold"] = self._threshold
-        passed = exceeds(verdict.overall, self._threshold)
-        return scored(self.name, verdict.overall, passed=passed, detail=detail)
+        return scored_by_threshold(self, verdict.overall, self._threshold, detail=detail)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""
@@ -99,6 +90,7 @@ class _Fold(MeanFold):
     def __init__(self, metric: str, threshold: float | None, *, target: float | None, rule: str) -> None:
         super().__init__(metric, threshold, target=target, rule=rule)
         self._parts = {part: ExactSum() for part in PARTS}
+        self._criteria: dict[str, ExactSum] = {}
         self._marks: Counter[str] = Counter()
 
     def add(self, row: CaseResult, score: Score) -> None:
@@ -106,8 +98,12 @@ class _Fold(MeanFold):
         if score.value is None:
             return
         self._marks.update(derived=score.detail["derived"], incoherent=not score.detail["coherent"])
-        for part, total in self._parts.items():
-            total.add(score.detail[part])
+        if "criteria" in score.detail:
+            for name, part in score.detail["criteria"].items():
+                self._criteria.setdefault(name, ExactSum()).add(part)
+            return
+        for name, total in self._parts.items():
+            total.add(score.detail[name])
 
     def detail(self, value: float | None) -> dict[str, Any]:
         return {
@@ -115,4 +111,9 @@ class _Fold(MeanFold):
             **{f"avg_{part}": total.mean for part, total in self._parts.items()},
             "derived": self._marks["derived"],
             "incoherent": self._marks["incoherent"],
+            **(
+                {"criteria": {name: self._criteria[name].mean for name in sorted(self._criteria)}}
+                if self._criteria
+                else {}
+            ),
         }

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.exact_sum import ExactSum
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import not_computed, scored
-from assay.metrics.thresholds import exceeds
+from assay.metrics.score import not_computed, scored_by_threshold
 from assay.results import LatencySummary, Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -118,10 +117,7 @@ class Latency:
             return not_computed(self.name, "invalid_latency", decides=decides, version=self.version)
         tier = rating(latency_s)
         detail = {"version": self.version, "rating": tier, "score": RATINGS[tier]}
-        if self._threshold is None:
-            return scored(self.name, latency_s, detail=detail)
-        detail["threshold"] = self._threshold
-        return scored(self.name, latency_s, passed=not exceeds(latency_s, self._threshold), detail=detail)
+        return scored_by_threshold(self, latency_s, self._threshold, detail=detail)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

@@ -16,13 +16,12 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import has_reference, not_computed, scored
+from assay.metrics.score import judged, not_computed, scored_by_threshold
 from assay.metrics.structured_verdict import objects_in
 from assay.metrics.thresholds import meets
-from assay.results import Score, ScoreStatus
+from assay.results import Score
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,22 +107,14 @@ class Quality:
     def score(self, row: Row) -> Score:
         """Return the row's rating."""
         decides = self._threshold is not None
-        if row.response.status is AgentStatus.ERROR:
-            passed = False if decides and has_reference(row.case) else None
-            return Score(
-                self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail={"version": self.version}
-            )
-        evidence = row.verdicts.get(RUBRIC)
-        if evidence is None:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_verdict")
+        evidence = judged(self, RUBRIC, row, decides=decides)
+        if isinstance(evidence, Score):
+            return evidence
         detail: dict[str, Any] = {**evidence.detail, "version": self.version}
         rating = None if evidence.error else read_rating(evidence)
         if rating is None:
             return not_computed(self.name, evidence.error or "invalid_verdict", decides=decides, **detail)
-        if self._threshold is None:
-            return scored(self.name, rating, detail=detail)
-        detail["threshold"] = self._threshold
-        return scored(self.name, rating, passed=meets(rating, self._threshold), detail=detail)
+        return scored_by_threshold(self, rating, self._threshold, detail=detail)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

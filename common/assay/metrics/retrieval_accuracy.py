@@ -17,9 +17,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
-from assay.metrics.fold import MeanFold
+from assay.metrics.contains import RightFold
 from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.intervals import wilson
 from assay.metrics.score import scored
 
 if TYPE_CHECKING:
@@ -89,9 +88,9 @@ class RetrievalAccuracy:
         reason = "agent_error" if failed else _failures(detail)
         return scored(self.name, 0.0, passed=False, reason=reason, detail=detail)
 
-    def aggregate(self) -> _Fold:
+    def aggregate(self) -> RightFold:
         """Return an empty fold."""
-        return _Fold(self.name, self._threshold)
+        return RightFold(self.name, self._threshold)
 
     def _refusal(self, row: Row, detail: dict[str, Any]) -> Score:
         if row.response.status is AgentStatus.ERROR:
@@ -127,12 +126,3 @@ def _plain(name: str) -> str:
 def _identifier(name: str) -> re.Pattern[str]:
     # `$` is part of identifiers in most dialects; a dot is not: schema.table names the table.
     return re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
-
-
-class _Fold(MeanFold):
-    def detail(self, value: float | None) -> dict[str, Any]:
-        return {
-            "right": self.passed,
-            "total": self.values.count,
-            "interval": wilson(self.passed, self.values.count),
-        }

@@ -25,8 +25,7 @@ from assay.metrics.exact_sum import ExactSum
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
 from assay.metrics.intervals import wilson
-from assay.metrics.score import not_computed, scored
-from assay.metrics.thresholds import meets
+from assay.metrics.score import not_computed, scored_by_threshold
 from assay.metrics.word_tokens import tokenize
 from assay.results import Score, ScoreStatus
 
@@ -164,10 +163,7 @@ class Rouge:
         for measure, overlap in overlaps.items():
             detail[measure] = {"precision": overlap.precision, "recall": overlap.recall, "f1": overlap.f1}
         value = overlaps[self._measure].f1
-        if self._threshold is None:
-            return scored(self.name, value, reason=reason, detail=detail)
-        detail["threshold"] = self._threshold
-        return scored(self.name, value, passed=meets(value, self._threshold), reason=reason, detail=detail)
+        return scored_by_threshold(self, value, self._threshold, reason=reason, detail=detail)
 
 
 class _Fold(MeanFold):

@@ -50,6 +50,8 @@ def _complaint(score: Score) -> str:
     threshold = score.detail.get("threshold")
     if score.value is None or threshold is None:
         return f"{score.metric}: the answer differs from the reference"
+    if score.value == threshold:
+        return f"{score.metric} {score.value:g} is not more than {threshold:g}"
     sign = "<" if score.value < threshold else ">"
     # Enough digits that the two numbers do not look equal.
     shown = next(

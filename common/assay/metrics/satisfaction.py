@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from assay.answers import AgentStatus
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MODEL, MetricInfo, Parameter
-from assay.metrics.score import not_computed, scored
+from assay.metrics.score import not_computed, scored_by_threshold
 from assay.metrics.similarity import similarity
-from assay.metrics.thresholds import meets
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -81,11 +80,7 @@ class Satisfaction:
 
     def _scored(self, value: float, reason: str, detail: dict[str, Any]) -> Score:
         detail = {"version": self.version, **detail}
-        if self._threshold is None:
-            return scored(self.name, value, reason=reason, detail=detail)
-        detail["threshold"] = self._threshold
-        passed = meets(value, self._threshold)
-        return scored(self.name, value, passed=passed, reason=reason, detail=detail)
+        return scored_by_threshold(self, value, self._threshold, reason=reason, detail=detail)
 
     def _failed(self, reason: str, detail: dict[str, Any]) -> Score:
         decides = self._threshold is not None

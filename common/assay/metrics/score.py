@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from assay.answers import AgentStatus
+from assay.metrics.thresholds import holds
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -27,11 +29,13 @@ __all__ = [
     "Row",
     "embeds_references",
     "has_reference",
+    "judged",
     "keeps_vector",
     "not_computed",
     "score_from_json",
     "score_to_json",
     "scored",
+    "scored_by_threshold",
     "usable_references",
 ]
 
@@ -72,12 +76,16 @@ class JudgeEvidence:
         verdict: The JSON object that the judge gave; None where there is none.
         text: The judge's reply where it was not an object; empty otherwise.
         error: Why there is no verdict, e.g. "judge_unavailable"; empty where there is one.
+        skipped: Why nobody was asked for one, e.g. "judge_not_configured"; empty where somebody was.
+        scale: Lowest and highest score, where the verdict is by a rubric of the user's own criteria.
         detail: Which judge, its fingerprint and what it cost.
     """
 
     verdict: Mapping[str, Any] | None
     text: str = ""
     error: str = ""
+    skipped: str = ""
+    scale: tuple[float, float] | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -116,7 +124,8 @@ class Metric(Protocol):
     A kind of metric may be computed several times under names of the spec's own. More members are optional:
     `check(parameters)`, a static method that returns (parameter, problem) pairs for what `info` cannot say;
     `inputs`, the names of other metrics of the run whose scores it reads; `embeds_references`, False where
-    only the answer's vector is needed; `keeps_vector`, True where the aggregate is computed from vectors.
+    only the answer's vector is needed; `keeps_vector`, True where the aggregate is computed from vectors;
+    `rubric`, under which name it finds the verdict that it needs.
 
     Args:
         name: The metric's name in this run.
@@ -148,6 +157,19 @@ def scored(metric: str, value: float, **details: Any) -> Score:
     return Score(metric, ScoreStatus.SCORED, value=float(value), **details)
 
 
+def scored_by_threshold(
+    metric: Metric, value: float, threshold: float | None, *, reason: str = "", detail: Mapping[str, Any]
+) -> Score:
+    """Return a score that passes where its value stands to the threshold as the metric's rule demands.
+
+    Without a threshold it has no verdict.
+    """
+    if threshold is None:
+        return scored(metric.name, value, reason=reason, detail=detail)
+    passed = holds(value, metric.info.rule, threshold)
+    return scored(metric.name, value, passed=passed, reason=reason, detail={**detail, "threshold": threshold})
+
+
 def not_computed(metric: str, reason: str, *, decides: bool, **detail: Any) -> Score:
     """Return the score of a row on which a metric failed.
 
@@ -160,6 +182,20 @@ def not_computed(metric: str, reason: str, *, decides: bool, **detail: Any) -> S
     """
     marks = {} if decides else {"advisory": True}
     return Score(metric, ScoreStatus.ERROR, reason=reason, detail={**detail, **marks})
+
+
+def judged(metric: Metric, rubric: str, row: Row, *, decides: bool) -> JudgeEvidence | Score:
+    """Return what a judge said of a row, or the score of a row of which no judge said anything."""
+    if row.response.status is AgentStatus.ERROR:
+        passed = False if decides and has_reference(row.case) else None
+        detail = {"version": metric.version}
+        return Score(metric.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail=detail)
+    evidence = row.verdicts.get(rubric)
+    if evidence is None:
+        return Score(metric.name, ScoreStatus.SKIPPED, reason="no_verdict")
+    if evidence.skipped:
+        return Score(metric.name, ScoreStatus.SKIPPED, reason=evidence.skipped, detail=evidence.detail)
+    return evidence
 
 
 def usable_references(case: Case) -> tuple[str, ...]:

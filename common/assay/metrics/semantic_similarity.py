@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MODEL, MetricInfo, Parameter
 from assay.metrics.intervals import wilson
-from assay.metrics.score import not_computed, scored
+from assay.metrics.score import not_computed, scored_by_threshold
 from assay.metrics.similarity import similarity
-from assay.metrics.thresholds import meets
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -69,11 +68,7 @@ class SemanticSimilarity:
             return Score(self.name, ScoreStatus.ERROR, passed=passed, reason=found.reason, detail=detail)
         if found.value is None:
             return not_computed(self.name, found.reason, decides=decides, **detail)
-        if self._threshold is None:
-            return scored(self.name, found.value, reason=found.reason, detail=detail)
-        passed = meets(found.value, self._threshold)
-        detail["threshold"] = self._threshold
-        return scored(self.name, found.value, passed=passed, reason=found.reason, detail=detail)
+        return scored_by_threshold(self, found.value, self._threshold, reason=found.reason, detail=detail)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

@@ -5,7 +5,8 @@
 Providers do not enforce ranges, so everything is checked here: a number is a JSON number, finite, in range;
 true, "0.9" and 85 are none. A missing overall score is the mean of the three and marked as derived. One that
 lies more than 0.05 outside of the three is kept and marked as incoherent. Further keys are ignored, a pass
-flag among them. A reply in words counts when it holds exactly one object that is valid, and none that is broken.
+flag among them. By a rubric of the user's own, its criteria stand in place of the three, on its own scale, and are
+brought to [0, 1]. A reply in words counts when it holds exactly one object that is valid, and none that is broken.
 """
 
 from __future__ import annotations
@@ -37,18 +38,14 @@ class StructuredVerdict:
     """A valid verdict; all scores are in [0, 1].
 
     Args:
-        accuracy: Whether what is said is true.
-        completeness: Whether nothing is missing.
-        relevance: Whether it answers the question.
-        overall: The judge's overall score, or the mean of the three.
+        parts: Accuracy, completeness and relevance, or the criteria of the user's own rubric, by name.
+        overall: The judge's overall score, or the mean of the parts.
         derived: Whether the overall score is that mean.
-        coherent: Whether it lies within 0.05 of the range of the three.
+        coherent: Whether it lies within 0.05 of the range of the parts.
         reasoning: Why.
     """
 
-    accuracy: float
-    completeness: float
-    relevance: float
+    parts: Mapping[str, float]
     overall: float
     derived: bool
     coherent: bool
@@ -59,32 +56,33 @@ def read_structured(evidence: JudgeEvidence) -> StructuredVerdict | str:
     """Return the verdict that a judge gave, or a stable word for what is wrong with it."""
     if evidence.error:
         return evidence.error
-    return verdict_of(evidence.verdict) if evidence.verdict is not None else verdict_in_text(evidence.text)
+    if evidence.verdict is None:
+        return verdict_in_text(evidence.text)
+    return verdict_of(evidence.verdict, evidence.scale)
 
 
-def verdict_of(data: Mapping[str, Any]) -> StructuredVerdict | str:
-    """Return the verdict that an object holds, or "invalid_FIELD"."""
-    if not isinstance(data.get("reasoning"), str):
+def verdict_of(data: Mapping[str, Any], scale: tuple[float, float] | None = None) -> StructuredVerdict | str:
+    """Return the verdict that an object holds, or "invalid_FIELD".
+
+    Args:
+        data: The object.
+        scale: Lowest and highest score, where its criteria are those of the user's own rubric.
+    """
+    reasoning = data.get("reasoning")
+    if not isinstance(reasoning, str):
         return "invalid_reasoning"
-    for name in PARTS:
-        if not _is_share(data.get(name)):
-            return f"invalid_{name}"
-    parts = [float(data[name]) for name in PARTS]
+    names = PARTS if scale is None else [name for name in data if name not in ("reasoning", "overall_score")]
+    parts = {name: _share(data.get(name), scale) for name in names}
+    if wrong := next((name for name, part in parts.items() if part is None), ""):
+        return f"invalid_{wrong}"
+    known = {name: part for name, part in parts.items() if part is not None}
     given = data.get("overall_score")
-    if given is not None and not _is_share(given):
+    overall = _share(given, scale) if given is not None else _mean(known)
+    if overall is None:
         return "invalid_overall_score"
-    overall = math.fsum(parts) / len(parts) if given is None else float(given)
-    coherent = meets(overall, min(parts) - _SLACK) and meets(max(parts) + _SLACK, overall)
-    accuracy, completeness, relevance = parts
-    return StructuredVerdict(
-        accuracy,
-        completeness,
-        relevance,
-        overall,
-        derived=given is None,
-        coherent=coherent,
-        reasoning=data["reasoning"],
-    )
+    shown = known.values() or [overall]
+    coherent = meets(overall, min(shown) - _SLACK) and meets(max(shown) + _SLACK, overall)
+    return StructuredVerdict(known, overall, derived=given is None, coherent=coherent, reasoning=reasoning)
 
 
 def verdict_in_text(reply: str) -> StructuredVerdict | str:
@@ -115,5 +113,13 @@ def objects_in(reply: str) -> list[dict[str, Any]] | None:
     return objects
 
 
-def _is_share(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+def _share(value: object, scale: tuple[float, float] | None) -> float | None:
+    """Return a score in [0, 1]; None where it is no number on the scale."""
+    low, high = scale or (0.0, 1.0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        return None
+    return float(value) if scale is None else (value - low) / (high - low)
+
+
+def _mean(parts: Mapping[str, float]) -> float | None:
+    return math.fsum(parts.values()) / len(parts) if parts else None

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.combined_score import tokens_used
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import scored
-from assay.metrics.thresholds import exceeds
+from assay.metrics.score import scored_by_threshold
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -68,10 +67,7 @@ class Tokens:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_tokens")
         known = {name: getattr(usage, name) for name in _BUCKETS if getattr(usage, name) is not None}
         detail = {"version": self.version, **known}
-        if self._threshold is None:
-            return scored(self.name, total, detail=detail)
-        detail["threshold"] = self._threshold
-        return scored(self.name, total, passed=not exceeds(total, self._threshold), detail=detail)
+        return scored_by_threshold(self, total, self._threshold, detail=detail)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

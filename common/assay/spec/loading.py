@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.datasets import FORMAT_NAMES, ON_BAD_CASE
+from assay.datasets.choices import FORMAT_NAMES, ON_BAD_CASE
+from assay.durations import read_duration_s
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
 from assay.metrics import complete_parameters
@@ -17,10 +17,11 @@ from assay.metrics.formula import with_own_numbers
 from assay.metrics.order import check_formulas
 from assay.names import unknown_name, writable
 from assay.presets import PRESETS
-from assay.results import AgentSettings, MetricSettings, RunSettings
+from assay.results import AgentSettings, JudgeSettings, MetricSettings, RunSettings
 from assay.spec.agents import ADAPTERS, check_agent
-from assay.spec.model import LATER_REPORTS, REPORTS, Spec
-from assay.spec.overrides import apply_override, select_metrics
+from assay.spec.judging import JudgeReader, missing_key
+from assay.spec.model import LATER_REPORTS, REPORTS, Spec, wants_verdicts
+from assay.spec.overrides import apply_override, gate_on_left_out, select_metrics
 from assay.spec.prompt_options import PROMPT_KEYS, PROVIDERS, read_prompt_files
 from assay.spec.variables import missing_variables
 from assay.yaml_nodes import Lines, parse_yaml
@@ -35,8 +36,6 @@ _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case"
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "response")
 _OPTION_KEYS = {"http": _HTTP_KEYS} | dict.fromkeys(PROVIDERS, PROMPT_KEYS)
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*")
-_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 _METRIC_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
 _MAX_REPEATS = 100
 
@@ -48,6 +47,7 @@ def load_spec(
     dataset: Path | None = None,
     metrics: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
+    judge_environ: Mapping[str, str] | None = None,
 ) -> Spec:
     """Return the spec that a YAML file describes.
 
@@ -58,6 +58,7 @@ def load_spec(
         metrics: Names of the only metrics to compute.
         environ: The environment that the agent will be called from, where a variable that the spec names and that is
             not set is a problem; None where it is another machine's.
+        judge_environ: The same of the judge.
 
     Raises:
         SpecError: Something is wrong; holds every problem, with file and line.
@@ -76,7 +77,8 @@ def load_spec(
         raise SpecError(problems)
     if not isinstance(data, dict):
         raise SpecError([Problem("must be a mapping with `dataset` and `agent`", file=str(path))])
-    reader = _Reader(data, path.parent, problems, file=str(path), lines=lines, environ=environ)
+    environs = (environ, judge_environ)
+    reader = _Reader(data, path.parent, problems, file=str(path), lines=lines, environs=environs)
     return dataclasses.replace(reader.read(overrides, dataset, metrics), source=path)
 
 
@@ -90,6 +92,7 @@ def spec_from_mapping(
     needs_dataset: bool = True,
     needs_agent: bool = True,
     environ: Mapping[str, str] | None = None,
+    judge_environ: Mapping[str, str] | None = None,
 ) -> Spec:
     """Return the spec that a mapping describes, in the shape of the YAML file.
 
@@ -102,11 +105,12 @@ def spec_from_mapping(
         needs_dataset: Whether a missing dataset is a problem.
         needs_agent: Whether a missing agent is a problem; without it, a Python agent is assumed.
         environ: As for `load_spec`.
+        judge_environ: As for `load_spec`.
 
     Raises:
         SpecError: Something is wrong; holds every problem.
     """
-    reader = _Reader(copy.deepcopy(dict(data)), base_dir or Path.cwd(), [], environ=environ)
+    reader = _Reader(copy.deepcopy(dict(data)), base_dir or Path.cwd(), [], environs=(environ, judge_environ))
     return reader.read(overrides, dataset, metrics, needs_dataset=needs_dataset, needs_agent=needs_agent)
 
 
@@ -121,14 +125,14 @@ class _Reader:
         *,
         file: str = "",
         lines: Lines | None = None,
-        environ: Mapping[str, str] | None = None,
+        environs: tuple[Mapping[str, str] | None, Mapping[str, str] | None] = (None, None),
     ) -> None:
         self._data = data
         self._base_dir = base_dir
         self._problems = problems
         self._file = file
         self._lines = lines or {}
-        self._environ = environ
+        self._environ, self._judge_environ = environs
 
     def read(
         self,
@@ -143,8 +147,7 @@ class _Reader:
         preset = self._fill_preset()
         for override in overrides:
             apply_override(data, override, self._problems)
-        if metrics is not None:
-            select_metrics(data, metrics)
+        left_out = select_metrics(data, metrics) if metrics is not None else []
         for key in data:
             if key not in _KEYS:
                 self._report(str(key), unknown_name("field", key, _KEYS))
@@ -155,9 +158,10 @@ class _Reader:
                 name=self._name(),
                 agent=self._agent(needs_agent),
                 metrics=chosen,
-                gates=self._gates({metric.name: metric.kind for metric in chosen}, repeats),
+                gates=self._gates({metric.name: metric.kind for metric in chosen}, repeats, left_out),
                 repeats=repeats,
                 preset=preset,
+                judge=self._judge(chosen),
             ),
             dataset=self._dataset(dataset, needs_dataset),
             dataset_map=self._map(),
@@ -167,7 +171,6 @@ class _Reader:
             reports=self._reports(),
             base_dir=self._base_dir,
         )
-        self._judge()
         if self._problems:
             raise SpecError(self._problems)
         return spec
@@ -302,8 +305,7 @@ class _Reader:
         return agent
 
     def _duration(self, field: str, value: object) -> float:
-        found = _DURATION.fullmatch(str(value)) if isinstance(value, int | float | str) else None
-        seconds = float(found[1]) * _UNITS_S[found[2]] if found and not isinstance(value, bool) else math.nan
+        seconds = read_duration_s(value)
         if not 0.001 <= seconds <= 3600:
             self._report(field, f"must be a duration from 1ms to 1h, e.g. 30s or 500ms, not {value!r}")
             return 30.0
@@ -359,7 +361,7 @@ class _Reader:
             self._take(error.problems)
             return None
 
-    def _gates(self, metrics: Mapping[str, str], repeats: int) -> tuple[str, ...]:
+    def _gates(self, metrics: Mapping[str, str], repeats: int, left_out: Sequence[str]) -> tuple[str, ...]:
         value = self._data.get("gates", [])
         if not isinstance(value, list):
             self._report("gates", "must be a list of conditions, e.g. ['pass_rate >= 0.85']")
@@ -373,7 +375,7 @@ class _Reader:
             try:
                 gates.append(parse_gate(item, metrics=metrics, repeats=repeats).expression)
             except InvalidInputError as error:
-                self._report(where, error.problems[0].message)
+                self._report(where, gate_on_left_out(item, left_out, metrics) or error.problems[0].message)
         return tuple(gates)
 
     def _reports(self) -> tuple[str, ...]:
@@ -391,8 +393,11 @@ class _Reader:
                 self._report(f"reports[{index}]", unknown_name("report", item, REPORTS))
         return tuple(item for item in value if item in REPORTS)
 
-    def _judge(self) -> None:
-        value = self._data.get("judge")
-        if value in (None, "none") or value == {"provider": "none"}:
-            return
-        self._report("judge", "this version has no judge service: remove it, or write {provider: none}")
+    def _judge(self, metrics: Sequence[MetricSettings]) -> JudgeSettings | None:
+        problems: list[Problem] = []
+        judge = JudgeReader(self._base_dir, problems).read(self._data.get("judge"))
+        if judge is not None and not problems and self._judge_environ is not None and wants_verdicts(metrics):
+            problems += missing_key(judge, self._judge_environ)
+        self._problems += [problem for problem in problems if problem.file]  # a rubric's own, with its lines
+        self._take([problem for problem in problems if not problem.file])
+        return judge

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from assay.metrics import METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from assay.results import RunSettings
+    from assay.results import MetricSettings, RunSettings
 
-__all__ = ["LATER_REPORTS", "REPORTS", "Spec"]
+__all__ = ["LATER_REPORTS", "REPORTS", "Spec", "wants_verdicts"]
 
 REPORTS = ("json",)
 """Report formats that this version writes."""
@@ -60,3 +60,13 @@ class Spec:
                 }
             )
         )
+
+    @property
+    def needs_judge(self) -> bool:
+        """Whether a judge is configured and any metric is computed from its verdicts."""
+        return self.settings.judge is not None and wants_verdicts(self.settings.metrics)
+
+
+def wants_verdicts(metrics: Iterable[MetricSettings]) -> bool:
+    """Return whether any of the metrics is computed from verdicts."""
+    return any(metric.kind in METRICS and METRICS[metric.kind].info.needs_judge for metric in metrics)

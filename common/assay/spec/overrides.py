@@ -9,10 +9,12 @@ from assay.errors import Problem
 from assay.yaml_nodes import YamlSyntaxError, parse_scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-__all__ = ["apply_override", "select_metrics"]
+__all__ = ["apply_override", "gate_on_left_out", "select_metrics"]
 
+_WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PART = re.compile(r"([^.\[\]]+)((?:\[\d+\])*)")
 
 
@@ -41,11 +43,33 @@ def apply_override(data: dict[str, Any], override: str, problems: list[Problem])
         problems.append(Problem("leads through something that is neither a mapping nor a list", where))
 
 
-def select_metrics(data: dict[str, Any], names: Sequence[str]) -> None:
-    """Keep only the metrics with these names, with their parameters; add those that are not listed yet."""
+def select_metrics(data: dict[str, Any], names: Sequence[str]) -> list[str]:
+    """Keep only the metrics with these names, with their parameters; add those that are not listed yet.
+
+    Returns:
+        The names of the metrics that are left out.
+    """
     metrics = data.get("metrics")
     listed = {_metric_name(item): item for item in metrics} if isinstance(metrics, list) else {}
     data["metrics"] = [listed.get(name, name) for name in names]
+    return [name for name in listed if isinstance(name, str) and name not in names]
+
+
+def gate_on_left_out(gate: str, left_out: Collection[str], chosen: Iterable[str]) -> str:
+    """Return what is wrong with a gate that names a metric which --metrics leaves out, or the empty string.
+
+    Args:
+        gate: The gate as the spec has it.
+        left_out: Names of the metrics that are left out.
+        chosen: Names of those that are kept.
+    """
+    name = next((word for word in _WORD.findall(_QUOTED.sub("", gate)) if word in left_out), None)
+    if name is None:
+        return ""
+    return (
+        f"needs the metric {name}, which --metrics leaves out: add it (--metrics {','.join([*chosen, name])}), or run "
+        "without the spec's gates (--set 'gates=[]')"
+    )
 
 
 def _split(key: str) -> list[str | int] | None:

@@ -1,7 +1,7 @@
 """A provider of models on a port of this machine, which says what it was told to.
 
 It speaks OpenAI's Chat Completions (any path that ends with /chat/completions) and Anthropic's Messages (any path
-that ends with /messages), so that the real packages of both can be used against it:
+that ends with /messages), and the batch APIs of both, so that the real packages of both can be used against it:
 
     with ScriptedProvider(Reply("Paris"), Reply(status=429, headers={"retry-after": "1"})) as provider:
         spec["agent"] |= {"adapter": "openai", "base_url": provider.openai_url}
@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
+
+from assay.testing.batches import ScriptedBatches
 
 __all__ = ["ProviderRequest", "Reply", "ScriptedProvider", "Tokens", "echo"]
 
@@ -104,6 +106,8 @@ class ScriptedProvider:
         self.requests: list[ProviderRequest] = []
         self._replies = list(replies) or [echo]
         self._lock = threading.Lock()
+        self.batches = ScriptedBatches(self._script, _body)
+        """Its batch APIs, and how batches go there."""
         self._closing = threading.Event()
         self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.provider = self
@@ -140,11 +144,15 @@ class ScriptedProvider:
         """Return what is to be answered to a request."""
         with self._lock:
             self.requests.append(request)
-            script = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
-        reply = script if isinstance(script, Reply) else script(request)
+        reply = self._script(request)
         if reply.delay_s:
             self._closing.wait(reply.delay_s)
         return reply
+
+    def _script(self, request: ProviderRequest) -> Reply:
+        with self._lock:
+            script = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+        return script if isinstance(script, Reply) else script(request)
 
 
 class _Server(ThreadingHTTPServer):
@@ -180,6 +188,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", "0")))
         headers = {name.lower(): value for name, value in self.headers.items()}
+        if self._serve_batches(headers, body):
+            return
         reply = self.server.provider.take(ProviderRequest(self.path, headers, json.loads(body or b"null")))
         content = reply.raw if reply.raw is not None else json.dumps(_body(self.path, reply)).encode()
         self.send_response(reply.status)
@@ -192,6 +202,25 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.wfile.write(content[: len(content) // 2] if reply.cut else content)
         self.close_connection = self.close_connection or reply.cut
+
+    def do_GET(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        if not self._serve_batches(headers, b""):
+            self.send_error(404)
+
+    def _serve_batches(self, headers: dict[str, str], body: bytes) -> bool:
+        reply = self.server.provider.batches.serve(self.command, self.path, headers, body)
+        if reply is None:
+            return False
+        self.close_connection = self.close_connection or reply.cut or reply.lost
+        if reply.lost:
+            return True
+        self.send_response(reply.status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(reply.body)))
+        self.end_headers()
+        self.wfile.write(reply.body[: len(reply.body) // 2] if reply.cut else reply.body)
+        return True
 
     def _drip(self, content: bytes, pause_s: float) -> None:
         for byte in content:

@@ -93,6 +93,7 @@ class GradeRequest(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     SPEND_CAP_USD_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
     """The rubric's name, e.g. "quality" or "answer"."""
     question: _builtins.str
@@ -113,6 +114,13 @@ class GradeRequest(_message.Message):
     """
     timeout_ms: _builtins.int
     """How long this verdict may take, in milliseconds; 0: until the call's deadline, or the server's default."""
+    batch: _builtins.bool
+    """Whether to ask through the provider's batch API: at about half the price, within a day rather than seconds.
+    Default: asked at once. A verdict that is not there in time is UNAVAILABLE with the reason batch_pending and
+    stays ordered; the same request, asked again later, is answered from the batch and pays nothing more. Its time
+    is timeout_ms or the call's deadline alone, be they longer than the server's default. INVALID_ARGUMENT for a
+    judge without a batch API: replay, and services other than the provider's own unless the operator lists them.
+    """
     @_builtins.property
     def contexts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Passages that the answer should rest on."""
@@ -135,10 +143,11 @@ class GradeRequest(_message.Message):
         run_id: _builtins.str = ...,
         spend_cap_usd: _builtins.float | None = ...,
         timeout_ms: _builtins.int = ...,
+        batch: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer", b"answer", "contexts", b"contexts", "judge", b"judge", "question", b"question", "reference", b"reference", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "judge", b"judge", "question", b"question", "reference", b"reference", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__reference: _TypeAlias = _typing.Literal["reference"]  # noqa: Y015
     _WhichOneofArgType__reference: _TypeAlias = _typing.Literal["_reference", b"_reference"]  # noqa: Y015
@@ -344,14 +353,18 @@ class Verdict(_message.Message):
     BY_RULE_FIELD_NUMBER: _builtins.int
     KEY_FIELD_NUMBER: _builtins.int
     CHOICE_FIELD_NUMBER: _builtins.int
+    BATCHED_FIELD_NUMBER: _builtins.int
+    RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
+    SAVED_FIELD_NUMBER: _builtins.int
     status: Global___VerdictStatus.ValueType
     """Whether the verdict counts."""
     reasoning: _builtins.str
     """The judge's reasons. Untrusted text."""
     reason: _builtins.str
     """Why there is no valid verdict, one stable word; empty when VALID. When INVALID: invalid_verdict, refused,
-    truncated, empty_verdict. When UNAVAILABLE: judge_not_configured, judge_unavailable, judge_refuses_request,
-    rate_limited, deadline_exceeded, retry_budget_spent, spend_cap_reached, price_unknown, not_recorded.
+    truncated, empty_verdict. When UNAVAILABLE: judge_not_configured, judge_unavailable, judge_refuses_request
+    (this one), judge_denied (any: its key, model or quota is refused), rate_limited, deadline_exceeded,
+    retry_budget_spent, spend_cap_reached, price_unknown, not_recorded; and of batches: batch_pending (not yet: ask again), batch_expired, batch_cancelled, batch_failed.
     """
     fingerprint: _builtins.str
     """Hash of model, parameters, template, schema and parser."""
@@ -371,6 +384,10 @@ class Verdict(_message.Message):
     """SHA-256 of everything that the verdict rests on, its key in the cache."""
     choice: _builtins.str
     """Which of two answers is better as they were shown: "first", "second" or "tie"; empty unless a pair was compared."""
+    batched: _builtins.bool
+    """Whether the judge was asked through its batch API, at its price; false for a verdict from the cache."""
+    retry_after_ms: _builtins.int
+    """How long to wait before asking again, in milliseconds, where the reason is batch_pending; else 0."""
     @_builtins.property
     def scores(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """Score of each criterion by name, on the rubric's scale, as the judge gave it. Empty unless VALID."""
@@ -384,6 +401,10 @@ class Verdict(_message.Message):
         """What looks odd about the answer: empty_answer, punctuation_only, copies_question, copies_prompt,
         addresses_judge. A flag alone changes no score.
         """
+
+    @_builtins.property
+    def saved(self) -> _agent_pb2.Usage:
+        """What the verdict took when it was asked for, where that was saved now: by the cache, or by an identical request."""
 
     def __init__(
         self,
@@ -403,10 +424,13 @@ class Verdict(_message.Message):
         by_rule: _builtins.bool = ...,
         key: _builtins.str = ...,
         choice: _builtins.str = ...,
+        batched: _builtins.bool = ...,
+        retry_after_ms: _builtins.int = ...,
+        saved: _agent_pb2.Usage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "saved", b"saved", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "attempts", b"attempts", "by_rule", b"by_rule", "cached", b"cached", "choice", b"choice", "fingerprint", b"fingerprint", "flags", b"flags", "key", b"key", "message", b"message", "model", b"model", "reason", b"reason", "reasoning", b"reasoning", "scores", b"scores", "status", b"status", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "attempts", b"attempts", "batched", b"batched", "by_rule", b"by_rule", "cached", b"cached", "choice", b"choice", "fingerprint", b"fingerprint", "flags", b"flags", "key", b"key", "message", b"message", "model", b"model", "reason", b"reason", "reasoning", b"reasoning", "retry_after_ms", b"retry_after_ms", "saved", b"saved", "scores", b"scores", "status", b"status", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
     _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015

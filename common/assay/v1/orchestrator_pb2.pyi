@@ -75,6 +75,8 @@ class _PauseCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PauseCause
     """The orchestrator stopped while the run was going on."""
     PAUSE_CAUSE_STORAGE: _PauseCause.ValueType  # 3
     """Something could not be stored."""
+    PAUSE_CAUSE_JUDGE: _PauseCause.ValueType  # 4
+    """Rows await a verdict that cannot be had now; every answer is stored."""
 
 class PauseCause(_PauseCause, metaclass=_PauseCauseEnumTypeWrapper):
     """PauseCause says what paused a run."""
@@ -87,6 +89,8 @@ PAUSE_CAUSE_INTERRUPTED: PauseCause.ValueType  # 2
 """The orchestrator stopped while the run was going on."""
 PAUSE_CAUSE_STORAGE: PauseCause.ValueType  # 3
 """Something could not be stored."""
+PAUSE_CAUSE_JUDGE: PauseCause.ValueType  # 4
+"""Rows await a verdict that cannot be had now; every answer is stored."""
 Global___PauseCause: _TypeAlias = PauseCause  # noqa: Y015
 
 class _GateOutcome:
@@ -567,6 +571,7 @@ class RunSpec(_message.Message):
     REPEATS_FIELD_NUMBER: _builtins.int
     PRESET_FIELD_NUMBER: _builtins.int
     DATASET_FIELD_NUMBER: _builtins.int
+    JUDGE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; the run's id starts with it."""
     repeats: _builtins.int
@@ -589,6 +594,10 @@ class RunSpec(_message.Message):
     def dataset(self) -> Global___DatasetReading:
         """How the client read the dataset's file; absent where the cases came from no file."""
 
+    @_builtins.property
+    def judge(self) -> Global___JudgeSpec:
+        """Who judges answers; absent for nobody: metrics that need a verdict are then skipped."""
+
     def __init__(
         self,
         *,
@@ -599,14 +608,94 @@ class RunSpec(_message.Message):
         repeats: _builtins.int = ...,
         preset: _builtins.str = ...,
         dataset: Global___DatasetReading | None = ...,
+        judge: Global___JudgeSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "dataset", b"dataset"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "dataset", b"dataset", "judge", b"judge"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "dataset", b"dataset", "gates", b"gates", "metrics", b"metrics", "name", b"name", "preset", b"preset", "repeats", b"repeats"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "dataset", b"dataset", "gates", b"gates", "judge", b"judge", "metrics", b"metrics", "name", b"name", "preset", b"preset", "repeats", b"repeats"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunSpec: _TypeAlias = RunSpec  # noqa: Y015
+
+@_typing.final
+class JudgeSpec(_message.Message):
+    """JudgeSpec says who judges the answers of a run, how, and for how much."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    BASE_URL_FIELD_NUMBER: _builtins.int
+    KEY_VARIABLE_FIELD_NUMBER: _builtins.int
+    RUBRIC_FIELD_NUMBER: _builtins.int
+    RUBRIC_YAML_FIELD_NUMBER: _builtins.int
+    TEMPERATURE_FIELD_NUMBER: _builtins.int
+    MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    SPEND_CAP_USD_FIELD_NUMBER: _builtins.int
+    CONCURRENCY_FIELD_NUMBER: _builtins.int
+    CANARY_RATE_FIELD_NUMBER: _builtins.int
+    provider: _builtins.str
+    """"openai" (also any service that speaks its protocol, by base_url), "anthropic" or "replay"."""
+    model: _builtins.str
+    """The model's id. For "replay": the judge as recorded; empty where the recording holds only one."""
+    base_url: _builtins.str
+    """Where the service is; empty for the provider's own."""
+    key_variable: _builtins.str
+    """Name of the environment variable of the judge service that holds the key. Empty: the provider's usual one for
+    its own service, no key for any other.
+    """
+    rubric: _builtins.str
+    """The rubric of `judge_score`; empty for "answer"."""
+    rubric_yaml: _builtins.str
+    """That rubric as YAML, where it is the user's own; empty for one that the judge service knows."""
+    temperature: _builtins.float
+    """Sampling temperature, 0 to 2; absent: 0.1. Left out where the model does not take it."""
+    max_tokens: _builtins.int
+    """Most tokens of a verdict, thoughts included, 1 to 100,000; 0 means 2,048."""
+    timeout_ms: _builtins.int
+    """Longest wait for one verdict, in milliseconds; 1,000 to 3,600,000; 0 means 120,000."""
+    spend_cap_usd: _builtins.float
+    """Most that the run may spend on judging, in US dollars, at least 0; absent for no cap."""
+    concurrency: _builtins.int
+    """Most verdicts under way, 1 to 200; 0 means 16."""
+    canary_rate: _builtins.float
+    """Share of the cases for which the judge is also asked about an answer whose worth is known, 0 to 1; absent: 0.05."""
+    def __init__(
+        self,
+        *,
+        provider: _builtins.str = ...,
+        model: _builtins.str = ...,
+        base_url: _builtins.str = ...,
+        key_variable: _builtins.str = ...,
+        rubric: _builtins.str = ...,
+        rubric_yaml: _builtins.str = ...,
+        temperature: _builtins.float | None = ...,
+        max_tokens: _builtins.int = ...,
+        timeout_ms: _builtins.int = ...,
+        spend_cap_usd: _builtins.float | None = ...,
+        concurrency: _builtins.int = ...,
+        canary_rate: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "canary_rate", b"canary_rate", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "base_url", b"base_url", "canary_rate", b"canary_rate", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "provider", b"provider", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__canary_rate: _TypeAlias = _typing.Literal["canary_rate"]  # noqa: Y015
+    _WhichOneofArgType__canary_rate: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate"]  # noqa: Y015
+    _WhichOneofReturnType__spend_cap_usd: _TypeAlias = _typing.Literal["spend_cap_usd"]  # noqa: Y015
+    _WhichOneofArgType__spend_cap_usd: _TypeAlias = _typing.Literal["_spend_cap_usd", b"_spend_cap_usd"]  # noqa: Y015
+    _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
+    _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__canary_rate) -> _WhichOneofReturnType__canary_rate | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__spend_cap_usd) -> _WhichOneofReturnType__spend_cap_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature) -> _WhichOneofReturnType__temperature | None: ...
+
+Global___JudgeSpec: _TypeAlias = JudgeSpec  # noqa: Y015
 
 @_typing.final
 class DatasetReading(_message.Message):
@@ -904,6 +993,7 @@ class RunSummary(_message.Message):
     WEIGHTED_JSON_FIELD_NUMBER: _builtins.int
     PARTIAL_FIELD_NUMBER: _builtins.int
     ROW_COUNT_FIELD_NUMBER: _builtins.int
+    JUDGING_FIELD_NUMBER: _builtins.int
     overall_status: _builtins.str
     """"PASS", "FAIL" or "NO_DATA": FAIL if any computed metric misses its threshold."""
     pass_rate: _builtins.float
@@ -954,6 +1044,10 @@ class RunSummary(_message.Message):
     def tags(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupSummary]:
         """One entry per tag, by name; a row counts under each of its tags."""
 
+    @_builtins.property
+    def judging(self) -> Global___JudgingSummary:
+        """What judging came to; absent where no row has a verdict."""
+
     def __init__(
         self,
         *,
@@ -972,10 +1066,11 @@ class RunSummary(_message.Message):
         weighted_json: _builtins.str = ...,
         partial: _builtins.bool = ...,
         row_count: _builtins.int | None = ...,
+        judging: Global___JudgingSummary | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "latency", b"latency", "pass_rate", b"pass_rate", "row_count", b"row_count"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "judging", b"judging", "latency", b"latency", "pass_rate", b"pass_rate", "row_count", b"row_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "categories", b"categories", "decided", b"decided", "failed_criteria", b"failed_criteria", "gates", b"gates", "latency", b"latency", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "skipped_criteria", b"skipped_criteria", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "categories", b"categories", "decided", b"decided", "failed_criteria", b"failed_criteria", "gates", b"gates", "judging", b"judging", "latency", b"latency", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "skipped_criteria", b"skipped_criteria", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pass_rate: _TypeAlias = _typing.Literal["pass_rate"]  # noqa: Y015
     _WhichOneofArgType__pass_rate: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate"]  # noqa: Y015
@@ -987,6 +1082,149 @@ class RunSummary(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__row_count) -> _WhichOneofReturnType__row_count | None: ...
 
 Global___RunSummary: _TypeAlias = RunSummary  # noqa: Y015
+
+@_typing.final
+class JudgingSummary(_message.Message):
+    """JudgingSummary counts the verdicts that the rows of a run rest on. What was paid for verdicts that no row has, such as
+    those of a row that was tried again, is not among it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERDICT_COUNT_FIELD_NUMBER: _builtins.int
+    ASKED_COUNT_FIELD_NUMBER: _builtins.int
+    CACHED_COUNT_FIELD_NUMBER: _builtins.int
+    BY_RULE_COUNT_FIELD_NUMBER: _builtins.int
+    FAILED_COUNT_FIELD_NUMBER: _builtins.int
+    INPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    COST_USD_FIELD_NUMBER: _builtins.int
+    SAVED_USD_FIELD_NUMBER: _builtins.int
+    UNPRICED_COUNT_FIELD_NUMBER: _builtins.int
+    FINGERPRINTS_FIELD_NUMBER: _builtins.int
+    CANARIES_FIELD_NUMBER: _builtins.int
+    verdict_count: _builtins.int
+    """All of them, those that are not valid among them."""
+    asked_count: _builtins.int
+    """Asked of the judge."""
+    cached_count: _builtins.int
+    """From the cache, or from an identical request that was under way."""
+    by_rule_count: _builtins.int
+    """Given by rule, without asking anyone."""
+    failed_count: _builtins.int
+    """Not valid, or not to be had."""
+    input_tokens: _builtins.int
+    """Tokens of all attempts."""
+    output_tokens: _builtins.int
+    """Tokens of all attempts, thoughts included."""
+    cost_usd: _builtins.float
+    """What those asked for cost, in US dollars; absent where none of them has a price."""
+    saved_usd: _builtins.float
+    """What the cached ones had cost when they were asked for, in US dollars; absent where none of them has a price."""
+    unpriced_count: _builtins.int
+    """Verdicts asked for without a price: they are not part of cost_usd."""
+    @_builtins.property
+    def fingerprints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Fingerprints of judge and rubric (model, parameters, template, schema, parser), sorted; at most 20."""
+
+    @_builtins.property
+    def canaries(self) -> Global___CanarySummary:
+        """Verdicts on answers whose worth is known; no part of the other counts. Absent where the run has none."""
+
+    def __init__(
+        self,
+        *,
+        verdict_count: _builtins.int = ...,
+        asked_count: _builtins.int = ...,
+        cached_count: _builtins.int = ...,
+        by_rule_count: _builtins.int = ...,
+        failed_count: _builtins.int = ...,
+        input_tokens: _builtins.int = ...,
+        output_tokens: _builtins.int = ...,
+        cost_usd: _builtins.float | None = ...,
+        saved_usd: _builtins.float | None = ...,
+        unpriced_count: _builtins.int = ...,
+        fingerprints: _abc.Iterable[_builtins.str] | None = ...,
+        canaries: Global___CanarySummary | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "canaries", b"canaries", "cost_usd", b"cost_usd", "saved_usd", b"saved_usd"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "asked_count", b"asked_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "canaries", b"canaries", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens", "saved_usd", b"saved_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
+    _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
+    _WhichOneofReturnType__saved_usd: _TypeAlias = _typing.Literal["saved_usd"]  # noqa: Y015
+    _WhichOneofArgType__saved_usd: _TypeAlias = _typing.Literal["_saved_usd", b"_saved_usd"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_usd) -> _WhichOneofReturnType__cost_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_usd) -> _WhichOneofReturnType__saved_usd | None: ...
+
+Global___JudgingSummary: _TypeAlias = JudgingSummary  # noqa: Y015
+
+@_typing.final
+class CanarySummary(_message.Message):
+    """CanarySummary counts what a judge said of answers whose worth is known."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KINDS_FIELD_NUMBER: _builtins.int
+    UNDECIDED_COUNT_FIELD_NUMBER: _builtins.int
+    COST_USD_FIELD_NUMBER: _builtins.int
+    undecided_count: _builtins.int
+    """Canaries without a valid verdict."""
+    cost_usd: _builtins.float
+    """What they cost, in US dollars; absent where none of them has a price."""
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedCompositeFieldContainer[Global___CanaryTally]:
+        """By kind."""
+
+    def __init__(
+        self,
+        *,
+        kinds: _abc.Iterable[Global___CanaryTally] | None = ...,
+        undecided_count: _builtins.int = ...,
+        cost_usd: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "cost_usd", b"cost_usd"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "cost_usd", b"cost_usd", "kinds", b"kinds", "undecided_count", b"undecided_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
+    _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_usd) -> _WhichOneofReturnType__cost_usd | None: ...
+
+Global___CanarySummary: _TypeAlias = CanarySummary  # noqa: Y015
+
+@_typing.final
+class CanaryTally(_message.Message):
+    """CanaryTally counts the canaries of one kind that have a valid verdict."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    WRONG_COUNT_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """"known_good" must pass; "known_bad", "injection", "master_key" and "empty" must fail."""
+    count: _builtins.int
+    """All of them."""
+    wrong_count: _builtins.int
+    """Those that passed and must fail, or failed and must pass."""
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        count: _builtins.int = ...,
+        wrong_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "kind", b"kind", "wrong_count", b"wrong_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CanaryTally: _TypeAlias = CanaryTally  # noqa: Y015
 
 @_typing.final
 class GroupSummary(_message.Message):
@@ -1515,6 +1753,7 @@ class ResumeRunRequest(_message.Message):
 
     RUN_ID_FIELD_NUMBER: _builtins.int
     RETRY_ERRORS_FIELD_NUMBER: _builtins.int
+    SPEND_CAP_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
     retry_errors: _builtins.bool
@@ -1525,19 +1764,50 @@ class ResumeRunRequest(_message.Message):
     Where there is no such row, nothing happens to a run that has ended. On a run
     that is going on it is FAILED_PRECONDITION (reason RUN_ACTIVE).
     """
+    @_builtins.property
+    def spend_cap(self) -> Global___SpendCap:
+        """Another cap on what the run may spend on judging. A run without a judge is
+        INVALID_ARGUMENT; one that is going on FAILED_PRECONDITION (reason RUN_ACTIVE).
+        """
+
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
         retry_errors: _builtins.bool = ...,
+        spend_cap: Global___SpendCap | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["spend_cap", b"spend_cap"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["retry_errors", b"retry_errors", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["retry_errors", b"retry_errors", "run_id", b"run_id", "spend_cap", b"spend_cap"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResumeRunRequest: _TypeAlias = ResumeRunRequest  # noqa: Y015
+
+@_typing.final
+class SpendCap(_message.Message):
+    """SpendCap caps what a run may spend on judging."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USD_FIELD_NUMBER: _builtins.int
+    usd: _builtins.float
+    """In US dollars, at least 0; absent for no cap."""
+    def __init__(
+        self,
+        *,
+        usd: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_usd", b"_usd", "usd", b"usd"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_usd", b"_usd", "usd", b"usd"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__usd: _TypeAlias = _typing.Literal["usd"]  # noqa: Y015
+    _WhichOneofArgType__usd: _TypeAlias = _typing.Literal["_usd", b"_usd"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__usd) -> _WhichOneofReturnType__usd | None: ...
+
+Global___SpendCap: _TypeAlias = SpendCap  # noqa: Y015
 
 @_typing.final
 class ResumeRunResponse(_message.Message):

@@ -13,6 +13,7 @@ import numpy as np
 
 from assay.errors import SetupError
 from assay_embedder.batcher import Tokens
+from assay_embedder.hub import hub_answers
 from assay_embedder.settings import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def load(name: str, *, device: str, precision: str = "float32") -> Model:
         SetupError: It cannot be found or loaded, or its weights are not the expected ones.
     """
     folder = _packaged_folder() if name == DEFAULT_MODEL else Path(name)
-    transformer = _loaded(name, str(folder) if folder.is_dir() else name, device, precision)
+    transformer = _loaded(name, folder, device, precision)
     tokenizer, window = _own_tokenizer(name, transformer)
     description = Description(
         name=name,
@@ -206,7 +207,7 @@ def _packaged_folder() -> Path:
     return folder
 
 
-def _loaded(name: str, source: str, device: str, precision: str) -> Any:
+def _loaded(name: str, folder: Path, device: str, precision: str) -> Any:
     try:
         import torch
         import transformers
@@ -218,9 +219,14 @@ def _loaded(name: str, source: str, device: str, precision: str) -> Any:
         raise SetupError(message, reason="NOT_INSTALLED") from error
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # the library is untyped here
     dtype = getattr(torch, precision)
+    is_local = folder.is_dir()
     try:
         return SentenceTransformer(
-            source, device=device, trust_remote_code=False, model_kwargs={"torch_dtype": dtype}
+            str(folder) if is_local else name,
+            device=device,
+            trust_remote_code=False,
+            local_files_only=is_local or not hub_answers(),
+            model_kwargs={"torch_dtype": dtype},
         ).eval()
     except (OSError, ValueError, RuntimeError, ImportError, KeyError) as error:
         first_line = next(iter(str(error).splitlines()), type(error).__name__)

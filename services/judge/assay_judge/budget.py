@@ -95,6 +95,26 @@ class Account:
             raise
         return reservation
 
+    async def reserve_now(self, most: int, cap: int | None, journal: SpendJournal) -> Reservation | None:
+        """Set an amount aside if it fits at once and nobody waits for the money already; else return None.
+
+        Raises:
+            StorageError: The journal cannot be written.
+        """
+        if cap is not None and (self._queue or self.spent + self.reserved + most > cap):
+            return None
+        return await self.reserve(most, cap, journal)
+
+    def adopt(self, amount: int, journal: SpendJournal) -> Reservation:
+        """Return the reservation of a call that an earlier process made and whose outcome will still come.
+
+        The journal has it already, among what was spent as far as anyone knew.
+        """
+        known = min(amount, self.spent)
+        self.spent -= known
+        self.reserved += known
+        return Reservation(self, known, journal)
+
     async def _wait_for(self, most: int, cap: int) -> None:
         """Set an amount aside as soon as it fits under the cap, in the order in which calls came."""
         if self.spent + most > cap:

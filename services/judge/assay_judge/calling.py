@@ -35,13 +35,16 @@ if TYPE_CHECKING:
     from assay_judge.limits import Grant, Limits
     from assay_judge.prices import Price
     from assay_judge.prompting import Prompt
+    from assay_judge.providers.batching import BatchApi
     from assay_judge.providers.protocol import Provider, Reply, Tokens
 
-__all__ = ["CallFailedError", "Line", "Patience", "Payer", "Tally"]
+__all__ = ["CallFailedError", "Line", "Patience", "Payer", "Tally", "cap_reached", "refused"]
 
 _LONGEST_PAUSE_S = 20.0
 _LONGEST_ASKED_S = 60.0
 _CHARS_PER_TOKEN = 3.5
+_DENIED = (401, 402, 403, 404, 429)
+"""What a judge answers whoever may not ask it, or asks where it is not, whatever the request is."""
 
 
 class CallFailedError(Exception):
@@ -158,29 +161,24 @@ class Line:
             CallFailedError: There is none.
             StorageError: Spending cannot be kept.
         """
-        if payer.cap is not None and self.price is None:
-            raise CallFailedError(
-                "price_unknown",
-                f"{self._model} has no price, so that a spend cap cannot hold: give its price with --prices, "
-                "or remove the cap",
-            )
+        self.check_price(payer.cap)
         failures = 0
-        sent = self._accepted(wanted)
+        sent = self.accepted(wanted)
         while True:
             try:
                 return await self._attempt(prompt, schema, sent, payer, tally)
             except ProviderStatusError as refusal:
                 adapted = sent.without_refused(refusal)
                 if adapted is not None:
-                    self._learn(sent, adapted)
+                    self.learn(sent, adapted)
                     sent = adapted
                     continue
-                tally.last_problem = f"HTTP {refusal.status}: {refusal.message or '(no explanation)'}"
+                tally.last_problem = refused(refusal).message
                 tally.throttled = refusal.throttles
                 if refusal.throttles:
                     continue
                 if not refusal.may_pass:
-                    raise CallFailedError("judge_refuses_request", tally.last_problem) from None
+                    raise refused(refusal) from None
                 asked_s = retry_after_s(refusal.headers)
             except (UnreachableError, MalformedReplyError) as problem:
                 tally.last_problem, tally.throttled = str(problem), False
@@ -192,10 +190,34 @@ class Line:
             failures += 1
             await self._pause(failures, asked_s, payer.account, tally)
 
-    def _accepted(self, wanted: Parameters) -> Parameters:
+    @property
+    def model(self) -> str:
+        """The model's id."""
+        return self._model
+
+    @property
+    def batches(self) -> BatchApi:
+        """The batch API of the judge's service."""
+        return self._provider.batches
+
+    def check_price(self, cap: int | None) -> None:
+        """Refuse a cap that cannot hold.
+
+        Raises:
+            CallFailedError: Nobody has said what the judge costs.
+        """
+        if cap is not None and self.price is None:
+            raise CallFailedError(
+                "price_unknown",
+                f"{self._model} has no price, so that a spend cap cannot hold: give its price with --prices, "
+                "or remove the cap",
+            )
+
+    def accepted(self, wanted: Parameters) -> Parameters:
+        """Return the parameters without what the model is known not to take."""
         return dataclasses.replace(wanted, **self._refused)
 
-    def _learn(self, sent: Parameters, adapted: Parameters) -> None:
+    def learn(self, sent: Parameters, adapted: Parameters) -> None:
         """Remember what the model does not take, so that later calls need not be refused for it."""
         for name in ("temperature", "form", "token_field", "swapped"):
             if getattr(adapted, name) != getattr(sent, name):
@@ -218,13 +240,13 @@ class Line:
     ) -> Reply:
         most = self.price.most_nano(prompt, sent.max_tokens) if self.price else 0
         if payer.cap is not None and payer.account.spent + most > payer.cap:
-            raise _cap_reached(most, payer)
+            raise cap_reached(most, payer)
         estimate = len(prompt.system + prompt.call + prompt.user) / _CHARS_PER_TOKEN + sent.max_tokens
         async with self._turn(payer.account, estimate, first=bool(tally.last_problem)) as turn:
             try:
                 reservation = await payer.account.reserve(most, payer.cap, payer.journal)
             except SpendCapReachedError:
-                raise _cap_reached(most, payer) from None
+                raise cap_reached(most, payer) from None
             turn.cost, turn.used = most, estimate  # until more is known
             payer.account.calls += 1
             tally.calls += 1
@@ -308,7 +330,14 @@ class _Turn:
     probes: bool = False
 
 
-def _cap_reached(most: int, payer: Payer) -> CallFailedError:
+def refused(refusal: ProviderStatusError) -> CallFailedError:
+    """Return the failure of a call that will be refused again."""
+    reason = "judge_denied" if refusal.status in _DENIED else "judge_refuses_request"
+    return CallFailedError(reason, f"HTTP {refusal.status}: {refusal.message or '(no explanation)'}")
+
+
+def cap_reached(most: int, payer: Payer) -> CallFailedError:
+    """Return the failure of a call for which a run has too little left."""
     spent, cap = payer.account.spent / NANO, (payer.cap or 0) / NANO
     return CallFailedError(
         "spend_cap_reached",

@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import logging
-import time
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import InvalidInputError, OverloadedError, Problem, StorageError
+from assay.errors import InvalidInputError, OverloadedError, Problem
 from assay_judge.calling import CallFailedError, Payer, Tally
 from assay_judge.content_key import canonical_json, content_key, fingerprint
 from assay_judge.joint_work import JointWork
+from assay_judge.keeping import verdict_from
 from assay_judge.outcome import Outcome, Status
 from assay_judge.prompting import build_prompt, template_hash
-from assay_judge.providers.protocol import Parameters, Stop
-from assay_judge.recording import append_record
+from assay_judge.reading import TURNS, no_verdict, outcome_of, wanted_parameters
 from assay_judge.trivial import look_at
-from assay_judge.verdicts import PARSER, InvalidVerdictError, JudgeVerdict, read_verdict, verdict_of, verdict_schema
+from assay_judge.verdicts import PARSER, InvalidVerdictError, JudgeVerdict, verdict_schema
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from assay.rubric import Rubric
+    from assay_judge.batches import Batches
     from assay_judge.budget import Ledger
     from assay_judge.calling import Line
     from assay_judge.judges import JudgeChoice
+    from assay_judge.keeping import Keeping
     from assay_judge.prompting import Material
-    from assay_judge.providers.protocol import Reply
     from assay_judge.recording import Recording
-    from assay_judge.rubric import Rubric
-    from assay_judge.store import JudgeStore
     from assay_judge.switchboard import Switchboard
 
 __all__ = ["Grader", "Grading", "Statistics"]
-
-logger = logging.getLogger("assay_judge")
-
-_TURNS = 2  # the first reply, and one more where that was no verdict
-_STOPPED = {
-    Stop.REFUSED: ("refused", "the judge refused to answer"),
-    Stop.TRUNCATED: ("truncated", "the verdict was cut off at max_tokens: raise max_tokens"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +44,7 @@ class Grading:
         run_id: The run that pays; empty for none.
         cap: Most that the run may spend, in billionths of a dollar; None for no cap.
         sample_index: Which of several verdicts on the same material.
+        batch: Whether it is asked through the provider's batch API.
     """
 
     rubric: Rubric
@@ -66,6 +54,7 @@ class Grading:
     run_id: str = ""
     cap: int | None = None
     sample_index: int = 0
+    batch: bool = False
 
 
 @dataclass(slots=True)
@@ -82,32 +71,29 @@ class Grader:
 
     Args:
         switchboard: The judges.
-        store: Verdicts that were given before.
+        keeping: Verdicts that were given before.
         ledger: What runs have spent.
-        caches: Whether verdicts are kept and used again.
+        batches: Requests that are asked in batches.
         recording: Verdicts for the provider "replay"; None where there are none.
-        record_to: A file that takes every new verdict, for a later replay; None for none.
         queue_limit: Most requests under way; more are refused.
     """
 
     def __init__(
         self,
         switchboard: Switchboard,
-        store: JudgeStore,
+        keeping: Keeping,
         ledger: Ledger,
+        batches: Batches,
         *,
-        caches: bool = True,
         recording: Recording | None = None,
-        record_to: Path | None = None,
         queue_limit: int = 4_096,
     ) -> None:
         self.statistics = Statistics()
         self._switchboard = switchboard
-        self._store = store
+        self._keeping = keeping
         self._ledger = ledger
-        self._caches = caches
+        self._batches = batches
         self._recording = recording
-        self._record_to = record_to
         self._queue_limit = queue_limit
         self._under_way = 0
         self._joint: JointWork[Outcome] = JointWork()
@@ -157,12 +143,25 @@ class Grader:
             return Outcome(Status.VALID, lowest, by_rule=True, **known)
         if grading.judge.provider == "replay":
             return self._replayed(grading, known)
-        found = await self._cached(known["key"], grading.rubric)
+        if grading.batch:
+            fetched = await self._batches.fetch(known["key"], grading)
+            if fetched is not None:
+                return dataclasses.replace(fetched, **known)
+        found = await self._keeping.find(known["key"], grading.rubric)
         if found is not None:
             self.statistics.hits += 1
             return dataclasses.replace(found, cached=True, **known)
         line = await self._switchboard.line(grading.judge)
+        if grading.batch:
+            return dataclasses.replace(await self._batched(line, grading, known["key"]), **known)
         return dataclasses.replace(await self._joined(line, grading, known["key"]), **known)
+
+    async def _batched(self, line: Line, grading: Grading, key: str) -> Outcome:
+        if self._batches.is_ordered(key):
+            self.statistics.joined += 1
+        else:
+            self.statistics.misses += 1
+        return await self._batches.verdict(line, grading, key)
 
     async def _joined(self, line: Line, grading: Grading, key: str) -> Outcome:
         # Another run's cap must not decide about this one's verdict.
@@ -183,7 +182,9 @@ class Grader:
                 Status.UNAVAILABLE, reason=reason, message=message, tally=tally,
                 temperature=tally.temperature,
             )  # fmt: skip
-        return dataclasses.replace(outcome, tally=Tally(), cached=outcome.verdict is not None) if joins else outcome
+        if not joins:
+            return outcome
+        return dataclasses.replace(outcome, tally=Tally(), saved=outcome.tally, cached=outcome.verdict is not None)
 
     async def _asked(self, line: Line, grading: Grading, key: str, tally: Tally) -> Outcome:
         account, close = await self._ledger.open(grading.run_id)
@@ -194,74 +195,31 @@ class Grader:
         finally:
             close()
         outcome = dataclasses.replace(outcome, tally=tally, temperature=tally.temperature)
-        if outcome.verdict is not None:
-            await self._keep(key, grading, outcome)
+        await self._keeping.keep(key, grading.rubric, grading.judge, outcome)
         return outcome
 
     async def _asked_for(self, line: Line, grading: Grading, payer: Payer, tally: Tally) -> Outcome:
-        rubric, judge = grading.rubric, grading.judge
-        # New models know only max_completion_tokens, other services' only the older name.
-        field = "max_tokens" if judge.base_url else "max_completion_tokens"
-        wanted = Parameters(judge.max_tokens, judge.temperature, token_field=field)
+        rubric, wanted = grading.rubric, wanted_parameters(grading.judge)
         problem = ""
-        for _ in range(_TURNS):
+        for _ in range(TURNS):
             # Each turn has a verdict_id of its own, and says what was wrong in our words alone: the refused reply may
             # hold what the answer told the judge to say.
             prompt = build_prompt(rubric, grading.material, problem=problem)
             reply = await line.call(prompt, verdict_schema(rubric), wanted, payer, tally)
-            stopped = _stopped(reply)
-            if stopped is not None:
-                return stopped
             try:
-                verdict = read_verdict(reply.text, rubric, prompt.verdict_id)
+                return outcome_of(reply, rubric, prompt.verdict_id)
             except InvalidVerdictError as invalid:
                 problem = str(invalid)
                 tally.last_problem = problem
-            else:
-                return Outcome(Status.VALID, verdict, model=reply.model)
-        message = f"the judge gave no valid verdict in {_TURNS} turns: {problem}"
-        return Outcome(Status.INVALID, reason="invalid_verdict", message=message, model=reply.model)
+        return no_verdict(problem, reply.model)
 
     def _replayed(self, grading: Grading, known: dict[str, Any]) -> Outcome:
         record = self._recording.find(known["key"]) if self._recording else None
-        outcome = None if record is None else _recorded(record, grading.rubric)
+        outcome = None if record is None else verdict_from(record, grading.rubric)
         if outcome is None:
             message = f"the recording holds no verdict of {grading.judge.identity} on this answer"
             return Outcome(Status.UNAVAILABLE, reason="not_recorded", message=message, **known)
         return dataclasses.replace(outcome, **known)
-
-    async def _cached(self, key: str, rubric: Rubric) -> Outcome | None:
-        if not self._caches:
-            return None
-        try:
-            record = await self._store.verdict(key)
-        except StorageError as error:
-            logger.warning("asking the judge, because the cache cannot be read: %s", error)
-            return None
-        return None if record is None else _recorded(record, rubric)
-
-    async def _keep(self, key: str, grading: Grading, outcome: Outcome) -> None:
-        """Keep a verdict that is paid for; what fails here takes nothing from whoever asked."""
-        assert outcome.verdict is not None
-        said = {"winner": outcome.verdict.winner} if grading.rubric.compares else dict(outcome.verdict.scores)
-        record = {
-            "key": key,
-            "judge": grading.judge.identity,
-            "rubric": grading.rubric.name,
-            "verdict": {"reasoning": outcome.verdict.reasoning, **said},
-            "temperature": outcome.temperature,
-            "model": outcome.model,
-            "input_tokens": sum(tokens.input for tokens in outcome.tally.tokens),
-            "output_tokens": sum(tokens.output for tokens in outcome.tally.tokens),
-            "time": time.time(),
-        }
-        try:
-            if self._caches:
-                await self._store.put_verdict(key, record)
-            if self._record_to is not None:
-                await asyncio.to_thread(append_record, self._record_to, record)
-        except StorageError as error:
-            logger.warning("a verdict was given but cannot be kept: %s", error)
 
 
 def _identity(grading: Grading) -> dict[str, Any]:
@@ -287,29 +245,3 @@ def _identity(grading: Grading) -> dict[str, Any]:
 @lru_cache(maxsize=256)
 def _schema_text(rubric: Rubric) -> str:
     return canonical_json(verdict_schema(rubric))
-
-
-def _stopped(reply: Reply) -> Outcome | None:
-    if reply.stop in _STOPPED:
-        reason, message = _STOPPED[reply.stop]
-        return Outcome(Status.INVALID, reason=reason, message=message, model=reply.model)
-    if not reply.text.strip():
-        return Outcome(Status.INVALID, reason="empty_verdict", message="the judge said nothing", model=reply.model)
-    return None
-
-
-def _recorded(record: dict[str, Any], rubric: Rubric) -> Outcome | None:
-    """Return a verdict that was kept, checked again; None where it is not valid any more."""
-    data, temperature, model = record.get("verdict"), record.get("temperature"), record.get("model")
-    if not isinstance(data, dict):
-        return None
-    try:
-        verdict = verdict_of(data, rubric)
-    except InvalidVerdictError:
-        return None
-    return Outcome(
-        Status.VALID,
-        verdict,
-        temperature=temperature if isinstance(temperature, int | float) else None,
-        model=model if isinstance(model, str) else "",
-    )

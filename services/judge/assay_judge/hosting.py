@@ -6,11 +6,15 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
+from assay.rubric_file import read_rubric
+from assay_judge.batch_store import BatchStore
+from assay_judge.batches import Batches
 from assay_judge.budget import Ledger
+from assay_judge.clock import SYSTEM_CLOCK
 from assay_judge.grading import Grader
+from assay_judge.keeping import Keeping
 from assay_judge.prices import PriceTable
 from assay_judge.recording import Recording
-from assay_judge.rubric_file import read_rubric
 from assay_judge.rubrics import BUILT_IN, RubricShelf
 from assay_judge.service import JudgeService
 from assay_judge.store import JudgeStore
@@ -21,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
-    from assay_judge.rubric import Rubric
+    from assay.rubric import Rubric
+    from assay_judge.clock import Clock
     from assay_judge.settings import Settings
 
 __all__ = ["open_service", "read_rubrics"]
@@ -29,7 +34,7 @@ __all__ = ["open_service", "read_rubrics"]
 
 @asynccontextmanager
 async def open_service(
-    settings: Settings, environment: Mapping[str, str], stopping: asyncio.Event
+    settings: Settings, environment: Mapping[str, str], stopping: asyncio.Event, clock: Clock = SYSTEM_CLOCK
 ) -> AsyncIterator[JudgeService]:
     """Open a judge service.
 
@@ -37,6 +42,7 @@ async def open_service(
         settings: How it runs.
         environment: Where its keys are.
         stopping: Set when the process stops.
+        clock: Tells when to look after batches.
 
     Raises:
         InvalidInputError: All that is wrong with a file that the settings name.
@@ -50,20 +56,24 @@ async def open_service(
         environment, prices, limits=limits, patience=settings.patience, max_concurrency=settings.max_concurrency
     )
     ledger = Ledger(store)
-    grader = Grader(
+    keeping = Keeping(store, caches=settings.cache, record_to=settings.record)
+    batches = Batches(
+        await BatchStore.open(store, clock.now()),
         switchboard,
-        store,
         ledger,
-        caches=settings.cache,
-        recording=recording,
-        record_to=settings.record,
-        queue_limit=settings.queue_limit,
+        keeping,
+        rules=settings.batch_rules,
+        clock=clock,
+        stopping=stopping,
     )
+    grader = Grader(switchboard, keeping, ledger, batches, recording=recording, queue_limit=settings.queue_limit)
     try:
         if settings.judge.provider not in ("none", "replay"):
             await switchboard.line(settings.judge)  # a missing key is said now, not with the first answer
+        await batches.start()
         yield JudgeService(grader, shelf, store=store, ledger=ledger, settings=settings, stopping=stopping)
     finally:
+        await batches.aclose()
         await grader.aclose()
         await switchboard.aclose()
         await store.aclose()

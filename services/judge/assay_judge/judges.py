@@ -82,6 +82,25 @@ class JudgeChoice:
         ]  # fmt: skip
         return [Problem(message, f"{where}{field}") for wrong, field, message in checks if wrong]
 
+    def batch_problems(self, services: Sequence[str], where: str) -> list[Problem]:
+        """Return why it cannot be asked in batches.
+
+        Args:
+            services: Patterns of scheme://host[:port] of services with a batch API, besides the providers' own.
+            where: The field that asks for it.
+        """
+        if self.provider == "replay":
+            return [Problem("is not for recorded verdicts, which cost nothing: ask without it", where)]
+        if self.base_url and not _listed(_origin(self.base_url), services):
+            return [
+                Problem(
+                    f"needs a batch API, and {_origin(self.base_url)} is not known to have one: ask without it, or let "
+                    "the operator list the service with --batch-base-urls",
+                    where,
+                )
+            ]
+        return []
+
 
 @dataclass(frozen=True, slots=True)
 class Permissions:

@@ -32,6 +32,7 @@ class Outcome:
         reason: Why there is none, one stable word.
         message: The same as a sentence; untrusted text.
         tally: What it has cost; empty for a verdict from the cache.
+        saved: What a verdict from the cache, or from somebody else's call, took when it was asked for.
         temperature: The temperature that was sent; None where none was.
         model: The model as it names itself.
         cached: Whether the verdict is from the cache or from somebody else's call.
@@ -39,6 +40,8 @@ class Outcome:
         by_rule: Whether no judge was asked because a rule gives such an answer the lowest score.
         key: What the verdict rests on.
         fingerprint: The judge with its rubric.
+        batched: Whether the judge was asked through its batch API.
+        retry_after_s: When to ask again for a verdict that is not there yet; 0 where there is nothing to wait for.
     """
 
     status: Status
@@ -53,3 +56,6 @@ class Outcome:
     by_rule: bool = False
     key: str = ""
     fingerprint: str = ""
+    batched: bool = False
+    retry_after_s: float = 0.0
+    saved: Tally = field(default_factory=Tally)

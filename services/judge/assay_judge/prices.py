@@ -21,7 +21,7 @@ __all__ = ["NANO", "Price", "PriceTable", "nano_of", "usd_of"]
 
 NANO = 1_000_000_000
 _FILE = Path(__file__).with_name("prices.yaml")
-_NUMBERS = ("input", "output", "cache_read", "cache_write")
+_NUMBERS = ("input", "output", "cache_read", "cache_write", "batch")
 _FRAME_TOKENS = 2_000
 """More than what a protocol puts around a request: roles, and the verdict's schema."""
 
@@ -35,29 +35,35 @@ class Price:
         output: Of the reply, thoughts included.
         cache_read: Factor of the input's price for what comes from the provider's cache.
         cache_write: Factor for what is written to it.
+        batch: Factor of all of this for what is asked through the provider's batch API.
     """
 
     input: float
     output: float
     cache_read: float = 0.1
     cache_write: float = 1.25
+    batch: float = 0.5
 
-    def nano(self, tokens: Tokens) -> int:
+    def nano(self, tokens: Tokens, *, batched: bool = False) -> int:
         """Return the cost of a call in billionths of a dollar, rounded up.
 
-        (fresh·input + read·input·cache_read + written·input·cache_write + output·output price) / 10⁶ dollars
+        (fresh·input + read·input·cache_read + written·input·cache_write + output·output price) / 10⁶ dollars, times
+        `batch` where it was asked in a batch
         """
         fresh = max(0, tokens.input - tokens.cache_read - tokens.cache_write)
         paid = _exact(self.input) * (
             fresh + tokens.cache_read * _exact(self.cache_read) + tokens.cache_write * _exact(self.cache_write)
         )
-        return math.ceil((paid + _exact(self.output) * tokens.output) * NANO / 1_000_000)
+        return self._nano(paid + _exact(self.output) * tokens.output, batched)
 
-    def most_nano(self, prompt: Prompt, max_tokens: int) -> int:
+    def most_nano(self, prompt: Prompt, max_tokens: int, *, batched: bool = False) -> int:
         """Return the most that a call can cost: no token is shorter than a byte, all may be written to the cache."""
         size = sum(len(part.encode()) for part in (prompt.system, prompt.call, prompt.user)) + _FRAME_TOKENS
         dearest = _exact(self.input) * max(_exact(self.cache_write), Fraction(1))
-        return math.ceil((dearest * size + _exact(self.output) * max_tokens) * NANO / 1_000_000)
+        return self._nano(dearest * size + _exact(self.output) * max_tokens, batched)
+
+    def _nano(self, per_million: Fraction, batched: bool) -> int:
+        return math.ceil(per_million * (_exact(self.batch) if batched else 1) * NANO / 1_000_000)
 
 
 class PriceTable:

@@ -20,7 +20,7 @@ from assay_judge.verdicts import verdict_schema
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay_judge.rubric import Criterion, Example, Rubric
+    from assay.rubric import Criterion, Example, Rubric
 
 __all__ = ["Material", "Prompt", "build_prompt", "disarm", "rubric_text", "template_hash"]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from assay.retry_after import number_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +48,7 @@ def read_allowances(headers: Mapping[str, str], *, now: float) -> tuple[Allowanc
 
 def _allowance(headers: Mapping[str, str], kind: str, now: float) -> Allowance | None:
     for pattern in ("x-ratelimit-{}-" + kind, "anthropic-ratelimit-" + kind + "-{}"):
-        limit, remaining = (_number(headers.get(pattern.format(part), "")) for part in ("limit", "remaining"))
+        limit, remaining = (number_in(headers.get(pattern.format(part), "")) for part in ("limit", "remaining"))
         if limit and remaining is not None:
             left = min(remaining, limit)
             reset_s = _span_s(headers.get(pattern.format("reset"), ""), now)
@@ -62,7 +63,7 @@ def _span_s(text: str, now: float) -> float:
     spans = _SPAN.findall(text)
     if spans and "".join(number + unit for number, unit in spans) == text:
         return sum(float(number) * _SECONDS[unit] for number, unit in spans)
-    number = _number(text)
+    number = number_in(text)
     if number is not None:
         return number
     try:
@@ -70,11 +71,3 @@ def _span_s(text: str, now: float) -> float:
     except ValueError:
         return 0.0
     return max(0.0, (due if due.tzinfo else due.replace(tzinfo=UTC)).timestamp() - now)
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and number >= 0 else None

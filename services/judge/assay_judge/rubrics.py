@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
 from assay.names import unknown_name
-from assay_judge.rubric_file import read_rubric
+from assay.rubric_file import read_rubric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay_judge.rubric import Rubric
+    from assay.rubric import Rubric
 
 __all__ = ["BUILT_IN", "RubricShelf"]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import AssayError, UnavailableError
+from assay.errors import AssayError, InvalidInputError, UnavailableError
 from assay.rpc.interceptors import presentable
 from assay.rpc.status import code_of
 from assay.rpc.streams import answered
@@ -131,7 +132,13 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         settings = self._settings
         rubric = self._shelf.find(request.rubric, request.rubric_yaml, compares=compares)
         judge = choose_judge(asked_judge(request, settings.judge), settings.judge, settings.permissions)
-        timeout_s = settings.timeout_s
+        batch = not compares and request.batch
+        problems = judge.batch_problems(settings.batch_base_urls, "batch") if batch else []
+        if problems:
+            raise InvalidInputError(problems)
+        # A batch takes hours: whoever says how long to wait for it is believed.
+        patient = batch and (remaining_s is not None or request.timeout_ms)
+        timeout_s = math.inf if patient else settings.timeout_s
         if remaining_s is not None:
             timeout_s = min(timeout_s, remaining_s - _LEFT_FOR_THE_WAY_S)
             if timeout_s < _LEAST_S:

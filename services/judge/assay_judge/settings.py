@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
 from assay.version import __version__
+from assay_judge.batches import BatchRules
 from assay_judge.calling import Patience
 from assay_judge.judges import JudgeChoice, Permissions
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "read_settings"]
 
 _PREFIX = "ASSAY_JUDGE_"
-_LISTS = ("allow_judges", "allow_base_urls", "allow_key_variables", "rubric")
+_LISTS = ("allow_judges", "allow_base_urls", "allow_key_variables", "batch_base_urls", "rubric")
 _DEFAULT_STATE = "~/.assay"
 
 
@@ -47,6 +48,10 @@ class Settings:
         queue_limit: Most verdicts under way; more are refused.
         stream_in_flight: Requests of one stream that are worked on at once.
         spend_cap_usd: Most that any run may spend, in US dollars; None for no cap.
+        batch_base_urls: Services with a batch API besides the providers' own, as patterns of scheme://host[:port].
+        batch_wait_s: How long requests are collected before they are submitted as a batch.
+        batch_requests: Most requests of one batch.
+        batch_poll_s: Pause before a batch is looked at for the first time; longer before each further time.
         grace_s: Running calls may go on this long when the process stops.
         reflection: Whether tools may ask for the contract.
         exit_with_lock: The process ends when no other process holds this file's lock; None: it stays.
@@ -71,6 +76,10 @@ class Settings:
     queue_limit: int = 4_096
     stream_in_flight: int = 64
     spend_cap_usd: float | None = None
+    batch_base_urls: tuple[str, ...] = ()
+    batch_wait_s: float = 10.0
+    batch_requests: int = 10_000
+    batch_poll_s: float = 30.0
     grace_s: float = 10.0
     reflection: bool = True
     exit_with_lock: Path | None = None
@@ -93,6 +102,9 @@ class Settings:
             (self.queue_limit < 1, "queue_limit", "is below 1"),
             (self.stream_in_flight < 1, "stream_in_flight", "is below 1"),
             (cap is not None and not (math.isfinite(cap) and cap >= 0), "spend_cap_usd", "must be at least 0"),
+            (not 0 <= self.batch_wait_s <= 3_600, "batch_wait_s", "must be from 0 to 3600"),
+            (not 1 <= self.batch_requests <= 50_000, "batch_requests", "must be from 1 to 50000"),
+            (not 0 < self.batch_poll_s <= 3_600, "batch_poll_s", "must be above 0 and at most 3600"),
             (self.grace_s < 0, "grace_s", "is negative"),
         ]
         problems = [Problem(message, field=_flag(name)) for wrong, name, message in checks if wrong]
@@ -104,6 +116,11 @@ class Settings:
     def patience(self) -> Patience:
         """How long and how often a judge is asked."""
         return Patience(self.attempts, self.attempt_timeout_s, self.pause_s)
+
+    @property
+    def batch_rules(self) -> BatchRules:
+        """How batches are made up."""
+        return BatchRules(self.batch_wait_s, self.batch_requests, self.batch_poll_s)
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -183,6 +200,12 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("queue_limit", "most verdicts under way; more are refused", int)
     add("stream_in_flight", "requests of one stream worked on at once", int)
     add("spend_cap_usd", "most that any run may spend, in US dollars", float)
+    several(
+        "batch_base_urls", "PATTERN", "services with a batch API besides the providers' own, as scheme://host[:port]"
+    )
+    add("batch_wait_s", "seconds that requests are collected before they are submitted as a batch", float)
+    add("batch_requests", "most requests of one batch", int)
+    add("batch_poll_s", "seconds before a batch is first looked at; longer before each further time", float)
     add("grace_s", "seconds that running calls get when the process stops", float)
     switch("reflection", "let tools ask for the contract")
     add("exit_with_lock", "end when no other process holds this file's lock", Path)

@@ -105,6 +105,29 @@ class JudgeStore:
         """Keep what a run has spent or set aside; what a process that dies had set aside so counts as spent."""
         await self._run(lambda: self._put_spending(run_id, nano))
 
+    async def run(self, work: Callable[[sqlite3.Connection], T], *, surely: bool = False) -> T:
+        """Do something with the database, all or nothing.
+
+        Args:
+            work: Done in the store's thread.
+            surely: Whether it must outlive a power cut too, before this returns.
+
+        Raises:
+            StorageError: The database cannot be read or written.
+        """
+        return await self._run(lambda: self._transacted(work, surely))
+
+    def _transacted(self, work: Callable[[sqlite3.Connection], T], surely: bool) -> T:
+        if surely:
+            self._connection.execute("PRAGMA synchronous = FULL")
+        try:
+            with self._connection:
+                self._connection.execute("BEGIN")
+                return work(self._connection)
+        finally:
+            if surely:
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+
     async def _run(self, work: Callable[[], T]) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)

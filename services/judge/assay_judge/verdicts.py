@@ -19,7 +19,7 @@ from assay.answers import clean_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay_judge.rubric import Criterion, Rubric
+    from assay.rubric import Criterion, Rubric
 
 __all__ = ["PARSER", "WINNERS", "InvalidVerdictError", "JudgeVerdict", "read_verdict", "verdict_of", "verdict_schema"]
 

@@ -15,11 +15,11 @@ from assay_judge.prices import nano_of, usd_of
 from assay_judge.prompting import Material
 
 if TYPE_CHECKING:
+    from assay.rubric import Rubric
     from assay_judge.budget import Account
     from assay_judge.calling import Tally
     from assay_judge.grading import Statistics
     from assay_judge.outcome import Outcome
-    from assay_judge.rubric import Rubric
 
 __all__ = [
     "asked_judge", "cache_message", "grading_of", "rubric_message", "spending_message", "verdict_message",
@@ -99,6 +99,7 @@ def grading_of(request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: f
         request.run_id,
         nano_of(min(caps)) if caps else None,
         request.sample_index,
+        batch=not compares and request.batch,
     )
 
 
@@ -140,9 +141,13 @@ def verdict_message(outcome: Outcome) -> judge_pb2.Verdict:
         by_rule=outcome.by_rule,
         key=outcome.key,
         choice=verdict.winner if verdict else "",
+        batched=outcome.batched,
+        retry_after_ms=math.ceil(outcome.retry_after_s * 1000),
     )
     if outcome.temperature is not None:
         message.temperature = outcome.temperature
+    if outcome.cached:
+        message.saved.CopyFrom(_usage(outcome.saved))
     return message
 
 

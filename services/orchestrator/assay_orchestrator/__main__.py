@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 _SERVICE = "assay.v1.RunService"
 _PREFIX = "ASSAY_ORCHESTRATOR_"
+_RECONNECT_MS = 1_000
 
 
 def main() -> None:
@@ -62,6 +63,8 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     add("--database-patience-s", "how long a PostgreSQL that went away is waited for", type=float, default=60.0)
     add("--embedder", "address of the embedder; empty for none", default="")
     add("--embedder-patience-s", "how long an unreachable embedder is asked again", type=float, default=60.0)
+    add("--judge", "address of the judge; empty for none", default="")
+    add("--judge-patience-s", "how long an unreachable judge is asked again", type=float, default=60.0)
     add("--recover", "interrupted runs at the start: auto or on-request", default="auto")
     add("--http-hosts", "hosts that http agents may have: patterns, comma-separated", default="")
     add("--agent-env", "variables that specs may name as ${NAME}: patterns, comma-separated", default="")
@@ -87,6 +90,8 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
             database_patience_s=given.database_patience_s,
             embedder=given.embedder,
             embedder_patience_s=given.embedder_patience_s,
+            judge=given.judge,
+            judge_patience_s=given.judge_patience_s,
             recover=given.recover,
             http_hosts=_patterns(given.http_hosts),
             agent_env=_patterns(given.agent_env),
@@ -111,9 +116,9 @@ async def serve(settings: Settings) -> None:
     """Serve with these settings until a signal, or until the lease is over."""
     from assay.local.lease import watch_lease
     from assay.rpc.channel import open_channel
-    from assay.rpc.options import ServerOptions
+    from assay.rpc.options import ChannelOptions, ServerOptions
     from assay.rpc.server import RpcServer, serve_until_signal
-    from assay.v1 import embedder_pb2_grpc, orchestrator_pb2_grpc
+    from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
     from assay_orchestrator.engine.opening import open_dispatcher
     from assay_orchestrator.manager import RunManager
     from assay_orchestrator.planning import Planner
@@ -131,7 +136,15 @@ async def serve(settings: Settings) -> None:
             if settings.embedder:
                 channel = await stack.enter_async_context(open_channel(settings.embedder))
                 embedder = embedder_pb2_grpc.EmbedderServiceStub(channel)
-            manager = RunManager(database, settings, Planner(settings, embedder), open_dispatcher(settings, database))
+            judge = None
+            if settings.judge:
+                # One that is started again is found at once: how long it may be away is the runs' matter.
+                channel = await stack.enter_async_context(
+                    open_channel(settings.judge, ChannelOptions(reconnect_max_ms=_RECONNECT_MS))
+                )
+                judge = judge_pb2_grpc.JudgeServiceStub(channel)
+            planner = Planner(settings, embedder, judge)
+            manager = RunManager(database, settings, planner, open_dispatcher(settings, database))
             if settings.role != "worker":
                 service = RunService(database, manager, settings, server.stopping)
                 server.add(_SERVICE, lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc))

@@ -13,6 +13,8 @@ from assay.gates import parse_gate
 from assay.metrics import METRICS, complete_parameters
 from assay.metrics.order import check_formulas
 from assay.spec.agents import check_agent
+from assay.spec.judging import check_judge
+from assay.spec.model import wants_verdicts
 from assay.spec.prompt_options import PROVIDERS
 from assay_orchestrator.agents.http_hosts import check_http_target, check_prompt_host
 
@@ -48,6 +50,10 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
     if settings.agent.adapter in PROVIDERS:
         problems += check_prompt_host(settings.agent, limits.http_hosts)
     metrics = _complete_metrics(settings, problems)
+    if settings.judge is not None:
+        problems += check_judge(settings.judge)
+        if not limits.judge and wants_verdicts(metrics):
+            problems.append(Problem("this orchestrator has no judge: its operator gives it one with --judge", "judge"))
     kinds = {metric.name: metric.kind for metric in settings.metrics}
     for index, gate in enumerate(settings.gates):
         try:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assay.errors import ConflictError, OverloadedError
+from assay.failpoints import failpoint
 from assay.version import __version__
 from assay_orchestrator.planning import HOSTED_ADAPTERS, agent_key
 from assay_orchestrator.settings_json import settings_to_json
@@ -92,9 +93,12 @@ class Creation:
             if not is_new:
                 return []
             shards.create(connection, stored.run_id, dataset.case_count, settings.repeats)
-            return self._worker.next_jobs(connection, stored.run_id)
+            jobs = self._worker.next_jobs(connection, stored.run_id)
+            failpoint("run.before_commit")
+            return jobs
 
         await self._worker.enqueue(accept)
+        failpoint("run.after_commit")
         return stored
 
 

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from assay.errors import StorageError
+from assay.failpoints import failpoint
 from assay_orchestrator.store import deletions
 
 if TYPE_CHECKING:
@@ -69,4 +70,4 @@ class Deleter:
     async def _remove(self, pending: PendingDeletion) -> None:
         async with self._turn:
             while await self._database.write(lambda c: deletions.remove_some(c, pending, self._batch_rows)):
-                pass
+                failpoint("deletion.batch_removed")

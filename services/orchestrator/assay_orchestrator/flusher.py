@@ -8,6 +8,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from assay.errors import StorageError
+from assay.failpoints import failpoint
 from assay_orchestrator.store import attempts, results
 from assay_orchestrator.store.results import AnswerRecord
 
@@ -122,11 +123,19 @@ class Flusher:
 
         def change(connection: sa.Connection) -> int:
             first = results.put(connection, self._run_id, answers, rows, epochs)
+            if answers:
+                failpoint("answer.before_commit")
+            if rows:
+                failpoint("result.before_commit")
             attempts.begin(connection, self._run_id, begun)
             attempts.end(connection, self._run_id, ended)
             return first
 
         first = await self._database.write(change)
+        if answers:
+            failpoint("answer.after_commit")
+        if rows:
+            failpoint("result.after_commit")
         self._open.update(((attempt[0], attempt[1]), attempt) for attempt in begun)
         for key in keys:
             self._open.pop(key, None)

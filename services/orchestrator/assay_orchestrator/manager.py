@@ -15,6 +15,7 @@ from assay.errors import (
     StorageError,
     WrongStateError,
 )
+from assay.failpoints import failpoint
 from assay.results import PauseCause, Run, RunSettings, RunState
 from assay_orchestrator.catalogue import Catalogue
 from assay_orchestrator.creation import Creation
@@ -27,13 +28,14 @@ from assay_orchestrator.partial import PartialSummaries, fold
 from assay_orchestrator.peers import Peers
 from assay_orchestrator.retries import set_errors_aside
 from assay_orchestrator.settings_json import summary_to_json
-from assay_orchestrator.store import attempts, datasets, deletions, results, runs, shards
+from assay_orchestrator.spend_caps import check_spend_cap
+from assay_orchestrator.store import attempts, datasets, deletions, results, runs, shards, unjudged
 from assay_orchestrator.store.shards import FairShares, RunStoppedError
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from assay.results import DatasetRef, Deletion, RunSummary
+    from assay.results import DatasetRef, Deletion, RunSummary, SpendCap
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.planning import Planner
@@ -102,6 +104,7 @@ class RunManager:
                 await self._go_on(record.run_id)
             else:
                 await self._change(record.run_id, RunState.PAUSED, reason=_INTERRUPTED, cause=PauseCause.INTERRUPTED)
+            failpoint("recovery.run_continued")
 
     async def create(self, request_id: str, settings: RunSettings, dataset: DatasetRef) -> Run:
         """Accept a run and start it; a repeated request returns the run of the first.
@@ -170,7 +173,7 @@ class RunManager:
             self._pausing.add(run_id)
             self._hosting.hold(run_id)
             if await self._database.write(lambda c: _request_pause(c, run_id)):
-                self.paused(run_id)
+                self.paused(run_id, runs.PAUSED_BY_OWNER)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PAUSE_PATIENCE_S):
                     while (run := await self.get(run_id)).state in runs.GOING:
@@ -182,17 +185,21 @@ class RunManager:
             await self._worker.until_left(run_id)
         return run
 
-    async def resume(self, run_id: str, *, retry_errors: bool = False) -> Run:
+    async def resume(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> Run:
         """Continue a paused run; on one that is going on this does nothing.
 
         Args:
             run_id: The run.
             retry_errors: Also try rows with errors again, of a run that is paused, has succeeded or has failed.
+            spend_cap: Another cap on what it may spend on judging; None for that of before.
 
         Raises:
-            WrongStateError: The run has ended, or is going on while errors are to be retried.
+            InvalidInputError: It is to have a cap and no judge.
+            WrongStateError: The run has ended, or is going on while errors are to be retried or the cap to be changed.
         """
         run = await self.get(run_id)
+        if spend_cap is not None:
+            check_spend_cap(run, spend_cap)
         if retry_errors:
             if run_id in self._retrying:
                 return run  # the same call, come again
@@ -207,6 +214,8 @@ class RunManager:
         if run_id in self._deleting:
             raise await self._catalogue.not_found(run_id)
         self._broken.pop(run_id, None)
+        if spend_cap is not None:
+            await self._database.write(lambda c: unjudged.change_spend_cap(c, run_id, spend_cap.usd))
         if retry_errors:
             await self._set_errors_aside(run_id)
         await self._go_on(run_id)
@@ -240,6 +249,7 @@ class RunManager:
             self._deleting.discard(run_id)
         if pending is None:
             raise await self._catalogue.not_found(run_id)
+        failpoint("deletion.begun")
         self._hosting.forget(run_id, "the run was deleted")
         self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
         await self._deleter.finish(pending)
@@ -269,6 +279,7 @@ class RunManager:
         self._hosting.aclose()
         for session in self._worker.sessions.all():
             self._hosting.hold(session.plan.run_id)
+        failpoint("stop.draining")
         closing = asyncio.create_task(self._dispatcher.aclose())
         await asyncio.wait([closing], timeout=self._settings.grace_s / 2)
         await self._worker.hand_over()
@@ -335,10 +346,10 @@ class RunManager:
         """Tell watchers that a run's state has changed."""
         self.notifier.notify(run_id)
 
-    def paused(self, run_id: str) -> None:
+    def paused(self, run_id: str, reason: str) -> None:
         """Let go of the clients of a run that is paused now, and tell its watchers."""
         self._pausing.discard(run_id)
-        self._hosting.forget(run_id, runs.PAUSED_BY_OWNER)
+        self._hosting.forget(run_id, reason)
         self.notifier.notify(run_id)
 
     def _session(self, plan: Plan) -> Session:
@@ -364,7 +375,8 @@ class RunManager:
     async def _go_on(self, run_id: str) -> None:
         """Bring a run into RUNNING and enqueue what is next."""
         session = self._worker.sessions.of(run_id)
-        if session is not None and session.plan.pausing.is_set():
+        # What is left of a run that is paused is on its way out, and what it knows of the judge is of before.
+        if session is not None and (session.plan.pausing.is_set() or await self._is_paused(run_id)):
             await session.ended.wait()
         self._pausing.discard(run_id)
         held = await self._database.read(lambda c: shards.list_held(c, run_id))
@@ -383,6 +395,7 @@ class RunManager:
                 runs.change_state(connection, run_id, RunState.RUNNING)
             elif run.pause_cause is not None:
                 runs.change_state(connection, run_id, RunState.RUNNING)  # it was not paused yet
+            unjudged.release(connection, run_id)
             if not shards.have_shards(connection, run_id):
                 repeats = int(run.spec["repeats"])
                 shards.create(connection, run_id, run.total_count // repeats, repeats)
@@ -390,6 +403,9 @@ class RunManager:
 
         await self._worker.enqueue(change)
         self.notifier.notify(run_id)
+
+    async def _is_paused(self, run_id: str) -> bool:
+        return (await self.get(run_id)).state is RunState.PAUSED
 
     async def _pause(self, run_id: str, problem: StorageError) -> None:
         _log.error("run %s paused: %s", run_id, problem.message)
@@ -404,9 +420,17 @@ class RunManager:
 
     async def _end(self, run_id: str, state: RunState, reason: str = "", summary: RunSummary | None = None) -> None:
         data = summary_to_json(summary) if summary is not None else None
+
+        def end(connection: sa.Connection) -> None:
+            if runs.stop(connection, run_id, state, reason=reason, summary=data):
+                failpoint("summary.before_commit")
+
         try:
-            await self._database.write(lambda c: runs.stop(c, run_id, state, reason=reason, summary=data))
+            await self._database.write(end)
+            failpoint("summary.after_commit")
         except StorageError as problem:
+            if state is RunState.SUCCEEDED:
+                raise  # the worker has the run paused, or its end tried again
             self._broken[run_id] = problem
         finally:
             self._hosting.forget(run_id, f"the run has {state.value}")

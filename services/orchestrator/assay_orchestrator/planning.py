@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from assay.errors import WrongStateError
 from assay.metrics import build_metric
+from assay.spec.model import wants_verdicts
 from assay_orchestrator.agents import build_agent
 from assay_orchestrator.agents.hosted import HostedAgent
 from assay_orchestrator.runner import Plan
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
     from assay.results import AgentSettings, Run
     from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
+    from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay_orchestrator.embedding import EmbeddingClient
+    from assay_orchestrator.judging import RunJudge
     from assay_orchestrator.settings import Settings
 
 __all__ = ["HOSTED_ADAPTERS", "Planner", "agent_key"]
@@ -38,11 +41,18 @@ class Planner:
     Args:
         settings: What agents may reach, and how patient to be with the embedder.
         embedder: The embedder; None where there is none.
+        judge: The judge service; None where there is none.
     """
 
-    def __init__(self, settings: Settings, embedder: EmbedderServiceAsyncStub | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        embedder: EmbedderServiceAsyncStub | None,
+        judge: JudgeServiceAsyncStub | None = None,
+    ) -> None:
         self._settings = settings
         self._embedder = embedder
+        self._judge = judge
         self._hosted: dict[str, HostedAgent] = {}
 
     def plan(self, run: Run, pausing: asyncio.Event) -> Plan:
@@ -53,7 +63,7 @@ class Planner:
             pausing: Set when it is to be paused: nothing more is asked then.
 
         Raises:
-            WrongStateError: The run needs an embedder and this orchestrator has none.
+            WrongStateError: The run needs an embedder or a judge, and this orchestrator has none.
         """
         wanted = run.settings
         metrics = [build_metric(metric) for metric in wanted.metrics]
@@ -81,7 +91,21 @@ class Planner:
             try_limit=self._settings.row_try_limit,
             metrics=metrics,
             embedders=self._embedders(models),
+            judge=self._run_judge(run, pausing),
         )
+
+    def _run_judge(self, run: Run, pausing: asyncio.Event) -> RunJudge | None:
+        judge = run.settings.judge
+        if judge is None or not wants_verdicts(run.settings.metrics):
+            return None
+        if self._judge is None:
+            raise WrongStateError(
+                "the run's metrics need a judge and this orchestrator has none: start it with --judge ADDRESS",
+                reason="NO_JUDGE",
+            )
+        from assay_orchestrator.judging import RunJudge  # imported here: most runs are not judged
+
+        return RunJudge(self._judge, judge, run.run_id, patience_s=self._settings.judge_patience_s, pausing=pausing)
 
     def _embedders(self, models: Sequence[str]) -> dict[str, EmbeddingClient]:
         if self._embedder is None or not models:

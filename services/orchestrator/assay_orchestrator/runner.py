@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from assay.answers import AgentRequest, AgentResponse, AgentStatus, Message
 from assay.errors import AssayError
-from assay.metrics.evidence import wanted_models
+from assay.failpoints import failpoint
+from assay.metrics.evidence import wanted_models, wanted_rubrics
 from assay.metrics.row_scores import score_row
 from assay.metrics.row_verdict import row_reason, row_verdict
-from assay.metrics.score import Metric, Row, keeps_vector, usable_references
+from assay.metrics.score import JudgeEvidence, Metric, Row, keeps_vector, usable_references
 from assay.results import CaseResult
+from assay.spec.judging import NO_JUDGE
 from assay_orchestrator import dead_letters
 from assay_orchestrator.agents.protocol import NotAskedError
+from assay_orchestrator.canary_rows import CanaryRows
 from assay_orchestrator.store import attempts, datasets, results
 from assay_orchestrator.store.attempts import Tries
 from assay_orchestrator.store.results import AnswerRecord
@@ -27,10 +30,13 @@ if TYPE_CHECKING:
     from assay_orchestrator.agents import Agent
     from assay_orchestrator.embedding import EmbeddingClient
     from assay_orchestrator.engine.session import Session
+    from assay_orchestrator.judging import RunJudge
     from assay_orchestrator.store.database import Database
     from assay_orchestrator.store.shards import Shard
 
 __all__ = ["Plan", "ShardRunner"]
+
+_UNJUDGED = JudgeEvidence(None, skipped="judge_not_configured", detail={"message": NO_JUDGE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,7 @@ class Plan:
         agent: How to ask; already retrying.
         metrics: In report order.
         embedders: A client per model that the metrics need; empty where none needs any.
+        judge: Who judges; None where nobody does, or no metric needs it.
         pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
         try_limit: How often a row is tried before it is given up.
     """
@@ -60,6 +67,7 @@ class Plan:
     agent: Agent
     metrics: Sequence[Metric]
     embedders: Mapping[str, EmbeddingClient]
+    judge: RunJudge | None = None
     pausing: asyncio.Event = field(default_factory=asyncio.Event)
     try_limit: int = 3
 
@@ -90,6 +98,14 @@ class ShardRunner:
         self._plan = session.plan
         self._shard = shard
         self._begun: set[tuple[int, int]] = set()
+        self._unjudged = 0
+        self._canaries: CanaryRows | None = None
+
+    @property
+    def trouble(self) -> str:
+        """Why rows are left that are answered but await a verdict; empty where none are, or others are left too."""
+        judge = self._plan.judge
+        return judge.trouble if judge is not None and self._unjudged and not self._plan.pausing.is_set() else ""
 
     async def run(self) -> None:
         """Finish every row; while the run is being paused, only those whose answer has come or is on its way.
@@ -128,6 +144,8 @@ class ShardRunner:
                 attempts.tries(connection, plan.run_id, first, count),
             )
         )
+        if plan.judge is not None:
+            self._canaries = CanaryRows(plan.judge, plan.metrics, cases, first)
         return [
             _Work(case, *key, stored.get(key, ()), tries.get(key, Tries()))
             for offset, case in enumerate(cases)
@@ -143,23 +161,33 @@ class ShardRunner:
 
     async def _finish(self, work: _Work) -> None:
         try:
-            response, answer = await self._converse(work)
+            answers, fresh = await self._converse(work)
             await self._begin(work)
+            response = answers[-1]
             wanted = wanted_models(self._plan.metrics, work.case, response)
-            if wanted and answer is not None:
+            rubrics = wanted_rubrics(self._plan.metrics, response)
+            if (wanted or (rubrics and self._plan.judge is not None)) and fresh is not None:
                 # Durable before any further work is paid for it.
-                await self._put(answer, None)
-                answer = None
-            evidence = await self._gather(wanted, work.case, response)
-            await self._put(answer, self._result(work, response, evidence))
+                await self._put(fresh, None)
+                fresh = None
+            evidence, verdicts = await asyncio.gather(
+                self._gather(wanted, work.case, response), self._judge(rubrics, work, answers)
+            )
+            if verdicts is None:
+                self._unjudged += 1
+                return
+            result = self._result(work, response, evidence, verdicts)
+            if verdicts and self._canaries is not None:
+                result = await self._canaries.observed(result, work.case, _history(work.case, answers[:-1]))
+            await self._put(fresh, result)
         except NotAskedError:
             pass  # the run is being paused: what was stored of this row stays
 
     async def _put(self, answer: AnswerRecord | None, result: CaseResult | None) -> None:
         await self._session.flusher.put(self._shard, answer, result)
 
-    async def _converse(self, work: _Work) -> tuple[AgentResponse, AnswerRecord | None]:
-        """Return the answer to the last turn, and its record where it is not stored yet.
+    async def _converse(self, work: _Work) -> tuple[Sequence[AgentResponse], AnswerRecord | None]:
+        """Return the answers, one a turn, and the record of the last where it is not stored yet.
 
         Turns are asked one after the other. One whose agent errs ends the conversation: that error is the
         case's answer.
@@ -181,13 +209,13 @@ class ShardRunner:
                 response = await self._ask(work, answers)
             fresh = AnswerRecord(work.case_index, work.repeat_index, len(answers), response)
             answers.append(response)
-        return answers[-1], fresh
+        return answers, fresh
 
-    def _given_up(self, work: _Work) -> tuple[AgentResponse, AnswerRecord | None]:
+    def _given_up(self, work: _Work) -> tuple[Sequence[AgentResponse], AnswerRecord | None]:
         response = dead_letters.interrupted(work.tries.interrupted)
         if len(work.stored) == len(work.case.turns):
-            return response, None
-        return response, AnswerRecord(work.case_index, work.repeat_index, len(work.stored), response)
+            return [response], None
+        return [response], AnswerRecord(work.case_index, work.repeat_index, len(work.stored), response)
 
     async def _begin(self, work: _Work) -> None:
         """Note that a row is being worked on, where the shard is to be taken with care."""
@@ -217,7 +245,9 @@ class ShardRunner:
             parameters=case.parameters,
             timeout_s=plan.timeout_s,
         )
+        failpoint("agent.before_call")
         response = await plan.agent.answer(request, case)
+        failpoint("agent.after_answer")
         tries = work.tries.retried + 1
         if response.status is AgentStatus.ERROR and 1 < tries >= plan.try_limit:
             return dead_letters.exhausted(response, tries)
@@ -228,16 +258,34 @@ class ShardRunner:
     ) -> dict[str, EmbeddingEvidence]:
         if not wanted:
             return {}
+        failpoint("evidence.before")
         gathered = await asyncio.gather(
             *(
                 self._plan.embedders[model].gather(response, usable_references(case) if references else ())
                 for model, references in wanted.items()
             )
         )
+        failpoint("evidence.after")
         return dict(zip(wanted, gathered, strict=True))
 
-    def _result(self, work: _Work, response: AgentResponse, evidence: dict[str, EmbeddingEvidence]) -> CaseResult:
-        row = Row(case=work.case, response=response, embeddings=evidence)
+    async def _judge(
+        self, rubrics: Sequence[str], work: _Work, answers: Sequence[AgentResponse]
+    ) -> Mapping[str, JudgeEvidence] | None:
+        """Return the verdicts on a row's last answer; None where it has to wait for them."""
+        judge = self._plan.judge
+        if not rubrics or judge is None:
+            return dict.fromkeys(rubrics, _UNJUDGED)
+        said = _history(work.case, answers[:-1])
+        return await judge.gather(work.case, said, answers[-1], work.repeat_index, rubrics)
+
+    def _result(
+        self,
+        work: _Work,
+        response: AgentResponse,
+        evidence: dict[str, EmbeddingEvidence],
+        verdicts: Mapping[str, JudgeEvidence],
+    ) -> CaseResult:
+        row = Row(case=work.case, response=response, embeddings=evidence, verdicts=verdicts)
         scores = score_row(self._plan.metrics, row)
         return CaseResult(
             case_index=work.case_index,

@@ -19,6 +19,8 @@ from assay.errors import (
     UnavailableError,
     WatchBehindError,
 )
+from assay.failpoints import failpoint
+from assay.judging_wire import spend_cap_from_wire
 from assay.results import DatasetRef
 from assay.run_wire import (
     attempt_to_wire,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
     import grpc
+    import sqlalchemy as sa
 
     from assay.answers import AgentResponse
     from assay.cases import Case
@@ -169,7 +172,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.ResumeRunRequest, pb.ResumeRunResponse],
     ) -> pb.ResumeRunResponse:
         """Continue a paused run, or one whose errors are to be tried again."""
-        run = await self._manager.resume(request.run_id, retry_errors=request.retry_errors)
+        cap = spend_cap_from_wire(request.spend_cap) if request.HasField("spend_cap") else None
+        run = await self._manager.resume(request.run_id, retry_errors=request.retry_errors, spend_cap=cap)
         return pb.ResumeRunResponse(run=run_to_wire(run))
 
     async def DeleteRun(  # noqa: N802
@@ -195,6 +199,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
                 try:
                     async with asyncio.timeout(self._settings.watch_stall_s):
                         await context.write(_step_to_wire(step))
+                        failpoint("watch.events_sent")
                 except TimeoutError:
                     raise WatchBehindError(
                         f"the watcher took nothing for {self._settings.watch_stall_s:g} s: watch again after event "
@@ -299,17 +304,21 @@ class _Upload:
                 self._hash.update(text.encode() + b"\n")
             first = self._count
             await self._database.write(
-                lambda c, rows=rows, first=first: datasets.add_cases(  # type: ignore[misc]  # as above
-                    c, self._upload_id, first, rows
-                )
+                lambda c, rows=rows, first=first: self._add(c, first, rows)  # type: ignore[misc]  # as above
             )
+            failpoint("dataset.after_commit")
             self._count += len(rows)
+
+    def _add(self, connection: sa.Connection, first: int, rows: Sequence[tuple[str, str]]) -> None:
+        datasets.add_cases(connection, self._upload_id, first, rows)
+        failpoint("dataset.before_commit")
 
     async def finish(self) -> DatasetRef:
         if self._header is None or not self._count:
             raise DatasetError("a dataset has a header and at least one case")
         record = DatasetRef(self._hash.hexdigest()[:32], self._header.name, self._header.format, self._count)
         stored = await self._database.write(lambda c: datasets.finish(c, self._upload_id, record))
+        failpoint("dataset.finished")
         self._finished = True
         return stored
 

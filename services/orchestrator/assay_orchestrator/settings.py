@@ -24,6 +24,8 @@ class Settings:
         database_patience_s: How long a PostgreSQL that went away is waited for before runs pause, in seconds.
         embedder: Address of the embedder; empty where there is none.
         embedder_patience_s: How long an unreachable embedder is asked again, in seconds.
+        judge: Address of the judge; empty where there is none.
+        judge_patience_s: How long an unreachable judge is asked again before judging stops, in seconds.
         recover: Whether runs that a stop interrupted go on by themselves at the start ("auto") or wait
             for ResumeRun ("on-request").
         http_hosts: Patterns of hosts that http agents may have, e.g. "*.example.org"; "*" allows all.
@@ -52,6 +54,8 @@ class Settings:
     database_patience_s: float = 60.0
     embedder: str = ""
     embedder_patience_s: float = 60.0
+    judge: str = ""
+    judge_patience_s: float = 60.0
     recover: str = "auto"
     http_hosts: tuple[str, ...] = ()
     agent_env: tuple[str, ...] = ()
@@ -77,7 +81,7 @@ class Settings:
             raise ValueError("recover 'on-request' is for a file: of a shared database, others go on with what stops")
         if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
             raise ValueError("database_url must begin with postgresql://; for an SQLite file use database")
-        for name in ("database_patience_s", "embedder_patience_s", "grace_s"):
+        for name in ("database_patience_s", "embedder_patience_s", "judge_patience_s", "grace_s"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
         if self.watch_bookmark_s <= 0 or self.watch_stall_s <= 0:

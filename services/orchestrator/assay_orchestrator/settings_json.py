@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from assay.canaries import CanarySummary, CanaryTally
 from assay.results import (
     AgentSettings,
     DatasetReading,
     GateOutcome,
     GateResult,
     GroupSummary,
+    JudgeSettings,
+    JudgingSummary,
     LatencySummary,
     MetricSettings,
     MetricSummary,
@@ -28,7 +31,7 @@ def settings_to_json(settings: RunSettings) -> dict[str, Any]:
 
 def settings_from_json(data: dict[str, Any]) -> RunSettings:
     """Return the settings that `settings_to_json` wrote."""
-    reading = data.get("dataset")
+    reading, judge = data.get("dataset"), data.get("judge")
     return RunSettings(
         name=data["name"],
         agent=AgentSettings(**data["agent"]),
@@ -37,6 +40,7 @@ def settings_from_json(data: dict[str, Any]) -> RunSettings:
         repeats=data["repeats"],
         preset=data["preset"],
         dataset=DatasetReading(**{**reading, "warnings": tuple(reading["warnings"])}) if reading is not None else None,
+        judge=JudgeSettings(**judge) if judge is not None else None,
     )
 
 
@@ -48,9 +52,18 @@ def summary_to_json(summary: RunSummary) -> dict[str, Any]:
 def summary_from_json(data: dict[str, Any]) -> RunSummary:
     """Return the summary that `summary_to_json` wrote."""
     gates = tuple(GateResult(**{**gate, "outcome": GateOutcome(gate["outcome"])}) for gate in data["gates"])
+    judging = data.get("judging")
+    if judging is not None:
+        canaries = judging.get("canaries")
+        if canaries is not None:
+            kinds = tuple(CanaryTally(**each) for each in canaries["kinds"])
+            canaries = CanarySummary(**{**canaries, "kinds": kinds})
+        judging = {**judging, "fingerprints": tuple(judging["fingerprints"]), "canaries": canaries}
+        judging = JudgingSummary(**judging)
     return RunSummary(
         **{
             **data,
+            "judging": judging,
             "metrics": tuple(MetricSummary(**metric) for metric in data["metrics"]),
             "latency": LatencySummary(**data["latency"]),
             "gates": gates,

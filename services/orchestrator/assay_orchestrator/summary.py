@@ -12,6 +12,7 @@ from assay.metrics.repeats import RepeatsFold
 from assay.results import MetricSummary, RunSummary
 from assay_orchestrator.breakdown import Groups, Weights
 from assay_orchestrator.gating import Tally, judge_gates
+from assay_orchestrator.judging_fold import JudgingFold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,6 +33,7 @@ def summarise(rows: Iterable[CaseResult], metrics: Sequence[Metric], gates: Sequ
     """
     folds = [metric.aggregate() for metric in metrics]
     latency, groups, weights, repeats = LatencyFold(), Groups(metrics), Weights(), RepeatsFold()
+    judging = JudgingFold()
     total = passed = decided = undecided = agent_errors = 0
     for row in rows:
         for fold, score in zip(folds, row.scores, strict=True):
@@ -41,6 +43,7 @@ def summarise(rows: Iterable[CaseResult], metrics: Sequence[Metric], gates: Sequ
         groups.add(row)
         weights.add(row)
         repeats.add(row)
+        judging.add(row)
         total += 1
         agent_errors += row.status is AgentStatus.ERROR
         passed += row.passed is True
@@ -62,6 +65,7 @@ def summarise(rows: Iterable[CaseResult], metrics: Sequence[Metric], gates: Sequ
         weighted=weights.result(),
         repeats=repeats.result(),
         row_count=total,
+        judging=judging.result(),
     )
     kinds = {metric.name: metric.info.name for metric in metrics}
     tally = Tally(total, agent_errors, undecided, groups.tallies if gates else {})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import ResumeExpiredError, UnavailableError
+from assay.failpoints import failpoint
 from assay.results import FINISHED_STATES, CaseResult, Run, StateChange
 from assay_orchestrator import history
 
@@ -81,6 +82,7 @@ class Watches:
                 self._manager.notifier.raise_if_gone(run_id)
                 events = await self._events(run_id, cursor, with_answers=with_answers)
                 if events:
+                    failpoint("watch.page_read")
                     yield Step(cursor, events=events)
                     cursor = events[-1].sequence
                 if _ends(events) or (run.finished and cursor >= run.last_sequence):

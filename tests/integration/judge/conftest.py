@@ -15,6 +15,7 @@ from assay.testing.judges import says
 from assay.testing.providers import ScriptedProvider
 from assay.v1 import judge_pb2 as pb
 from assay.v1 import judge_pb2_grpc
+from assay_judge.clock import SYSTEM_CLOCK
 from assay_judge.hosting import open_service
 from assay_judge.judges import JudgeChoice, Permissions
 from assay_judge.service import SERVICE_NAME
@@ -23,6 +24,8 @@ from assay_judge.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
+
+    from assay_judge.clock import Clock
 
 KEY = "sk-planted-0123456789-abcdefghij"
 GOOD = {"reasoning": "It is right.", "score": 4}
@@ -35,6 +38,7 @@ class Judge:
 
     stub: Any
     provider: ScriptedProvider
+    server: RpcServer
 
     async def grade(self, answer: str = "Paris", **fields: Any) -> pb.GradeResponse:
         """Return the response to one request."""
@@ -75,7 +79,13 @@ async def start(tmp_path: Path, scripted: Callable[..., ScriptedProvider]) -> As
     numbers = itertools.count()
     async with AsyncExitStack() as stack:
 
-        async def starter(*replies: Any, protocol: str = "openai", judge: Any = None, **settings: Any) -> Judge:
+        async def starter(
+            *replies: Any,
+            protocol: str = "openai",
+            judge: Any = None,
+            clock: Clock = SYSTEM_CLOCK,
+            **settings: Any,
+        ) -> Judge:
             provider = scripted(*(replies or (says(GOOD),)))
             url = provider.openai_url if protocol == "openai" else provider.url
             choice = judge or JudgeChoice(protocol, "judge-1", url, "JUDGE_KEY")
@@ -83,7 +93,7 @@ async def start(tmp_path: Path, scripted: Callable[..., ScriptedProvider]) -> As
             own = {"prices": tmp_path / "prices.yaml", "permissions": Permissions(("*",), ("*",), ("*",)), **settings}
             server = RpcServer()
             service = await stack.enter_async_context(
-                open_service(Settings(judge=choice, **own), {"JUDGE_KEY": KEY}, server.stopping)
+                open_service(Settings(judge=choice, **own), {"JUDGE_KEY": KEY}, server.stopping, clock)
             )
             server.add(SERVICE_NAME, lambda to: judge_pb2_grpc.add_JudgeServiceServicer_to_server(service, to))
             # Channels of one process share connections by address.
@@ -91,6 +101,6 @@ async def start(tmp_path: Path, scripted: Callable[..., ScriptedProvider]) -> As
             stack.push_async_callback(server.stop, 0)
             server.set_serving(True)
             channel = await stack.enter_async_context(open_channel(address))
-            return Judge(judge_pb2_grpc.JudgeServiceStub(channel), provider)
+            return Judge(judge_pb2_grpc.JudgeServiceStub(channel), provider, server)
 
         yield starter

@@ -29,7 +29,7 @@ def cache_of(response: pb.GradeResponse) -> tuple[int, int, int, int]:
 
 
 async def test_the_same_request_is_paid_for_once(start: Start) -> None:
-    """The second answer is the first one again, costs nothing, and says so; the statistics count."""
+    """The second answer is the first one again, costs nothing, and says so and what it saves; the statistics count."""
     judge = await start(says(GOOD), says({**GOOD, "score": 1}))
     first, second = await judge.grade(), await judge.grade()
     assert dict(first.verdict.scores) == dict(second.verdict.scores) == {"score": 4.0}
@@ -37,6 +37,10 @@ async def test_the_same_request_is_paid_for_once(start: Start) -> None:
     assert first.verdict.key == second.verdict.key
     assert first.verdict.temperature == second.verdict.temperature == 0.1
     assert second.verdict.usage.requests == 0
+    assert not first.verdict.HasField("saved")
+    used, saved = first.verdict.usage, second.verdict.saved
+    for name in ("requests", "input_tokens", "output_tokens", "cost_usd"):
+        assert getattr(saved, name) == getattr(used, name) > 0
     assert (cache_of(first), cache_of(second)) == ((0, 1, 0, 1), (1, 1, 0, 1))
 
 
@@ -66,6 +70,7 @@ async def test_identical_requests_under_way_are_one_call(start: Start) -> None:
     assert {dict(response.verdict.scores)["score"] for response in responses} == {4.0}
     assert sum(response.verdict.usage.requests for response in responses) == 1
     assert sum(response.verdict.cached for response in responses) == 49
+    assert sum(response.verdict.saved.requests for response in responses) == 49
 
 
 async def test_whoever_leaves_leaves_the_others_their_verdict(start: Start) -> None:

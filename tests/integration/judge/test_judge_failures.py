@@ -122,10 +122,11 @@ async def test_an_unreachable_judge_costs_nothing(start: Start) -> None:
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
 async def test_what_will_not_pass_is_not_tried_again(start: Start, protocol: str, status: int) -> None:
-    """One call, and the provider's own words."""
+    """One call, and the provider's own words; who is not let in at all is told apart."""
     judge = await start(Reply("no such thing", status=status), protocol=protocol)
     verdict = (await judge.grade()).verdict
-    assert (verdict.status, verdict.reason) == (pb.VERDICT_STATUS_UNAVAILABLE, "judge_refuses_request")
+    reason = "judge_denied" if status in (401, 403, 404) else "judge_refuses_request"
+    assert (verdict.status, verdict.reason) == (pb.VERDICT_STATUS_UNAVAILABLE, reason)
     assert verdict.message == f"HTTP {status}: no such thing"
     assert len(judge.provider.requests) == 1
 
@@ -133,7 +134,7 @@ async def test_what_will_not_pass_is_not_tried_again(start: Start, protocol: str
 async def test_a_quota_that_is_used_up_is_no_throttling(start: Start) -> None:
     """A 429 for lack of money does not pass by waiting."""
     judge = await start(Reply("You exceeded your quota", status=429, error={"code": "insufficient_quota"}))
-    assert (await judge.grade()).verdict.reason == "judge_refuses_request"
+    assert (await judge.grade()).verdict.reason == "judge_denied"
 
 
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])

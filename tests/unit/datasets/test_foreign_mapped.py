@@ -41,6 +41,7 @@ def test_every_format_is_here() -> None:
     """A format that is added gets a record in this table."""
     assert list(RECORDS) == [each.name for each in FORMATS]
     assert ("plain", "prompt-benchmark", *RECORDS) == FORMAT_NAMES
+    assert ("plain", "prompt-benchmark", *(each.name for each in FORMATS)) == FORMAT_NAMES
 
 
 def _look_at(case: Case, name: str) -> None:

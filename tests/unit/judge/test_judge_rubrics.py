@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from assay.errors import InvalidInputError
+from assay.rubric_file import read_rubric
 from assay_judge.prompting import rubric_text
-from assay_judge.rubric_file import read_rubric
 from assay_judge.rubrics import BUILT_IN, RubricShelf
 
 TONE = """

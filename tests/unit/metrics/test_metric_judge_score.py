@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.answers import AgentResponse
+from assay.metrics.row_verdict import row_reason
 from assay.metrics.score import JudgeEvidence
 from assay.metrics.structured_verdict import StructuredVerdict, verdict_in_text, verdict_of
 from assay.results import ScoreStatus
@@ -121,7 +123,9 @@ def test_the_verdict_of_a_row_is_more_than_the_threshold(
     metric: Callable[..., Metric], judged: Callable[..., Row]
 ) -> None:
     """A row with exactly the threshold does not pass, and no pass flag of the judge is read."""
-    assert metric("judge_score").score(judged(verdict(0.75, 0.75, 0.75))).passed is False
+    level = metric("judge_score").score(judged(verdict(0.75, 0.75, 0.75)))
+    assert level.passed is False
+    assert row_reason(AgentResponse(text="a"), [level]) == "judge_score 0.75 is not more than 0.75"
     assert metric("judge_score").score(judged({**verdict(0.8, 0.8, 0.8), "passed": False})).passed is True
 
 
@@ -129,3 +133,54 @@ def test_nobody_judged(metric: Callable[..., Metric], row: Callable[..., Row]) -
     """Without a verdict the row is skipped, never 0."""
     found = metric("judge_score").score(row("answer", ["ref"]))
     assert (found.status, found.value, found.reason) == (ScoreStatus.SKIPPED, None, "no_verdict")
+
+
+@pytest.mark.parametrize(
+    ("scores", "scale", "overall", "parts", "derived"),
+    [
+        ({"politeness": 5, "warmth": 3}, (1, 5), 0.75, {"politeness": 1.0, "warmth": 0.5}, True),
+        ({"politeness": 5, "overall_score": 1}, (1, 5), 0.0, {"politeness": 1.0}, False),
+        ({"score": 4}, (1, 5), 0.75, {"score": 0.75}, True),
+        ({"overall_score": 10}, (0, 10), 1.0, {}, False),
+        ({"a": -1, "b": 1}, (-1, 1), 0.5, {"a": 0.0, "b": 1.0}, True),
+    ],
+)
+def test_criteria_of_ones_own(
+    metric: Callable[..., Metric],
+    row: Callable[..., Row],
+    fold: Callable[..., Any],
+    scores: dict[str, float],
+    scale: tuple[float, float],
+    overall: float,
+    parts: dict[str, float],
+    derived: bool,
+) -> None:
+    """By a rubric of the user's own the score is on [0, 1] too, and its criteria are summed up by their names."""
+    evidence = JudgeEvidence({"reasoning": "r", **scores}, scale=scale)
+    judged = dataclasses.replace(row("answer", ["ref"]), verdicts={"structured": evidence})
+    score = metric("judge_score").score(judged)
+    assert score.value == pytest.approx(overall)
+    assert score.detail["criteria"] == pytest.approx(parts)
+    assert score.detail["derived"] is derived
+    detail = fold(metric("judge_score"), [judged]).detail
+    assert detail.get("criteria", {}) == pytest.approx(parts)
+    assert detail["avg_accuracy"] is None
+
+
+@pytest.mark.parametrize(
+    "scores", [{"politeness": 6}, {"politeness": True}, {"politeness": "5"}, {"politeness": None}, {}]
+)
+def test_criteria_off_their_scale_are_no_verdict(scores: dict[str, Any]) -> None:
+    """An error of the row, never a number."""
+    assert isinstance(verdict_of({"reasoning": "r", **scores}, (1, 5)), str)
+
+
+@pytest.mark.parametrize(("kind", "rubric"), [("judge_score", "structured"), ("quality", "quality")])
+def test_where_nobody_judges_a_row_is_skipped(
+    metric: Callable[..., Metric], row: Callable[..., Row], kind: str, rubric: str
+) -> None:
+    """The reason is the judge's word, and the sentence for people stands beside it: no 0, no verdict, no failure."""
+    evidence = JudgeEvidence(None, skipped="judge_not_configured", detail={"message": "no judge configured"})
+    score = metric(kind).score(dataclasses.replace(row("answer", ["ref"]), verdicts={rubric: evidence}))
+    assert (score.status, score.value, score.passed) == (ScoreStatus.SKIPPED, None, None)
+    assert (score.reason, score.detail["message"]) == ("judge_not_configured", "no judge configured")

@@ -62,7 +62,7 @@ def test_every_mistake_is_named_with_its_line(tmp_path: Path) -> None:
         (13, "gates[0]"),
         (13, "gates[1]"),
         (14, "reports[1]"),
-        (15, "judge"),
+        (15, "judge.model"),
     ):
         assert expected in found
     text = str(caught.value)
@@ -101,6 +101,30 @@ def test_presets_overrides_and_defaults() -> None:
     agent = spec.settings.agent
     assert (agent.timeout_s, agent.concurrency, agent.retries) == (0.5, 16, 2)
     assert [m.name for m in spec_from_mapping(preset, metrics=["coverage"]).settings.metrics] == ["coverage"]
+
+
+@pytest.mark.parametrize(
+    "gate", ["latency.p95 < 4", "category.easy.latency < 4", 'tag."a b".latency < 4', "latency.p96 < 4"]
+)
+def test_a_gate_on_a_metric_that_was_left_out_says_so(gate: str) -> None:
+    """--metrics may leave out what a gate needs; the sentence names both ways out, and each of them works."""
+    spec = {**GOOD, "metrics": ["exact_match", "latency", "tokens"], "gates": ["exact_match > 0.5", gate, "tokens < 9"]}
+    with pytest.raises(SpecError) as caught:
+        spec_from_mapping(spec, metrics=["exact_match"])
+    assert [problem.message for problem in caught.value.problems] == [
+        f"needs the metric {name}, which --metrics leaves out: add it (--metrics exact_match,{name}), or run without "
+        "the spec's gates (--set 'gates=[]')"
+        for name in ("latency", "tokens")
+    ]
+    assert spec_from_mapping(spec, metrics=["exact_match"], overrides=["gates=[]"]).settings.gates == ()
+
+
+def test_a_category_may_be_called_like_a_metric_that_was_left_out() -> None:
+    """What a gate names is looked at only where the gate is wrong, and names in quotes are nobody's metrics."""
+    spec = {**GOOD, "metrics": ["exact_match", "latency"], "gates": ["category.latency.exact_match > 0.5"]}
+    assert spec_from_mapping(spec, metrics=["exact_match"]).settings.gates == tuple(spec["gates"])
+    with pytest.raises(SpecError, match="did you mean 'exact_match'"):
+        spec_from_mapping({**spec, "gates": ['tag."latency".exact_mtch > 0.5']}, metrics=["exact_match"])
 
 
 def test_a_threshold_belongs_to_its_model() -> None:

@@ -27,7 +27,7 @@ from assay.datasets.records import BadFileError
 if TYPE_CHECKING:
     from assay.datasets.records import Record
 
-__all__ = ["FORMATS", "FORMAT_NAMES", "Convert", "Format", "Setting", "doubt", "find_format", "is_foreign", "shape_of"]
+__all__ = ["FORMATS", "Convert", "Format", "Setting", "doubt", "find_format", "is_foreign", "shape_of"]
 
 _TEST_FILE = (".test.json", ".test.json.gz")
 
@@ -126,10 +126,7 @@ FORMATS = (
     Format(llama_index.NAME, llama_index.matches, _records(llama_index.convert), llama_index.FIELDS, is_sure=False),
     Format(pairwise.NAME, pairwise.matches, _records(pairwise.convert), pairwise.FIELDS),
 )
-"""Every format that is read."""
-
-FORMAT_NAMES = ("plain", "prompt-benchmark", *(each.name for each in FORMATS))
-"""What a spec's `format` may say."""
+"""Every format that is read; `assay.datasets.choices` holds their names."""
 
 
 def find_format(records: Sequence[Record], taken: Iterable[str] = (), name: str = "") -> Format | None:

@@ -7,16 +7,26 @@ from typing import TYPE_CHECKING, Any
 import anthropic
 
 from assay.answers import clean_text
-from assay_judge.providers.connection import TIMEOUT, connection_to, failure_of, headers_of, read_object
-from assay_judge.providers.protocol import Form, MalformedReplyError, Reply, Stop, Tokens, token_count
+from assay_judge.providers.connection import (
+    TIMEOUT,
+    connection_to,
+    failure_of,
+    headers_of,
+    read_object,
+    wide_connection_to,
+)
+from assay_judge.providers.protocol import NO_HEADERS, Form, MalformedReplyError, Reply, Stop, Tokens, token_count
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    import httpx2
 
     from assay_judge.prompting import Prompt
+    from assay_judge.providers.batching import BatchApi
     from assay_judge.providers.protocol import Parameters
 
-__all__ = ["AnthropicProvider", "connect"]
+__all__ = ["AnthropicProvider", "connect", "message_of", "message_request"]
 
 _STOPS = {
     "refusal": Stop.REFUSED,
@@ -34,60 +44,98 @@ def connect(url: str, key: str, concurrency: int) -> AnthropicProvider:
         key: The key; anything where the service wants none.
         concurrency: Most calls at once.
     """
+    return AnthropicProvider(
+        _client(url, key, connection_to(url, concurrency)),
+        lambda: _client(url, key, wide_connection_to(url)),
+    )
+
+
+def _client(url: str, key: str, connection: httpx2.AsyncClient) -> anthropic.AsyncAnthropic:
     client = anthropic.AsyncAnthropic(
         api_key=key,
         auth_token=None,
         base_url=url,
         max_retries=0,  # attempts are ours, so that each is counted and paid for knowingly
         timeout=TIMEOUT,
-        http_client=connection_to(url, concurrency),
+        http_client=connection,
     )
     # The package reads these from the environment; nobody asked for them, so they go nowhere.
     client.auth_token = None
     client._custom_headers = {}  # noqa: SLF001 - there is no public way to leave out what the environment adds
-    return AnthropicProvider(client)
+    return client
 
 
 class AnthropicProvider:
-    """One service of Anthropic's protocol."""
+    """One service of Anthropic's protocol.
 
-    def __init__(self, client: anthropic.AsyncAnthropic) -> None:
+    Args:
+        client: For single calls.
+        connect_batches: Returns another client, which lets long files through; called where batches are used.
+    """
+
+    def __init__(
+        self, client: anthropic.AsyncAnthropic, connect_batches: Callable[[], anthropic.AsyncAnthropic]
+    ) -> None:
         self._client = client
+        self._connect_batches = connect_batches
+        self._batch_client: anthropic.AsyncAnthropic | None = None
+
+    @property
+    def batches(self) -> BatchApi:
+        """The batch API of the service."""
+        from assay_judge.providers.anthropic_batches import AnthropicBatches
+
+        if self._batch_client is None:
+            self._batch_client = self._connect_batches()
+        return AnthropicBatches(self._batch_client)
 
     async def ask(self, model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: Parameters) -> Reply:
         """Return what a model says."""
-        extra: dict[str, Any] = {
-            "system": [
-                # The part that all calls by a rubric share is read from the provider's cache after the first one.
-                {"type": "text", "text": prompt.system, "cache_control": {"type": "ephemeral"}},
-                {"type": "text", "text": prompt.call},
-            ]
-        }
-        if parameters.temperature is not None:
-            # The package has no argument for it any more; the protocol still has the field.
-            extra["temperature"] = parameters.temperature
-        if parameters.form is Form.SCHEMA:
-            extra["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+        extra = message_request(model, prompt, schema, parameters)
+        messages: Any = extra.pop("messages")
         try:
             reply = await self._client.messages.with_raw_response.create(
-                model=model,
-                max_tokens=parameters.max_tokens,
-                messages=[{"role": "user", "content": prompt.user}],
-                extra_body=extra,
+                model=extra.pop("model"), max_tokens=extra.pop("max_tokens"), messages=messages, extra_body=extra
             )
         except anthropic.APIStatusError as problem:
             raise failure_of(problem, problem.status_code, problem.response) from None
         except anthropic.APIConnectionError as problem:
             raise failure_of(problem, None, None) from None
-        return _reply(reply.http_response.content, headers_of(reply.http_response))
+        return message_of(read_object(reply.http_response.content), headers_of(reply.http_response))
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.close()
+        if self._batch_client is not None:
+            await self._batch_client.close()
 
 
-def _reply(body: bytes, headers: Mapping[str, str]) -> Reply:
-    data = read_object(body)
+def message_request(model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: Parameters) -> dict[str, Any]:
+    """Return a request for a message, as the protocol has it."""
+    request: dict[str, Any] = {
+        "model": model,
+        "max_tokens": parameters.max_tokens,
+        "messages": [{"role": "user", "content": prompt.user}],
+        "system": [
+            # The part that all calls by a rubric share is read from the provider's cache after the first one.
+            {"type": "text", "text": prompt.system, "cache_control": {"type": "ephemeral"}},
+            {"type": "text", "text": prompt.call},
+        ],
+    }
+    if parameters.temperature is not None:
+        # The package has no argument for it any more; the protocol still has the field.
+        request["temperature"] = parameters.temperature
+    if parameters.form is Form.SCHEMA:
+        request["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+    return request
+
+
+def message_of(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> Reply:
+    """Return what a message of a model says.
+
+    Raises:
+        MalformedReplyError: It is none.
+    """
     content, finish, model = data.get("content"), data.get("stop_reason"), data.get("model")
     if not isinstance(content, list):
         raise MalformedReplyError("the reply does not hold a message of a model")

@@ -1,47 +1,37 @@
-"""The HTTP client under the providers' packages: no redirects, no proxies, no endless or compressed replies."""
+"""The connections to the providers of judges, and what goes wrong on them."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.parse import urlsplit
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 
+from assay.provider_http import TIMEOUT, ReplyRules
 from assay_judge.providers.protocol import MalformedReplyError, ProviderStatusError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
 
-__all__ = ["TIMEOUT", "connection_to", "failure_of", "headers_of", "read_object"]
+__all__ = ["TIMEOUT", "connection_to", "failure_of", "headers_of", "read_object", "wide_connection_to"]
 
-_CONNECT_TIMEOUT_S = 10.0
-_MAX_BODY_BYTES = 4 * 1024 * 1024
+_BATCH_CALLS_AT_ONCE = 8
+_MAX_RESULTS_BYTES = 1024 * 1024 * 1024  # of a batch; they are read line by line
 _EXCERPT_CHARS = 200
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
-TIMEOUT = httpx2.Timeout(None, connect=_CONNECT_TIMEOUT_S)
-"""The whole attempt is bounded by its caller: this client's own limits restart with every byte."""
 
 
-def connection_to(url: str, concurrency: int) -> httpx2.AsyncClient:
-    """Return a client for one service; close it.
+def _excerpt(body: bytes) -> str:
+    return ascii(body[:_EXCERPT_CHARS].decode("utf-8", "replace"))
 
-    Args:
-        url: The service.
-        concurrency: Most calls at once.
 
-    Raises:
-        ValueError: The URL's host is not what it seems.
-    """
-    if httpx2.URL(url).host != urlsplit(url).hostname:
-        raise ValueError("the URL must name its host in plain lower-case ASCII")
-    limits = httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
-    return httpx2.AsyncClient(
-        transport=_BoundedTransport(httpx2.AsyncHTTPTransport(limits=limits, trust_env=False)),
-        timeout=TIMEOUT,
-        follow_redirects=False,
-        trust_env=False,
-    )
+_RULES = ReplyRules(MalformedReplyError, MalformedReplyError, _excerpt, max_body_bytes=4 * 1024 * 1024)
+connection_to = _RULES.client
+
+
+def wide_connection_to(url: str) -> httpx2.AsyncClient:
+    """Return a client for the batch API of one service, whose files may be long; close it."""
+    return replace(_RULES, max_body_bytes=_MAX_RESULTS_BYTES).client(url, _BATCH_CALLS_AT_ONCE)
 
 
 def failure_of(problem: Exception, status: int | None, reply: httpx2.Response | None) -> Exception:
@@ -53,7 +43,7 @@ def failure_of(problem: Exception, status: int | None, reply: httpx2.Response | 
         reply: The reply, where there was one.
     """
     if status is not None and reply is not None:
-        return ProviderStatusError(status, headers_of(reply), _decoded(reply.content))
+        return ProviderStatusError(status, headers_of(reply), _RULES.error_in(reply.content))
     cause = problem.__cause__ or problem
     if isinstance(cause, MalformedReplyError):
         return cause
@@ -74,66 +64,4 @@ def read_object(body: bytes) -> dict[str, Any]:
     Raises:
         MalformedReplyError: It is none.
     """
-    try:
-        data = _DECODER.decode(body.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        raise MalformedReplyError(f"the reply is not JSON: {_excerpt(body)}") from None
-    if not isinstance(data, dict):
-        raise MalformedReplyError(f"the reply is not a JSON object: {_excerpt(body)}")
-    return data
-
-
-def _decoded(body: bytes) -> object:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return _excerpt(body) if body else ""
-
-
-def _excerpt(body: bytes) -> str:
-    return ascii(body[:_EXCERPT_CHARS].decode("utf-8", "replace"))
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
-class _BoundedTransport(httpx2.AsyncBaseTransport):
-    """Cuts replies off that are larger than a verdict may be, and refuses compressed ones unread."""
-
-    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
-        self._inner = inner
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        request.headers["accept-encoding"] = "identity"
-        reply = await self._inner.handle_async_request(request)
-        encoding = reply.headers.get("content-encoding", "identity")
-        if encoding not in ("identity", ""):
-            await reply.aclose()
-            # A few bytes of it may unfold to gigabytes.
-            raise MalformedReplyError(f"the reply is compressed as {encoding[:40]!r}, which was not asked for")
-        assert isinstance(reply.stream, httpx2.AsyncByteStream)
-        reply.stream = _BoundedStream(reply.stream)
-        return reply
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-class _BoundedStream(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
-        self._inner = inner
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._inner:
-            size += len(chunk)
-            if size > _MAX_BODY_BYTES:
-                raise MalformedReplyError(f"the reply is larger than {_MAX_BODY_BYTES // 1024 // 1024} MiB")
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+    return _RULES.require_object(_RULES.json_in(body), body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.answers import clean_text
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay_judge.prompting import Prompt
+    from assay_judge.providers.batching import BatchApi
 
 __all__ = [
+    "NO_HEADERS",
     "Form",
     "MalformedReplyError",
     "Parameters",
@@ -33,6 +36,8 @@ _FORM_WORDS = ("response_format", "json_schema", "output_config", "output_format
 _HOPELESS = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _RETRYABLE = frozenset({408, 409, 425})
 _MESSAGE_CHARS = 500
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+"""What a reply has that came in a batch."""
 
 
 class ProviderStatusError(Exception):
@@ -165,6 +170,10 @@ class Parameters:
 
 class Provider(Protocol):
     """One service of a provider."""
+
+    @property
+    def batches(self) -> BatchApi:
+        """The batch API of the service, whether it has one or not."""
 
     async def ask(self, model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: Parameters) -> Reply:
         """Return what a model says.

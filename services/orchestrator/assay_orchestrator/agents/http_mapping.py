@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import jmespath
 from jmespath.exceptions import JMESPathError
 
 from assay.answer_limits import check_bounds
 from assay.answers import AgentResponse, AgentStatus, MalformedAnswerError, clean_text, response_from_json
+from assay.strict_json import DECODER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ class ReplyMapping:
             AnswerTooLargeError: What was found is too large.
         """
         try:
-            data = _DECODER.decode(body.decode("utf-8-sig"))
+            data = DECODER.decode(body.decode("utf-8-sig"))
         except (ValueError, RecursionError):
             raise MalformedAnswerError(f"the reply is not JSON: {excerpt(body)}") from None
         found = {name: self._find(name, data) for name in self._expressions}
@@ -69,10 +69,3 @@ def excerpt(body: bytes) -> str:
     """Return the beginning of a body as text, to be shown in a message."""
     text = clean_text(body[:_EXCERPT_BYTES].decode("utf-8", "replace")).strip()
     return text[:_EXCERPT_CHARS] + ("…" if len(text) > _EXCERPT_CHARS else "") or "(empty)"
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

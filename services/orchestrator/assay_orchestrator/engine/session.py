@@ -91,6 +91,8 @@ class Session:
         await self.flusher.aclose()
         for client in self.plan.embedders.values():
             await client.aclose()
+        if self.plan.judge is not None:
+            await self.plan.judge.aclose()
         await self.plan.agent.aclose()
 
 

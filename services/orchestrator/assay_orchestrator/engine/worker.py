@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import StorageError
+from assay.failpoints import failpoint
 from assay_orchestrator.engine.dispatcher import TryAgainError
 from assay_orchestrator.engine.session import Session, Sessions
 from assay_orchestrator.runner import ShardRunner
-from assay_orchestrator.store import runs, shards
+from assay_orchestrator.store import runs, shards, unjudged
 from assay_orchestrator.store.shards import SUMMARY, FencedError, RunStoppedError, ShardJob
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ class RunSupervisor(Protocol):
         """Hear that a run's state has changed."""
         ...
 
-    def paused(self, run_id: str) -> None:
-        """Hear that a run is paused now, as its owner wished."""
+    def paused(self, run_id: str, reason: str) -> None:
+        """Hear that a run is paused now: as its owner wished, or because nothing is left but to wait for verdicts."""
         ...
 
 
@@ -65,10 +66,10 @@ def _exit_fenced() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What became of a run when a shard of it was left."""
+    """What became of a run when a shard of it was left; why it is paused now, empty where it is not."""
 
     jobs: list[ShardJob]
-    paused: bool
+    paused: str
 
 
 class ShardWorker:
@@ -179,8 +180,9 @@ class ShardWorker:
 
     async def _take(self, run_id: str, shard_index: int, ticket: int) -> None:
         begun = await self._database.write(lambda c: _begin(c, run_id, shard_index, ticket))
+        failpoint("shard.start_after_commit")
         if begun.paused:
-            self._supervisor.paused(run_id)
+            self._supervisor.paused(run_id, runs.PAUSED_BY_OWNER)
         if begun.is_first:
             self._supervisor.moved(run_id)
         shard = begun.shard
@@ -189,26 +191,33 @@ class ShardWorker:
         try:
             async with AsyncExitStack() as stack:
                 session = await stack.enter_async_context(self.sessions.join(run_id))
+                runner = ShardRunner(self._database, session, shard)
                 async with session.share(shard.slots):
-                    await ShardRunner(self._database, session, shard).run()
-                await self._leave(shard)
+                    await runner.run()
+                await self._leave(shard, runner.trouble)
         except BaseException as problem:
             is_for_others = isinstance(problem, StorageError) or self._handing_over
             await asyncio.shield(self._give_back(shard, enqueue=is_for_others and not self._dispatcher.alone))
             raise
 
-    async def _leave(self, shard: Shard) -> None:
+    async def _leave(self, shard: Shard, trouble: str) -> None:
         def leave(connection: sa.Connection) -> _Left:
             if not shards.complete(connection, shard):
-                shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
+                if trouble:
+                    unjudged.park(connection, shard, trouble)
+                else:
+                    shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
             jobs = self.next_jobs(connection, shard.run_id)
             self._dispatcher.enqueue(connection, jobs)
-            return _Left(jobs, not jobs and shards.pause_if_wanted(connection, shard.run_id))
+            paused = "" if any(job.run_id == shard.run_id for job in jobs) else _pause(connection, shard.run_id)
+            failpoint("shard.leave_before_commit")
+            return _Left(jobs, paused)
 
         left = await self._database.write(leave)
+        failpoint("shard.leave_after_commit")
         self._dispatcher.committed(left.jobs)
         if left.paused:
-            self._supervisor.paused(shard.run_id)
+            self._supervisor.paused(shard.run_id, left.paused)
 
     async def _give_back(self, shard: Shard, *, enqueue: bool) -> None:
         """Let a shard wait again that was broken off, or go to somebody else.
@@ -236,8 +245,17 @@ class _Begun:
     paused: bool = False
 
 
+def _pause(connection: sa.Connection, run_id: str) -> str:
+    """Pause a run that is to be paused, or can only wait; return why, empty where neither is so."""
+    if shards.pause_if_wanted(connection, run_id):
+        return runs.PAUSED_BY_OWNER
+    return unjudged.pause_if_stuck(connection, run_id)
+
+
 def _begin(connection: sa.Connection, run_id: str, shard_index: int, ticket: int) -> _Begun:
     shard = shards.start(connection, run_id, shard_index, ticket)
     if shard is None:
         return _Begun(None, paused=shards.pause_if_wanted(connection, run_id))
-    return _Begun(shard, is_first=runs.begin(connection, run_id))
+    is_first = runs.begin(connection, run_id)
+    failpoint("shard.start_before_commit")
+    return _Begun(shard, is_first=is_first)

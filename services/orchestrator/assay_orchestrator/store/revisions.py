@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import StorageError
+from assay.failpoints import failpoint
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -52,4 +53,6 @@ def upgrade(connection: sa.Connection, revision: str = HEAD_REVISION) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = connection
     command.upgrade(config, revision)
+    failpoint("schema.before_commit")
     connection.commit()
+    failpoint("schema.after_commit")

@@ -349,15 +349,15 @@ def have_shards(connection: sa.Connection, run_id: str) -> bool:
 
 
 def list_held(connection: sa.Connection, run_id: str | None = None) -> list[Held]:
-    """Return the shards, of one run or of all that go on, for which there should be a job."""
+    """Return the shards, of one run or of all that go on, for which there should be a job once it goes on."""
     table, owners = schema.shards, schema.runs
     query = (
         sa.select(table.c.run_id, table.c.shard_index, table.c.tag, table.c.epoch, table.c.ticket, owners.c.hosted)
         .join(owners, owners.c.run_id == table.c.run_id)
-        .where(table.c.state.in_(_HELD), owners.c.state.in_(_GOING))
+        .where(table.c.state.in_(_HELD))
     )
-    if run_id is not None:
-        query = query.where(table.c.run_id == run_id)
+    # A run that stands still may hold one too: its start was to be stored, and the store failed.
+    query = query.where(owners.c.state.in_(_GOING) if run_id is None else table.c.run_id == run_id)
     return [
         Held(ShardJob(row.run_id, row.shard_index, _priority(row.tag), row.hosted, row.ticket), row.epoch)
         for row in connection.execute(query)

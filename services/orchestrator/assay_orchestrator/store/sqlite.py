@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import sqlalchemy as sa
 
 from assay.errors import StorageError
+from assay.failpoints import failpoint
 from assay_orchestrator.store import revisions
 
 if TYPE_CHECKING:
@@ -164,7 +165,9 @@ def _create(connection: sa.Connection) -> None:
     views.create(connection)
     connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
     connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (revisions.HEAD_REVISION,))
+    failpoint("schema.before_commit")
     connection.commit()
+    failpoint("schema.after_commit")
 
 
 def _sentence(path: Path, problem: sa.exc.DatabaseError) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+from assay.failpoints import clock_offset_s, failpoint
 
 __all__ = ["now"]
 
 
 def now() -> str:
     """Return the present moment, e.g. 2026-05-01T09:30:00.125Z."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    failpoint("store.clock")
+    moment = datetime.now(UTC) + timedelta(seconds=clock_offset_s())
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

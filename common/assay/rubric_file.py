@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any
 from assay.answers import clean_text
 from assay.errors import InvalidInputError, Problem
 from assay.names import unknown_name
+from assay.rubric import Criterion, Example, Rubric
 from assay.yaml_nodes import parse_yaml
-from assay_judge.rubric import Criterion, Example, Rubric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

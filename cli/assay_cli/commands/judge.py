@@ -1,0 +1,25 @@
+"""`assay judge`: how far a judge can be trusted, and whether it still judges as it did."""
+
+from __future__ import annotations
+
+import click
+
+from assay_cli.commands import LazyGroup
+
+__all__ = ["judge"]
+
+_COMMANDS = {
+    "calibrate": (
+        "assay_cli.commands.judge_calibrate:calibrate",
+        "Hold a judge against people's labels: agreement, errors, how far to trust it.",
+    ),
+    "drift": (
+        "assay_cli.commands.judge_drift:drift",
+        "Judge a frozen set of answers again and say whether the judge has moved.",
+    ),
+}
+
+
+@click.group(cls=LazyGroup, lazy=_COMMANDS)
+def judge() -> None:
+    """Find out how far a judge can be trusted, and whether it still judges as it did."""

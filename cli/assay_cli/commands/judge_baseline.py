@@ -1,0 +1,165 @@
+"""What a judge said of a frozen set of answers, as a file, and whether two such files can be compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import InvalidInputError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from assay_cli.commands.judge_calls import Judged
+    from assay_cli.commands.judge_labels import Labels
+    from assay_cli.commands.judge_rubrics import AskedRubric
+
+__all__ = ["Baseline", "baseline_of", "changes_of", "check_comparable", "read_baseline"]
+
+FORMAT = "assay-judge-baseline/1"
+_TEXTS = ("anchors", "judge", "rubric", "saved_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """One judgement of the anchors.
+
+    Args:
+        anchors: SHA-256 of what was judged.
+        judge: Who judged.
+        rubric: The rubric's name.
+        criterion: What of it counted; empty for the whole.
+        minimum: Lowest score.
+        maximum: Highest score.
+        fingerprints: Of judge and rubric.
+        models: As they name themselves.
+        saved_at: When, in UTC.
+        scores: By anchor; None where there was no valid verdict.
+    """
+
+    anchors: str
+    judge: str
+    rubric: str
+    criterion: str
+    minimum: float
+    maximum: float
+    fingerprints: tuple[str, ...]
+    models: tuple[str, ...]
+    saved_at: str
+    scores: Mapping[str, float | None]
+
+    def document(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {"format": FORMAT, **asdict(self)}
+
+
+def baseline_of(judged: Judged, items: Labels, rubric: AskedRubric, criterion: str | None) -> Baseline:
+    """Return what a judge has said now."""
+    scores = judged.scores(items.items, rubric, criterion)
+    return Baseline(
+        _digest(items),
+        judged.name,
+        rubric.name,
+        criterion or "",
+        rubric.minimum,
+        rubric.maximum,
+        tuple(sorted(judged.fingerprints)),
+        tuple(sorted(judged.models)),
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        {item.name: score for item, score in zip(items.items, scores, strict=True)},
+    )
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Return what was saved.
+
+    Raises:
+        InvalidInputError: It is not there, or no baseline.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise _refused(path, "is not there: save one with --save first") from None
+    except OSError as error:
+        raise _refused(path, f"cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise _refused(path, f"is no baseline of this version ({FORMAT}): save one with --save")
+    scores = data.get("scores")
+    texts = [data.get(name) for name in _TEXTS]
+    ends = data.get("minimum"), data.get("maximum")
+    lists = [data.get(name) for name in ("fingerprints", "models")]
+    is_whole = (
+        isinstance(scores, dict)
+        and all(score is None or _is_number(score) for score in scores.values())
+        and all(isinstance(text, str) for text in texts)
+        and all(map(_is_number, ends))
+        and all(isinstance(each, list) for each in lists)
+    )
+    if not is_whole or not isinstance(scores, dict):
+        raise _refused(path, "is damaged: save a new one with --save")
+    return Baseline(
+        **{name: str(data[name]) for name in _TEXTS},
+        criterion=str(data.get("criterion") or ""),
+        minimum=float(data["minimum"]),
+        maximum=float(data["maximum"]),
+        fingerprints=tuple(map(str, data["fingerprints"])),
+        models=tuple(map(str, data["models"])),
+        scores=scores,
+    )
+
+
+def check_comparable(old: Baseline, items: Labels, rubric: AskedRubric, criterion: str | None) -> None:
+    """Refuse, before anyone is asked, what cannot be compared with a baseline.
+
+    Raises:
+        InvalidInputError: All reasons.
+    """
+    again = "or save a new baseline"
+    problems = []
+    if old.anchors != _digest(items):
+        problems.append(Problem(f"are not those of the baseline: use the same file, {again}", "--anchors", items.file))
+    if (old.minimum, old.maximum) != (rubric.minimum, rubric.maximum):
+        message = (
+            f"has another scale than the baseline, {old.minimum:g} to {old.maximum:g}: use {old.rubric!r}, {again}"
+        )
+        problems.append(Problem(message, "--rubric"))
+    if old.criterion != (criterion or ""):
+        what = f"was {old.criterion!r} in the baseline" if old.criterion else "was not given for the baseline"
+        problems.append(Problem(f"{what}: do the same, {again}", "--criterion"))
+    if problems:
+        raise InvalidInputError(problems)
+
+
+def changes_of(old: Baseline, new: Baseline) -> list[str]:
+    """Return what differs from the baseline besides scores."""
+    pairs = [
+        ("judge", old.judge, new.judge),
+        ("rubric", old.rubric, new.rubric),
+        ("model as it names itself", ", ".join(old.models), ", ".join(new.models)),
+        ("fingerprint", _short(old.fingerprints), _short(new.fingerprints)),
+    ]
+    return [f"another {what}: {before or 'none'} -> {now or 'none'}" for what, before, now in pairs if before != now]
+
+
+def _short(fingerprints: tuple[str, ...]) -> str:
+    return ", ".join(each.removeprefix("sha256:")[:12] for each in fingerprints)
+
+
+def _digest(items: Labels) -> str:
+    texts = [[item.name, item.question, item.answer, item.reference, list(item.contexts)] for item in items.items]
+    return "sha256:" + hashlib.sha256(json.dumps(texts, ensure_ascii=False).encode()).hexdigest()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _refused(path: Path, message: str) -> InvalidInputError:
+    return InvalidInputError([Problem(message, "--baseline", str(path))])

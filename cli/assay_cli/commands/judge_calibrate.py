@@ -1,0 +1,99 @@
+"""`assay judge calibrate`: a judge, or several as a jury, held against people's labels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assay.errors import InvalidInputError, Problem
+from assay_cli.commands.judge_access import judge_access, judge_options
+from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE
+from assay_cli.options import debug_option, json_option, run_async
+from assay_cli.terminal import clean
+
+if TYPE_CHECKING:
+    from assay_cli.commands.judge_outcome import Outcome
+
+__all__ = ["calibrate"]
+
+_LEVELS = ("unknown", "untrusted", "tentative", "trusted")
+
+
+@click.command()
+@click.option("--labels", metavar="FILE", required=True, help="Answers, or pairs, with people's labels.")
+@judge_options
+@click.option("--judge-model", "jury", multiple=True, metavar="PROVIDER:MODEL[@URL]",
+              help="A judge; several are held against people one by one and as a jury.")  # fmt: skip
+@click.option("--rubric", metavar="NAME|FILE", help="What is asked: quality (the default), answer, pairwise, or yours.")
+@click.option(
+    "--criterion", metavar="NAME", help="The criterion that counts; otherwise the overall score, or the mean."
+)
+@click.option("--threshold", type=float, help="Where a score passes; the default is the metric's.")
+@click.option("--observed", metavar="PASSED/TOTAL", help="Correct this pass rate of a run for the judge's errors.")
+@click.option("--require", type=click.Choice(_LEVELS[1:]), help="Exit status 1 where the judge is trusted less.")
+@json_option
+@debug_option
+def calibrate(
+    labels: str,
+    jury: tuple[str, ...],
+    rubric: str | None,
+    criterion: str | None,
+    threshold: float | None,
+    observed: str | None,
+    require: str | None,
+    as_json: bool,
+    debug: bool,
+    **judge: Any,
+) -> int:
+    """Hold a judge against people's labels: agreement, errors, how far it may be trusted, and what that cost.
+
+    A record of the file has question and answer, or answer_a and answer_b; reference and contexts where there are
+    any; and human: a score on the rubric's scale, pass or fail, or a, b or tie. Several people are a list, or
+    columns human_1, human_2. Pairs are asked in both orders.
+
+    \b
+        assay judge calibrate --labels labels.csv --provider openai --model gpt-4o-mini
+        assay judge calibrate --labels pairs.jsonl --judge-model openai:gpt-4o-mini --judge-model anthropic:...
+    """
+    from assay_cli.commands.judge_labels import read_items
+    from assay_cli.commands.judge_outcome import Asked, calibrated, gathered
+
+    problems: list[Problem] = []
+    access = gathered(lambda: judge_access(jury, **judge), problems)
+    counts = gathered(lambda: None if observed is None else _observed(observed), problems)
+    given = gathered(lambda: read_items(Path(labels)), problems)
+    if problems or access is None or given is None:
+        raise InvalidInputError(problems)
+    asked = Asked(given, rubric, criterion, threshold, counts)
+    outcome = run_async(calibrated(access, asked))
+    if as_json:
+        click.echo(json.dumps(outcome.document(), ensure_ascii=False, allow_nan=False, indent=1))
+    else:
+        click.echo(outcome.text())
+    return _status(outcome, require)
+
+
+def _status(outcome: Outcome, require: str | None) -> int:
+    bill = outcome.bill
+    for reason, count in bill.failed.most_common():
+        click.echo(f"{count} of {bill.verdicts} verdicts: {reason}: {clean(bill.messages[reason])}", err=True)
+    if bill.unavailable:
+        click.echo("error: not complete: call this again; verdicts that are there are not paid for again", err=True)
+        return EXIT_INFRASTRUCTURE
+    if outcome.decisive.n == 0:
+        click.echo("error: nothing to compare: no item has both a label and a valid verdict", err=True)
+        return EXIT_INFRASTRUCTURE
+    level = outcome.decisive.trust.level
+    if require is not None and level == "unknown":
+        return EXIT_INFRASTRUCTURE
+    return EXIT_GATE if require is not None and _LEVELS.index(level) < _LEVELS.index(require) else 0
+
+
+def _observed(text: str) -> tuple[int, int]:
+    passed, slash, total = text.partition("/")
+    if not (slash and passed.strip().isdecimal() and total.strip().isdecimal() and 0 < int(total) >= int(passed)):
+        raise InvalidInputError([Problem(f"must be PASSED/TOTAL, such as 160/200, not {text[:40]!r}", "--observed")])
+    return int(passed), int(total)

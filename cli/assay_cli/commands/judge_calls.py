@@ -1,0 +1,264 @@
+"""Asking a judge service about many answers, or pairs of answers, and what that took."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+import grpc
+
+from assay.rpc.channel import read_stream
+from assay.rpc.status import error_of, translated
+from assay.statistics.pairs import PairJudgement
+from assay.v1 import judge_pb2 as pb
+from assay_cli.commands.judge_rubrics import AskedRubric, known_rubric, listed_rubric
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from assay.errors import AssayError
+    from assay_cli.commands.judge_access import JudgeAccess, JudgeName
+    from assay_cli.commands.judge_labels import Item
+
+__all__ = ["Bill", "JudgeClient", "Judged"]
+
+_PAIR_TIMEOUT_S = 600.0
+
+
+@dataclass(slots=True)
+class Bill:
+    """What verdicts took.
+
+    Args:
+        verdicts: All of them.
+        asked: Asked of the judge.
+        cached: From the cache.
+        by_rule: Given without asking anyone.
+        calls: Calls of the judge, repeats included.
+        tokens: Read and written.
+        unpriced: Verdicts asked for whose cost is not known.
+        failed: Why there is no valid verdict, by reason.
+        unavailable: Verdicts that could not be had at all, of those.
+        messages: A sentence for each reason.
+        costs: Of each verdict that was asked for, in US dollars.
+    """
+
+    verdicts: int = 0
+    asked: int = 0
+    cached: int = 0
+    by_rule: int = 0
+    calls: int = 0
+    tokens: int = 0
+    unpriced: int = 0
+    unavailable: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    messages: dict[str, str] = field(default_factory=dict)
+    costs: list[float] = field(default_factory=list)
+
+    def take(self, verdict: pb.Verdict) -> None:
+        """Count a verdict."""
+        self.verdicts += 1
+        self.cached += verdict.cached
+        self.by_rule += verdict.by_rule
+        self.calls += verdict.attempts
+        if verdict.attempts:
+            self.asked += 1
+            self.tokens += verdict.usage.input_tokens + verdict.usage.output_tokens
+            if verdict.usage.HasField("cost_usd"):
+                self.costs.append(verdict.usage.cost_usd)
+            else:
+                self.unpriced += 1
+        if verdict.status != pb.VERDICT_STATUS_VALID:
+            self.failed[verdict.reason] += 1
+            self.unavailable += verdict.status != pb.VERDICT_STATUS_INVALID
+            self.messages.setdefault(verdict.reason, verdict.message)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What it cost; None where any of it has no price."""
+        return None if self.unpriced else math.fsum(self.costs)
+
+    def sentence(self) -> str:
+        """Return it for people."""
+        parts = [f"{self.verdicts} verdicts", f"{self.calls} calls", f"{self.tokens:,} tokens"]
+        parts += [f"{count} {what}" for what, count in (("cached", self.cached), ("by rule", self.by_rule)) if count]
+        known = math.fsum(self.costs)
+        cost = f"${known:.4f}" if not self.unpriced else "unknown (no price for this model: give --prices)"
+        return f"cost  {cost}  ({', '.join(parts)})"
+
+    def document(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "verdicts": self.verdicts, "asked": self.asked, "cached": self.cached, "by_rule": self.by_rule,
+            "calls": self.calls, "tokens": self.tokens, "cost_usd": self.cost_usd, "failed": dict(self.failed),
+        }  # fmt: skip
+
+
+@dataclass(slots=True)
+class Judged:
+    """What one judge says of all items.
+
+    Args:
+        name: The judge.
+        verdicts: Of each item, by its name; of a pair both orders.
+        fingerprints: Of judge and rubric.
+        models: As they name themselves.
+    """
+
+    name: str
+    verdicts: dict[str, tuple[pb.Verdict, ...]] = field(default_factory=dict)
+    fingerprints: set[str] = field(default_factory=set)
+    models: set[str] = field(default_factory=set)
+
+    def take(self, item: str, verdicts: tuple[pb.Verdict, ...]) -> None:
+        """Keep what it says of an item."""
+        self.verdicts[item] = verdicts
+        self.fingerprints |= {verdict.fingerprint for verdict in verdicts if verdict.fingerprint}
+        self.models |= {verdict.model for verdict in verdicts if verdict.model}
+
+    def scores(self, items: Sequence[Item], rubric: AskedRubric, criterion: str | None) -> list[float | None]:
+        """Return its score of each item; None where there is no valid one."""
+        return [rubric.score(dict(self.verdicts[item.name][0].scores), criterion) for item in items]
+
+    def choices(self, items: Sequence[Item]) -> list[PairJudgement | None]:
+        """Return its choice of each pair; None where either order has none."""
+        found = []
+        for item in items:
+            forward, backward = (verdict.choice for verdict in self.verdicts[item.name])
+            found.append(PairJudgement(forward, backward) if forward and backward else None)
+        return found
+
+
+class JudgeClient:
+    """Asks a judge service.
+
+    Args:
+        stub: Of the service.
+        access: Who judges, and for how much.
+    """
+
+    def __init__(self, stub: Any, access: JudgeAccess) -> None:
+        self._stub = stub
+        self._access = access
+        self.bill = Bill()
+
+    async def rubric(self, given: str) -> AskedRubric:
+        """Return the rubric of that name or file.
+
+        Raises:
+            InvalidInputError: There is none, or its file is wrong.
+        """
+        found = known_rubric(given)
+        if found is not None:
+            return found
+        with translated():
+            response = await self._stub.ListRubrics(pb.ListRubricsRequest(), timeout=30)
+        return listed_rubric(given, response.rubrics)
+
+    async def judge_all(
+        self, items: Sequence[Item], rubric: AskedRubric, name: JudgeName | None, sample_index: int = 0
+    ) -> Judged:
+        """Ask one judge about all items.
+
+        Args:
+            items: Answers, or pairs where the rubric compares.
+            rubric: What is asked.
+            name: The judge; None for the service's own.
+            sample_index: Another one asks anew what was asked before.
+
+        Raises:
+            AssayError: The service refuses the request.
+        """
+        judged = Judged(str(name) if name is not None else "the service's own judge")
+        ask = self._compared if rubric.compares else self._graded
+        shows = sys.stderr.isatty()
+        done = 0
+        async for item, verdicts in ask(items, rubric, name, sample_index):
+            judged.take(item, verdicts)
+            for verdict in verdicts:
+                self.bill.take(verdict)
+            done += 1
+            if shows:
+                click.echo(f"\r{done} of {len(items)} judged", nl=False, err=True)
+        if shows:
+            click.echo("\r" + " " * 40 + "\r", nl=False, err=True)
+        return judged
+
+    async def _graded(
+        self, items: Sequence[Item], rubric: AskedRubric, name: JudgeName | None, sample_index: int
+    ) -> AsyncIterator[tuple[str, tuple[pb.Verdict, ...]]]:
+        width = self._access.concurrency
+        slots = asyncio.Semaphore(width)
+
+        async def requests() -> AsyncIterator[pb.GradeStreamRequest]:
+            for number, item in enumerate(items):
+                await slots.acquire()
+                request = pb.GradeRequest(
+                    answer=item.answer, contexts=item.contexts, **self._asked(item, rubric, name, sample_index)
+                )
+                yield pb.GradeStreamRequest(request_id=str(number), grade=request)
+
+        with translated():
+            async with read_stream(self._stub.GradeStream(requests())) as responses:
+                async for response in responses:
+                    slots.release()
+                    if response.HasField("error"):
+                        raise _refused(response.error)
+                    yield items[int(response.request_id)].name, (response.verdict,)
+
+    async def _compared(
+        self, items: Sequence[Item], rubric: AskedRubric, name: JudgeName | None, sample_index: int
+    ) -> AsyncIterator[tuple[str, tuple[pb.Verdict, ...]]]:
+        async def compared(item: Item) -> tuple[str, tuple[pb.Verdict, ...]]:
+            request = pb.ComparePairRequest(
+                answer_a=item.answer, answer_b=item.second or "", **self._asked(item, rubric, name, sample_index)
+            )
+            with translated():
+                response = await self._stub.ComparePair(request, timeout=_PAIR_TIMEOUT_S)
+            return item.name, tuple(response.verdicts)
+
+        for batch in _batches(items, self._access.concurrency):
+            tasks = [asyncio.ensure_future(compared(item)) for item in batch]
+            try:
+                for task in asyncio.as_completed(tasks):
+                    yield await task
+            finally:
+                for each in tasks:
+                    each.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _asked(
+        self, item: Item, rubric: AskedRubric, name: JudgeName | None, sample_index: int
+    ) -> dict[str, Any]:  # fmt: skip
+        """Return what requests of both kinds have in common."""
+        found: dict[str, Any] = {
+            "question": item.question,
+            "reference": item.reference,
+            "sample_index": sample_index,
+            "rubric": rubric.name,
+            "rubric_yaml": rubric.text,
+            "run_id": self._access.run_id,
+            "spend_cap_usd": self._access.spend_cap_usd,
+        }
+        if name is not None:
+            found["judge"] = pb.JudgeModel(
+                provider=name.provider, model=name.model, base_url=name.base_url, key_variable=name.key_variable
+            )
+        return found
+
+
+def _batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _refused(error: pb.JudgeError) -> AssayError:
+    """Return the error that one request of a stream was answered with."""
+    # Of its code this service sends only what its installation lacks: a key, or a package.
+    kind = "SetupError" if error.code == grpc.StatusCode.FAILED_PRECONDITION.value[0] else ""
+    return error_of(error.code, error.reason, error.message, kind=kind)

@@ -1,0 +1,169 @@
+"""`assay judge drift`: a frozen set of answers judged again, held against what was saved before."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assay.errors import InvalidInputError, Problem
+from assay_cli.commands.judge_access import judge_access, judge_options
+from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE
+from assay_cli.options import debug_option, json_option, run_async
+from assay_cli.terminal import clean
+
+if TYPE_CHECKING:
+    from assay.statistics.drift import Drift
+    from assay_cli.commands.judge_access import JudgeAccess
+    from assay_cli.commands.judge_baseline import Baseline
+    from assay_cli.commands.judge_calls import Bill
+    from assay_cli.commands.judge_labels import Labels
+
+__all__ = ["BUILT_IN_ANCHORS", "drift"]
+
+BUILT_IN_ANCHORS = Path(__file__).with_name("judge_anchors.jsonl")
+"""Answers of every quality to questions of every kind; never changed, or old baselines would mean nothing."""
+
+
+@click.command()
+@click.option("--anchors", metavar="FILE", help="The frozen answers; otherwise a small set that comes with Assay.")
+@click.option("--baseline", metavar="FILE", required=True, help="What was saved before.")
+@click.option("--save", is_flag=True, help="Save this judgement as the baseline, which must not exist yet.")
+@judge_options
+@click.option("--rubric", metavar="NAME|FILE", default="quality", help="What is asked (quality).")
+@click.option(
+    "--criterion", metavar="NAME", help="The criterion that counts; otherwise the overall score, or the mean."
+)
+@json_option
+@debug_option
+def drift(
+    anchors: str | None,
+    baseline: str,
+    save: bool,
+    rubric: str,
+    criterion: str | None,
+    as_json: bool,
+    debug: bool,
+    **judge: Any,
+) -> int:
+    """Judge a frozen set of answers again and say whether the judge has moved since the baseline was saved.
+
+    The judge is asked anew, past every cache. Drift is a sign-flip p-value below 0.05, or a mean difference of more
+    than 5 % of the scale. Exit status: 0 it judges as it did, 1 it has moved, 3 that cannot be computed.
+
+    \b
+        assay judge drift --baseline judge.json --provider openai --model gpt-4o-mini --save
+        assay judge drift --baseline judge.json --provider openai --model gpt-4o-mini
+    """
+    from assay_cli.commands.judge_baseline import read_baseline
+    from assay_cli.commands.judge_labels import read_items
+
+    problems: list[Problem] = []
+    path = Path(baseline)
+    try:
+        access = judge_access(**judge)
+    except InvalidInputError as error:
+        problems += error.problems
+    try:
+        items = read_items(Path(anchors) if anchors else BUILT_IN_ANCHORS, labelled=False)
+    except InvalidInputError as error:
+        problems += error.problems
+    old = None
+    try:
+        if not save:
+            old = read_baseline(path)
+    except InvalidInputError as error:
+        problems += error.problems
+    if save and path.exists():
+        problems.append(Problem("exists already: remove it to begin anew, or leave out --save to compare", "--baseline",
+                                baseline))  # fmt: skip
+    if problems:
+        raise InvalidInputError(problems)
+    new, bill = run_async(_judged(access, items, rubric, criterion, old))
+    _say_failures(bill)
+    if old is None:
+        return _saved(path, new, bill, as_json=as_json)
+    return _compared(old, new, bill, as_json=as_json)
+
+
+async def _judged(
+    access: JudgeAccess, items: Labels, asked: str, criterion: str | None, old: Baseline | None
+) -> tuple[Baseline, Bill]:
+    from assay.names import unknown_name
+    from assay_cli.commands.judge_access import open_judge
+    from assay_cli.commands.judge_baseline import baseline_of, check_comparable
+    from assay_cli.commands.judge_calls import JudgeClient
+    from assay_cli.commands.judge_labels import check_scale
+
+    async with open_judge(access) as stub:
+        client = JudgeClient(stub, access)
+        rubric = await client.rubric(asked)
+        check_scale(items, rubric)
+        if criterion is not None and criterion not in rubric.criteria:
+            raise InvalidInputError([Problem(unknown_name("criterion", criterion, rubric.criteria), "--criterion")])
+        if old is not None:
+            check_comparable(old, items, rubric, criterion)
+        name = access.names[0] if access.names else None
+        # What was judged before is in caches; what a provider has changed under an old name would not show.
+        sample = 0 if access.replays else secrets.randbits(32)
+        judged = await client.judge_all(items.items, rubric, name, sample)
+    return baseline_of(judged, items, rubric, criterion), client.bill
+
+
+def _saved(path: Path, new: Baseline, bill: Bill, *, as_json: bool) -> int:
+    from assay_cli.reports.atomic import atomic_writer
+
+    valid = sum(score is not None for score in new.scores.values())
+    if bill.unavailable or valid <= len(new.scores) / 2:
+        click.echo(f"error: nothing saved: only {valid} of {len(new.scores)} anchors have a valid verdict", err=True)
+        return EXIT_INFRASTRUCTURE
+    with atomic_writer(path, option="--baseline") as file:
+        json.dump(new.document(), file, ensure_ascii=False, allow_nan=False, indent=1)
+        file.write("\n")
+    if as_json:
+        click.echo(json.dumps({"saved": str(path), "baseline": new.document(), "bill": bill.document()}, indent=1))
+    else:
+        click.echo(f"saved {valid} scores of {clean(new.judge)} to {clean(str(path))}\n{bill.sentence()}")
+    return 0
+
+
+def _compared(old: Baseline, new: Baseline, bill: Bill, *, as_json: bool) -> int:
+    from assay.statistics.drift import find_drift
+    from assay_cli.commands.judge_baseline import changes_of
+    from assay_cli.commands.judge_report import drift_text
+
+    found = find_drift(old.scores, new.scores, width=new.maximum - new.minimum)
+    changes = changes_of(old, new)
+    if as_json:
+        click.echo(json.dumps(_document(found, changes, old, new, bill), ensure_ascii=False, allow_nan=False, indent=1))
+    else:
+        click.echo(f"judge  {clean(new.judge)}  rubric {new.rubric}  baseline of {old.saved_at}")
+        click.echo(f"{drift_text(found, changes)}\n{bill.sentence()}")
+    if found.drifted is None:
+        return EXIT_INFRASTRUCTURE
+    return EXIT_GATE if found.drifted else 0
+
+
+def _document(found: Drift, changes: list[str], old: Baseline, new: Baseline, bill: Bill) -> dict[str, Any]:
+    return {
+        "drifted": found.drifted,
+        "reason": found.reason or None,
+        "n": found.n,
+        "n_dropped": found.n_dropped,
+        "mean_difference": found.mean,
+        "p_value": found.p_value,
+        "limit": found.limit,
+        "changed": found.changed,
+        "notes": changes,
+        "baseline": old.document(),
+        "present": new.document(),
+        "bill": bill.document(),
+    }
+
+
+def _say_failures(bill: Bill) -> None:
+    for reason, count in bill.failed.most_common():
+        click.echo(f"{count} of {bill.verdicts} verdicts: {reason}: {clean(bill.messages[reason])}", err=True)

@@ -1,0 +1,237 @@
+"""A calibration from beginning to end: what was asked, the verdicts of one judge or several, what came of it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import InvalidInputError, Problem
+from assay.metrics.jury import jury_label, jury_score
+from assay.names import unknown_name
+from assay.statistics.calibration import calibrate_labels, calibrate_pairs, calibrate_scores, judges_alpha
+from assay.statistics.corrected_rate import corrected_pass_rate
+from assay.statistics.figure import NOTHING, Figure
+from assay_cli.commands.judge_access import open_judge
+from assay_cli.commands.judge_calls import JudgeClient
+from assay_cli.commands.judge_labels import LABELS, PAIRS, check_scale
+from assay_cli.commands.judge_report import calibration_text, figure_text
+from assay_cli.commands.judge_rubrics import PAIRWISE, QUALITY, known_rubric, passing_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from assay.statistics.calibration import Calibration, Passing
+    from assay_cli.commands.judge_access import JudgeAccess
+    from assay_cli.commands.judge_calls import Bill, Judged
+    from assay_cli.commands.judge_labels import Labels
+    from assay_cli.commands.judge_rubrics import AskedRubric
+
+__all__ = ["Asked", "Outcome", "calibrated", "gathered"]
+
+
+class Asked:
+    """What is to be calibrated.
+
+    Args:
+        labels: What people said.
+        rubric: Its name or file; None for the usual one.
+        criterion: The criterion that counts; None for the whole.
+        threshold: Where a score passes; None for the metric's default.
+        observed: How many rows of a run passed, of how many; None for no correction.
+    """
+
+    def __init__(
+        self,
+        labels: Labels,
+        rubric: str | None,
+        criterion: str | None,
+        threshold: float | None,
+        observed: tuple[int, int] | None,
+    ) -> None:
+
+        self.labels = labels
+        self.rubric = rubric or (PAIRWISE if labels.kind == PAIRS else QUALITY)
+        self.criterion = criterion
+        self.threshold = threshold
+        self.observed = observed
+        self.is_paired = labels.kind == PAIRS
+
+    def checked(self, rubric: AskedRubric) -> Passing | None:
+        """Refuse what does not fit the rubric; return when a score passes.
+
+        Raises:
+            InvalidInputError: All that does not fit.
+        """
+
+        problems: list[Problem] = []
+        gathered(lambda: check_scale(self.labels, rubric), problems)
+        passing = None
+        if self.is_paired:
+            options = (("--criterion", self.criterion), ("--threshold", self.threshold), ("--observed", self.observed))
+            problems += [Problem("has no meaning for pairs: leave it out", name) for name, value in options if value]
+        else:
+            passing = gathered(lambda: passing_of(rubric, self.threshold), problems)
+            if self.criterion is not None and self.criterion not in rubric.criteria:
+                problems.append(Problem(unknown_name("criterion", self.criterion, rubric.criteria), "--criterion"))
+            if passing is None and self.threshold is None and (self.labels.kind == LABELS or self.observed):
+                what = f"is missing: say from which score of the rubric {rubric.name!r} an answer passes"
+                problems.append(Problem(what, "--threshold"))
+        if problems:
+            raise InvalidInputError(problems)
+        return passing
+
+
+class Outcome:
+    """What came of it.
+
+    Args:
+        asked: What was asked.
+        rubric: By which rubric.
+        passing: When a score passes; None where nothing decides.
+        judged: What each judge said; several are a jury.
+        bill: What that took.
+    """
+
+    def __init__(
+        self, asked: Asked, rubric: AskedRubric, passing: Passing | None, judged: Sequence[Judged], bill: Bill
+    ) -> None:
+        self.asked = asked
+        self.rubric = rubric
+        self.passing = passing
+        self.judged = judged
+        self.bill = bill
+        self.values = [self._values(each) for each in judged]
+        self.single = [self._single(each, said) for each, said in zip(judged, self.values, strict=True)]
+        self.jury: Calibration | None = None
+        self.jury_alpha: Figure | None = None
+        if len(judged) > 1:
+            self._convene()
+        self.corrected = self._correct() if asked.observed is not None else None
+
+    @property
+    def decisive(self) -> Calibration:
+        """The jury where there is one, else the only judge."""
+        return self.jury if self.jury is not None else self.single[0]
+
+    def _values(self, judged: Judged) -> list[Any]:
+        items = self.asked.labels.items
+        if self.asked.is_paired:
+            return [None if each is None else each.winner for each in judged.choices(items)]
+        return judged.scores(items, self.rubric, self.asked.criterion)
+
+    def _single(self, judged: Judged, said: list[Any]) -> Calibration:
+
+        if self.asked.is_paired:
+            return calibrate_pairs(judged.choices(self.asked.labels.items), self._people())
+        return self._held(said)
+
+    def _held(self, scores: Sequence[float | None]) -> Calibration:
+
+        if self.asked.labels.kind == LABELS:
+            assert self.passing is not None
+            return calibrate_labels(scores, self._people(), passing=self.passing)
+        return calibrate_scores(scores, self._people(), whole=self.rubric.whole, passing=self.passing)
+
+    def _people(self) -> list[Any]:
+        return [item.people for item in self.asked.labels.items]
+
+    def _convene(self) -> None:
+
+        rows = list(zip(*self.values, strict=True))
+        if self.asked.is_paired:
+            self.jury_alpha = judges_alpha(self.values, "nominal")
+            winners = [jury_label(row).value for row in rows]
+            self.jury = calibrate_pairs([], self._people(), winners=winners)
+        else:
+            self.jury_alpha = judges_alpha(self.values, "interval")
+            self.jury = self._held([jury_score(row).value for row in rows])
+
+    def _correct(self) -> Figure:
+
+        assert self.asked.observed is not None
+        passed, total = self.asked.observed
+        right, wrong = (self.decisive.figures[name] for name in ("sensitivity", "specificity"))
+        if right.value is None or wrong.value is None:
+            return Figure(None, total, reason=NOTHING)
+        return corrected_pass_rate(
+            passed / total, total,
+            specificity=wrong.value, n_failed=wrong.n, sensitivity=right.value, n_passed=right.n,
+        )  # fmt: skip
+
+    def mean(self, index: int) -> float | None:
+        """Return the mean score of a judge; None for pairs and where it gave none."""
+        scores = [] if self.asked.is_paired else [score for score in self.values[index] if score is not None]
+        return math.fsum(scores) / len(scores) if scores else None
+
+    def document(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        rubric, passing = self.rubric, self.passing
+        return {
+            "labels": self.asked.labels.file,
+            "kind": self.asked.labels.kind,
+            "rubric": {
+                "name": rubric.name, "minimum": rubric.minimum, "maximum": rubric.maximum, "whole": rubric.whole,
+            },
+            "criterion": self.asked.criterion,
+            "passing": None if passing is None else {"threshold": passing.threshold, "rule": passing.rule},
+            "judges": [
+                {
+                    "judge": judged.name, "models": sorted(judged.models), "fingerprints": sorted(judged.fingerprints),
+                    "mean": self.mean(index), "calibration": self.single[index].document(),
+                }
+                for index, judged in enumerate(self.judged)
+            ],
+            "jury": None if self.jury is None or self.jury_alpha is None else {
+                "judges": len(self.judged), "alpha": self.jury_alpha.document(), "calibration": self.jury.document(),
+            },
+            "corrected_pass_rate": None if self.corrected is None else self.corrected.document(),
+            "bill": self.bill.document(),
+        }  # fmt: skip
+
+    def text(self) -> str:
+        """Return it for people."""
+
+        parts = []
+        for index, judged in enumerate(self.judged):
+            mean = self.mean(index)
+            told = f"  mean {mean:.3f}" if mean is not None else ""
+            heading = f"judge  {judged.name}  rubric {self.rubric.name}{told} "
+            parts.append(calibration_text(self.single[index], heading))
+        if self.jury is not None and self.jury_alpha is not None:
+            value, why = figure_text("alpha", self.jury_alpha)
+            heading = f"jury  {len(self.judged)} judges, alpha among them {value if value != '-' else why} "
+            parts.append(calibration_text(self.jury, heading))
+        if self.corrected is not None and self.asked.observed is not None:
+            value, interval = figure_text("accuracy", self.corrected)
+            passed, total = self.asked.observed
+            parts.append(f"pass rate  {passed / total:.1%} of {total} rows as judged, "
+                         f"{' '.join(part for part in (value, interval) if part)} as people would")  # fmt: skip
+        return "\n\n".join([*parts, self.bill.sentence()])
+
+
+async def calibrated(access: JudgeAccess, asked: Asked) -> Outcome:
+    """Ask the judges and hold them against people.
+
+    Raises:
+        InvalidInputError: The labels do not fit the rubric, or the service refuses what is asked.
+        SetupError: No judge service can be reached or started.
+    """
+
+    rubric = known_rubric(asked.rubric)
+    if rubric is not None:
+        asked.checked(rubric)  # before anything is started
+    async with open_judge(access) as stub:
+        client = JudgeClient(stub, access)
+        rubric = rubric or await client.rubric(asked.rubric)
+        passing = asked.checked(rubric)
+        judged = [await client.judge_all(asked.labels.items, rubric, name) for name in access.names or (None,)]
+    return Outcome(asked, rubric, passing, judged, client.bill)
+
+
+def gathered(work: Callable[[], Any], problems: list[Problem]) -> Any:
+    """Return what a check returns; keep its problems and go on where it finds any."""
+    try:
+        return work()
+    except InvalidInputError as error:
+        problems += error.problems
+        return None

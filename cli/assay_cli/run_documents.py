@@ -1,0 +1,82 @@
+"""Runs as `--json` prints them: one document, or one line for each event; `docs/runs.md` describes them."""
+
+from __future__ import annotations
+
+import dataclasses
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from assay.results import CaseResult, Run
+from assay_cli.reports.json_report import dataset_document, row_document
+
+if TYPE_CHECKING:
+    from assay.results import StateChange
+
+__all__ = ["Form", "brief", "event_document", "full"]
+
+_NOT_IN_EVENTS = ("question", "answer", "references", "response")
+
+
+class Form(Enum):
+    """What a command that follows a run prints on stdout."""
+
+    TEXT = "for people"
+    DOCUMENT = "one JSON document at the end"
+    LINES = "one JSON line for each event"
+
+    @classmethod
+    def document_if(cls, as_json: bool) -> Form:
+        """Return the form of a command whose --json is one document."""
+        return cls.DOCUMENT if as_json else cls.TEXT
+
+    @classmethod
+    def lines_if(cls, as_json: bool) -> Form:
+        """Return the form of a command whose --json is a line for each event."""
+        return cls.LINES if as_json else cls.TEXT
+
+
+def brief(run: Run) -> dict[str, Any]:
+    """Return where a run stands, in a few fields."""
+    return {
+        "run_id": run.run_id,
+        "name": run.settings.name,
+        "state": run.state.value,
+        "state_reason": run.state_reason,
+        "pause_cause": run.pause_cause.value if run.pause_cause is not None else None,
+        "total": run.counts.total,
+        "finished": run.counts.finished,
+        "passed": run.counts.passed,
+        "failed": run.counts.failed,
+        "created_at": run.created_at,
+    }
+
+
+def full(run: Run) -> dict[str, Any]:
+    """Return a run with its dataset and its summary, where it has one."""
+    summary = dataclasses.asdict(run.summary) if run.summary is not None else None
+    return {
+        **brief(run),
+        "agent_errors": run.counts.agent_errors,
+        "started_at": run.started_at,
+        "ended_at": run.ended_at,
+        "dataset": dataset_document(run),
+        "judge": dataclasses.asdict(run.settings.judge) if run.settings.judge is not None else None,
+        "partial": run.summary is not None and run.summary.partial,
+        "summary": summary,
+    }
+
+
+def event_document(event: Run | StateChange | CaseResult) -> dict[str, Any]:
+    """Return what happened in a run: `event` is "run" for a snapshot, "state" or "case"."""
+    if isinstance(event, Run):
+        return {"event": "run", "sequence": event.last_sequence, **brief(event)}
+    if isinstance(event, CaseResult):
+        row = {name: value for name, value in row_document(event).items() if name not in _NOT_IN_EVENTS}
+        return {"event": "case", "sequence": event.sequence, **row}
+    return {
+        "event": "state",
+        "sequence": event.sequence,
+        "state": event.state.value,
+        "state_reason": event.reason,
+        "at": event.at,
+    }

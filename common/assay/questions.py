@@ -1,0 +1,53 @@
+"""What an agent is asked, as plain objects; the names are those of `protos/assay/v1/agent.proto`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["AgentRequest", "Message"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation; `role` is system, user, assistant or tool."""
+
+    role: str
+    content: str
+    name: str = ""
+    tool_call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRequest:
+    """One question to an agent: one attempt at one turn of one repeat of one case.
+
+    Args:
+        request_id: Unique per case, turn, repeat and attempt.
+        run_id: The run that asks.
+        case_id: The case that is asked.
+        input: This turn's text from the user.
+        repeat_index: Which repeat of the case, from 0.
+        turn_index: Which turn, from 0.
+        session_id: The same for all turns of one case and repeat.
+        idempotency_key: The same for every attempt at this turn.
+        history: Earlier messages, oldest first.
+        variables: Template variables.
+        parameters: Call parameters such as filters.
+        metadata: Free labels of the case.
+        timeout_s: How long the agent may take, in seconds.
+    """
+
+    request_id: str
+    run_id: str
+    case_id: str
+    input: str
+    repeat_index: int = 0
+    turn_index: int = 0
+    session_id: str = ""
+    idempotency_key: str = ""
+    history: tuple[Message, ...] = ()
+    variables: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+    timeout_s: float = 30.0

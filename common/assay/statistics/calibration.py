@@ -1,0 +1,272 @@
+"""A judge held against people's labels: every figure of agreement, who says what for what, and how far to trust it.
+
+Several people count as one: their scores by the mean, their labels by the majority. Items that no person labelled, or
+on which people are divided evenly, are left out, and so are items without a valid verdict, which the invalid rate
+counts. Where the scale is whole, kappas and the table round means to the nearest whole number. How far people agree
+with each other is a figure of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.metrics.thresholds import holds
+from assay.statistics.agreement import accuracy, cohen_kappa, confusion, spearman, weighted_kappa
+from assay.statistics.figure import NOTHING, Figure, bootstrap_interval, rate
+from assay.statistics.krippendorff import LEVELS, Level, alpha
+from assay.statistics.pairs import PairJudgement, tally_pairs
+from assay.statistics.trust import Trust, judge_trust
+
+__all__ = [
+    "Calibration",
+    "Passing",
+    "calibrate_labels",
+    "calibrate_pairs",
+    "calibrate_scores",
+    "judges_alpha",
+    "majority",
+]
+
+PASS, FAIL = "pass", "fail"
+_MAX_DRAWN = 200_000
+_RESAMPLES = 1_000
+_LEAST_RESAMPLES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """When a score passes.
+
+    Args:
+        threshold: On the rubric's scale.
+        rule: "at_least" or "more_than".
+    """
+
+    threshold: float
+    rule: str = "at_least"
+
+    def label(self, score: float) -> str:
+        """Return "pass" or "fail"."""
+        return PASS if holds(score, self.rule, self.threshold) else FAIL
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What comes of it.
+
+    Args:
+        kind: "scores", "labels" or "pairs".
+        n: Items with both a label and a valid verdict.
+        n_items: All items.
+        figures: By name, in the order in which they are shown.
+        confusion: What the judge said (inner) where people said something (outer).
+        labels: The labels of that table in order.
+        measure: Which figure decides about trust.
+        trust: How far the judge may be trusted.
+    """
+
+    kind: str
+    n: int
+    n_items: int
+    figures: Mapping[str, Figure]
+    confusion: Mapping[str, Mapping[str, int]]
+    labels: tuple[str, ...]
+    measure: str
+    trust: Trust
+
+    def document(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "kind": self.kind,
+            "n": self.n,
+            "n_items": self.n_items,
+            "figures": {name: figure.document() for name, figure in self.figures.items()},
+            "confusion": {label: dict(row) for label, row in self.confusion.items()},
+            "labels": list(self.labels),
+            "measure": self.measure,
+            "trust": {
+                "level": self.trust.level,
+                "sentence": self.trust.sentence,
+                "warnings": list(self.trust.warnings),
+            },
+        }
+
+
+def calibrate_scores(
+    judge: Sequence[float | None],
+    people: Sequence[Sequence[float]],
+    *,
+    whole: bool,
+    passing: Passing | None = None,
+) -> Calibration:
+    """Hold a judge's scores against people's.
+
+    Args:
+        judge: A score an item, on the rubric's scale; None where there is no valid one.
+        people: The scores that people gave each item, on the same scale; empty where nobody did.
+        whole: Whether the scale has whole numbers only.
+        passing: When a score passes; None where nothing decides.
+    """
+    means = [math.fsum(each) / len(each) if each else None for each in people]
+    both = [(a, b) for a, b in zip(judge, means, strict=True) if a is not None and b is not None]
+    ours, theirs = [a for a, _ in both], [b for _, b in both]
+    figures = {"invalid_rate": _invalid(judge)}
+    table: Mapping[str, Mapping[str, int]] = {}
+    labels: tuple[str, ...] = ()
+    if whole:
+        rounded = [(math.floor(a + 0.5), math.floor(b + 0.5)) for a, b in both]
+        figures |= _of_labels([a for a, _ in rounded], [b for _, b in rounded], weighted=True)
+        labels = tuple(str(value) for value in sorted({value for pair in rounded for value in pair}))
+        table = confusion([str(a) for a, _ in rounded], [str(b) for _, b in rounded])
+    figures["spearman"] = spearman(ours, theirs)
+    figures |= _alphas(both, people, LEVELS if whole else ("ordinal", "interval"), "interval")
+    figures["mean_difference"] = _mean([a - b for a, b in both])
+    figures["mean_distance"] = _mean([abs(a - b) for a, b in both])
+    if passing is not None:
+        verdicts = [passing.label(a) for a in ours], [passing.label(b) for b in theirs]
+        figures |= {f"pass_{name}": figure for name, figure in _of_labels(*verdicts).items()}
+        figures |= _errors(*verdicts)
+        table, labels = (table, labels) if whole else (confusion(*verdicts), (PASS, FAIL))
+    return _calibration("scores", both, figures, table, labels, "alpha_interval", len(judge))
+
+
+def calibrate_labels(
+    judge: Sequence[float | None], people: Sequence[Sequence[str]], *, passing: Passing
+) -> Calibration:
+    """Hold a judge's pass or fail against people's.
+
+    Args:
+        judge: A score an item; None where there is no valid one.
+        people: "pass" or "fail" of everybody who labelled an item.
+        passing: When a score passes.
+    """
+    verdicts = [None if score is None else passing.label(score) for score in judge]
+    both = _both(verdicts, people)
+    ours, theirs = [a for a, _ in both], [b for _, b in both]
+    figures = {"invalid_rate": _invalid(judge), **_of_labels(ours, theirs)}
+    figures |= _alphas(both, people, ("nominal",), "nominal")
+    figures |= _errors(ours, theirs)
+    return _calibration(
+        "labels", both, figures, confusion(ours, theirs), (PASS, FAIL), "alpha_nominal", len(judge)
+    )  # fmt: skip
+
+
+def calibrate_pairs(
+    judge: Sequence[PairJudgement | None],
+    people: Sequence[Sequence[str]],
+    *,
+    winners: Sequence[str | None] | None = None,
+) -> Calibration:
+    """Hold a judge's choice between two answers against people's.
+
+    Args:
+        judge: What it says of each pair in both orders; None where either verdict is not valid.
+        people: "a", "b" or "tie" of everybody who labelled a pair.
+        winners: Who wins each pair where that is not what `judge` says, as with a jury; there are then no figures of
+            places.
+    """
+    said = [None if each is None else each.winner for each in judge] if winners is None else list(winners)
+    both = _both(said, people)
+    ours, theirs = [a for a, _ in both], [b for _, b in both]
+    figures = {"invalid_rate": _invalid(said), **_of_labels(ours, theirs)}
+    figures |= _alphas(both, people, ("nominal",), "nominal")
+    if winners is None:
+        tally = tally_pairs([each for each in judge if each is not None])
+        figures |= {"flip_rate": tally.flip_rate, "first_position_rate": tally.first_position_rate}
+    return _calibration(
+        "pairs", both, figures, confusion(ours, theirs), ("a", "b", "tie"), "alpha_nominal", len(said)
+    )  # fmt: skip
+
+
+def judges_alpha(judges: Sequence[Sequence[Hashable | None]], level: Level) -> Figure:
+    """Return how far several judges agree with each other.
+
+    Args:
+        judges: What each judge says of each item; None where there is no valid verdict.
+        level: "interval" for scores, "nominal" for labels.
+    """
+    return alpha(list(zip(*judges, strict=True)), level)
+
+
+def majority(labels: Sequence[str]) -> str | None:
+    """Return what most people say, be it one alone; None where nobody does or two labels lead together."""
+    ranked = Counter(labels).most_common(2)
+    return None if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]) else ranked[0][0]
+
+
+def _both(judge: Sequence[str | None], people: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
+    agreed = [majority(each) for each in people]
+    return [(a, b) for a, b in zip(judge, agreed, strict=True) if a is not None and b is not None]
+
+
+def _invalid(judge: Sequence[object]) -> Figure:
+    return rate(sum(each is None for each in judge), len(judge))
+
+
+def _mean(values: Sequence[float]) -> Figure:
+    return Figure(math.fsum(values) / len(values), len(values)) if values else Figure(None, 0, reason=NOTHING)
+
+
+def _of_labels(ours: Sequence[Any], theirs: Sequence[Any], *, weighted: bool = False) -> dict[str, Figure]:
+    found = {"accuracy": accuracy(ours, theirs), "kappa": _resampled(cohen_kappa, ours, theirs)}
+    return {**found, "quadratic_kappa": _resampled(weighted_kappa, ours, theirs)} if weighted else found
+
+
+def _resampled(
+    measure: Callable[[Sequence[Any], Sequence[Any]], Figure], ours: Sequence[Any], theirs: Sequence[Any]
+) -> Figure:
+    found = measure(ours, theirs)
+    return _with_interval(found, lambda at: measure([ours[i] for i in at], [theirs[i] for i in at]).value, len(ours))
+
+
+def _with_interval(figure: Figure, statistic: Callable[[Sequence[int]], float | None], n: int) -> Figure:
+    if figure.value is None:
+        return figure
+    resamples = min(_RESAMPLES, max(_LEAST_RESAMPLES, _MAX_DRAWN // n))
+    return Figure(figure.value, figure.n, bootstrap_interval(statistic, n, resamples=resamples))
+
+
+def _alphas(
+    both: Sequence[tuple[Hashable, Hashable]],
+    people: Sequence[Sequence[Hashable]],
+    levels: Sequence[Level],
+    measure: Level,
+) -> dict[str, Figure]:
+    """Return alpha of judge and people at some levels, with an interval at one, and that of people alone.
+
+    People count as one rater, by what they agree on: many who agree with each other would else hide a judge who does
+    not agree with them.
+    """
+    found = {f"alpha_{level}": alpha(both, level) for level in levels}
+    found[f"alpha_{measure}"] = _with_interval(
+        found[f"alpha_{measure}"], lambda at: alpha([both[i] for i in at], measure).value, len(both)
+    )
+    if any(len(each) > 1 for each in people):
+        found["alpha_people"] = alpha(people, measure)
+    return found
+
+
+def _errors(ours: Sequence[str], theirs: Sequence[str]) -> dict[str, Figure]:
+    """Return how much of what people pass the judge passes, and of what they fail it fails."""
+    passed = [said for said, right in zip(ours, theirs, strict=True) if right == PASS]
+    failed = [said for said, right in zip(ours, theirs, strict=True) if right == FAIL]
+    return {
+        "sensitivity": rate(passed.count(PASS), len(passed)),
+        "specificity": rate(failed.count(FAIL), len(failed)),
+    }
+
+
+def _calibration(
+    kind: str,
+    both: Sequence[object],
+    figures: Mapping[str, Figure],
+    table: Mapping[str, Mapping[str, int]],
+    labels: tuple[str, ...],
+    measure: str,
+    n_items: int,
+) -> Calibration:
+    return Calibration(kind, len(both), n_items, figures, table, labels, measure, judge_trust(figures, measure))

@@ -1,0 +1,92 @@
+"""Pairs judged in both orders: who wins, how often the order decides, and which place a judge prefers.
+
+An answer wins only where both orders name it; otherwise the pair is a tie. A judge that prefers a place names the
+first answer shown clearly more, or clearly less, often than the other: the interval of that share leaves out ½.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.statistics.figure import Figure, rate
+from assay.statistics.paired_tests import mcnemar_exact
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["PairJudgement", "PairTally", "tally_pairs"]
+
+
+@dataclass(frozen=True, slots=True)
+class PairJudgement:
+    """What a judge says of one pair in both orders: "first", "second" or "tie", as the answers were shown.
+
+    Args:
+        forward: With A shown first.
+        backward: With B shown first.
+    """
+
+    forward: str
+    backward: str
+
+    @property
+    def winner(self) -> str:
+        """ "a", "b" or "tie" over both orders."""
+        forward, backward = self._named
+        return forward if forward == backward else "tie"
+
+    @property
+    def flipped(self) -> bool:
+        """Whether the two orders disagree."""
+        forward, backward = self._named
+        return forward != backward
+
+    @property
+    def _named(self) -> tuple[str, str]:
+        return (
+            {"first": "a", "second": "b", "tie": "tie"}[self.forward],
+            {"first": "b", "second": "a", "tie": "tie"}[self.backward],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PairTally:
+    """The outcome of many pairs, seen from A.
+
+    Args:
+        wins: Pairs that A wins.
+        ties: Pairs that nobody wins.
+        losses: Pairs that B wins.
+        flip_rate: Pairs whose two orders disagree.
+        first_position_rate: Verdicts of one order, ties left out, that chose the answer shown first.
+        p_value: Exact McNemar of wins against losses.
+    """
+
+    wins: int
+    ties: int
+    losses: int
+    flip_rate: Figure
+    first_position_rate: Figure
+    p_value: float
+
+    @property
+    def is_position_biased(self) -> bool:
+        """Whether the interval of the first-position rate leaves out one half."""
+        interval = self.first_position_rate.interval
+        return interval is not None and not interval[0] <= 0.5 <= interval[1]
+
+
+def tally_pairs(judgements: Sequence[PairJudgement]) -> PairTally:
+    """Return the outcome of pairs that were judged in both orders."""
+    winners = [judgement.winner for judgement in judgements]
+    places = [place for each in judgements for place in (each.forward, each.backward) if place != "tie"]
+    wins, losses = winners.count("a"), winners.count("b")
+    return PairTally(
+        wins,
+        winners.count("tie"),
+        losses,
+        rate(sum(judgement.flipped for judgement in judgements), len(judgements)),
+        rate(places.count("first"), len(places)),
+        mcnemar_exact(losses, wins),
+    )

@@ -1,0 +1,117 @@
+"""How far a judge may be trusted, in a word and a sentence, from how well it agrees with people.
+
+The measure is Krippendorff's alpha of judge and people: interval for scores, nominal for labels and pairs.
+
+    trusted     alpha is at least 0.8, and its interval does not go below 0.667
+    tentative   alpha is at least 0.667
+    untrusted   alpha is less, or the judge tells what people pass from what they fail no better than chance
+    unknown     alpha cannot be computed
+
+Fewer than 20 items, more than 5 % invalid verdicts, or a preference for a place make it tentative at best.
+
+Source of 0.8 and 0.667: K. Krippendorff, "Content Analysis", 2004, chapter 11. The other bounds are Assay's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.metrics.thresholds import exceeds, meets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.statistics.figure import Figure
+
+__all__ = ["LEAST_ALPHA", "LEAST_ITEMS", "MOST_INVALID", "TENTATIVE_ALPHA", "TRUSTED_ALPHA", "Trust", "judge_trust"]
+
+TRUSTED_ALPHA = 0.8
+TENTATIVE_ALPHA = 0.667
+LEAST_ALPHA = TENTATIVE_ALPHA
+LEAST_ITEMS = 20
+MOST_INVALID = 0.05
+
+_WORDS = {
+    "trusted": "May stand in for people on material like this",
+    "tentative": "Good for tentative conclusions only: look at rows by hand before a decision rests on it",
+    "untrusted": "Do not let it decide: it does not judge as people do",
+    "unknown": "Cannot be said how far it may be trusted",
+}
+_WHY_UNKNOWN = {
+    "one_label_only": "all labels and verdicts are the same, so that nothing tells agreement from chance: "
+    "add items that people judge differently",
+    "nothing_to_compare": "no item has both a label and a valid verdict",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """A word and what to make of it.
+
+    Args:
+        level: "trusted", "tentative", "untrusted" or "unknown".
+        sentence: For people.
+        warnings: What else is to be known, each a sentence.
+    """
+
+    level: str
+    sentence: str
+    warnings: tuple[str, ...] = ()
+
+
+def judge_trust(figures: Mapping[str, Figure], measure: str) -> Trust:
+    """Return how far a judge may be trusted.
+
+    Args:
+        figures: All figures of a calibration, by name.
+        measure: The name of the alpha that decides.
+    """
+    alpha = figures[measure]
+    if alpha.value is None:
+        why = _WHY_UNKNOWN.get(alpha.reason, alpha.reason)
+        return Trust("unknown", f"{_WORDS['unknown']}: {why}.", tuple(_warnings(figures)))
+    limits, guesses = list(_limits(figures, alpha.n)), _guesses(figures)
+    low = alpha.interval[0] if alpha.interval is not None else -1.0
+    if guesses or not meets(alpha.value, TENTATIVE_ALPHA):
+        level = "untrusted"
+    elif meets(alpha.value, TRUSTED_ALPHA) and meets(low, LEAST_ALPHA) and not limits:
+        level = "trusted"
+    else:
+        level = "tentative"
+    interval = f" [{alpha.interval[0]:.2f}, {alpha.interval[1]:.2f}]" if alpha.interval is not None else ""
+    found = f"alpha {alpha.value:.2f}{interval} with people on {alpha.n} items"
+    return Trust(level, f"{_WORDS[level]} ({found}).", (*guesses, *limits, *_warnings(figures)))
+
+
+def _limits(figures: Mapping[str, Figure], n: int) -> list[str]:
+    """Return what makes a judge tentative at best."""
+    found = []
+    if n < LEAST_ITEMS:
+        found.append(f"Only {n} items have both a label and a verdict: label at least {LEAST_ITEMS}, better 100.")
+    invalid = figures["invalid_rate"].value
+    if invalid is not None and exceeds(invalid, MOST_INVALID):
+        found.append(f"{invalid:.1%} of its verdicts are missing or invalid: read their reasons.")
+    place = figures.get("first_position_rate")
+    if place is not None and place.interval is not None and not place.interval[0] <= 0.5 <= place.interval[1]:
+        low, high = place.interval
+        found.append(
+            f"It chose the answer shown first in {place.value:.0%} [{low:.0%}, {high:.0%}] of its decided verdicts: "
+            "the place decides. Never use it in one order only."
+        )
+    return found
+
+
+def _guesses(figures: Mapping[str, Figure]) -> tuple[str, ...]:
+    rates = [figures[name].value for name in ("sensitivity", "specificity") if name in figures]
+    known = [rate for rate in rates if rate is not None]
+    if len(known) == 2 and sum(known) <= 1 + 1e-12:
+        return ("It passes what people fail as often as what they pass: no better than chance.",)
+    return ()
+
+
+def _warnings(figures: Mapping[str, Figure]) -> list[str]:
+    people = figures.get("alpha_people")
+    if people is not None and people.value is not None and not meets(people.value, TENTATIVE_ALPHA):
+        return [f"People agree with each other only to alpha {people.value:.2f}: no judge can be held to such labels."]
+    return []

@@ -1,0 +1,378 @@
+"""Verdicts through the batch APIs of providers: half the price, and hours instead of seconds.
+
+An order is on disk, with its money set aside, before anyone is told that it waits. Orders of one judge are collected
+for a while; the batch that they make is on disk before it is submitted. Results are taken until each order has an
+outcome, however often the process is started meanwhile. An outcome waits for whoever ordered it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from assay.errors import AssayError, OverloadedError, StorageError
+from assay_judge.batch_journey import Journey
+from assay_judge.batch_results import Step
+from assay_judge.batch_store import Finished
+from assay_judge.budget import SpendCapReachedError
+from assay_judge.calling import CallFailedError, Payer, Tally, cap_reached
+from assay_judge.orders import Order, new_id, outcome_text
+from assay_judge.outcome import Outcome, Status
+from assay_judge.prompting import build_prompt
+from assay_judge.reading import wanted_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from assay_judge.batch_store import BatchRecord, BatchStore
+    from assay_judge.budget import Ledger, Reservation
+    from assay_judge.calling import Line
+    from assay_judge.clock import Clock
+    from assay_judge.grading import Grading
+    from assay_judge.keeping import Keeping
+    from assay_judge.prompting import Prompt
+    from assay_judge.providers.protocol import Parameters
+    from assay_judge.switchboard import Switchboard
+
+__all__ = ["BatchRules", "Batches"]
+
+T = TypeVar("T")
+logger = logging.getLogger("assay_judge")
+
+_MOST_ORDERS = 200_000
+_MOST_CHARS = 32_000_000  # of one batch; providers take 200 MB and more
+_LEAST_RETRY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRules:
+    """How batches are made up.
+
+    Args:
+        wait_s: How long orders are collected.
+        requests: Most requests of one batch.
+        poll_s: Pause before a batch is looked at for the first time.
+    """
+
+    wait_s: float = 10.0
+    requests: int = 10_000
+    poll_s: float = 30.0
+
+
+@dataclass(slots=True, eq=False)
+class _Ordered:
+    """An order without an outcome, and who waits for it."""
+
+    item_id: str
+    run_id: str
+    reservation: Reservation
+    close: Callable[[], None]
+    batch_id: str = ""
+    done: asyncio.Future[Outcome] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    is_handed_out: bool = False
+
+
+@dataclass(slots=True)
+class _Collecting:
+    """What waits for the next batch of one judge."""
+
+    count: int = 0
+    chars: int = 0
+    is_full: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Batches:
+    """Takes orders and brings their outcomes; `start` it, `aclose` it.
+
+    Args:
+        store: Orders and batches on disk.
+        switchboard: The judges.
+        ledger: What runs have spent.
+        keeping: Takes valid verdicts.
+        rules: How batches are made up.
+        clock: Tells when.
+        stopping: Set when the process stops; whoever waits is then told to ask again.
+    """
+
+    def __init__(
+        self,
+        store: BatchStore,
+        switchboard: Switchboard,
+        ledger: Ledger,
+        keeping: Keeping,
+        *,
+        rules: BatchRules,
+        clock: Clock,
+        stopping: asyncio.Event,
+    ) -> None:
+        self._store = store
+        self._switchboard = switchboard
+        self._ledger = ledger
+        self._keeping = keeping
+        self._rules = rules
+        self._clock = clock
+        self._stopping = stopping
+        self._stopped: asyncio.Task[Any] | None = None
+        self._ordering: dict[tuple[str, str, int | None], asyncio.Task[_Ordered]] = {}
+        self._open: dict[str, _Ordered] = {}
+        self._collecting: dict[str, _Collecting] = {}
+        self._journeys: dict[str, Journey] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def start(self) -> None:
+        """Take up what an earlier process left: its orders, its batches, and the money that is set aside for them."""
+        self._stopped = self._task(self._stopping.wait())
+        for order in await self._store.open_orders():
+            account, close = await self._ledger.open(order.run_id)
+            reservation = account.adopt(order.reserved, self._ledger.journal)
+            self._open[order.key] = _Ordered(order.item_id, order.run_id, reservation, close, order.batch_id)
+            if not order.batch_id:
+                self._collect(order.line, order.size)
+        for record in await self._store.batches():
+            self._travel(record, is_new=False)
+
+    async def aclose(self) -> None:
+        """Leave everything as it is on disk."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def is_ordered(self, key: str) -> bool:
+        """Return whether a verdict is on its way."""
+        return key in self._open
+
+    async def fetch(self, key: str, grading: Grading) -> Outcome | None:
+        """Return what came of an order of this run that nobody waited for, once."""
+        return await self._store.fetch(key, grading.run_id, grading.rubric)
+
+    async def verdict(self, line: Line, grading: Grading, key: str) -> Outcome:
+        """Return what comes of an order, which is made unless it is out already.
+
+        Raises:
+            OverloadedError: Too many orders are out.
+            StorageError: It cannot be kept.
+        """
+        assert self._stopped is not None
+        loop = asyncio.get_running_loop()
+        until = loop.time() + grading.timeout_s
+        ordered = self._open.get(key)
+        if ordered is None:
+            ordering = self._ordering_of(line, grading, key)
+            await asyncio.wait([ordering, self._stopped], timeout=_left(until), return_when=asyncio.FIRST_COMPLETED)
+            if not ordering.done():
+                return self._pending("the run's cap has room for the request when others have been paid")
+            try:
+                ordered = ordering.result()
+            except CallFailedError as failure:
+                return Outcome(Status.UNAVAILABLE, reason=failure.reason, message=failure.message)
+        await asyncio.wait([ordered.done, self._stopped], timeout=_left(until), return_when=asyncio.FIRST_COMPLETED)
+        return await self._handed_out(ordered, grading.run_id) if ordered.done.done() else self._not_yet(ordered)
+
+    def _ordering_of(self, line: Line, grading: Grading, key: str) -> asyncio.Task[_Ordered]:
+        """Return the work that makes an order; it goes on though whoever asked has left."""
+        # Another run's cap must not decide about this one's order.
+        name = (key, grading.run_id, grading.cap)
+        ordering = self._ordering.get(name)
+        if ordering is None:
+            if len(self._open) + len(self._ordering) >= _MOST_ORDERS:
+                raise OverloadedError(
+                    f"{_MOST_ORDERS} verdicts wait for batches; ask again later.", reason="QUEUE_FULL"
+                )
+            ordering = self._ordering[name] = self._task(self._order(line, grading, key))
+            ordering.add_done_callback(lambda _: self._ordering.pop(name, None))
+        return ordering
+
+    async def _order(self, line: Line, grading: Grading, key: str) -> _Ordered:
+        line.check_price(grading.cap)
+        prompt = build_prompt(grading.rubric, grading.material)
+        sent = line.accepted(wanted_parameters(grading.judge))
+        most = line.price.most_nano(prompt, sent.max_tokens, batched=True) if line.price else 0
+        account, close = await self._ledger.open(grading.run_id)
+        try:
+            reservation = await account.reserve(most, grading.cap, self._ledger.journal)
+        except SpendCapReachedError:
+            close()
+            raise cap_reached(most, Payer(account, grading.cap, self._ledger.journal)) from None
+        except BaseException:
+            close()
+            raise
+        other = self._open.get(key)
+        if other is not None:
+            await _returned(reservation, close)
+            return other
+        order = _order_of(grading, key, prompt, sent, most)
+        ordered = self._open[key] = _Ordered(order.item_id, order.run_id, reservation, close)
+        await self._accept(order, ordered)
+        return ordered
+
+    async def _accept(self, order: Order, ordered: _Ordered) -> None:
+        """Put an order on disk."""
+        try:
+            await self._store.add(order, self._clock.now())
+        except StorageError:
+            del self._open[order.key]
+            await _returned(ordered.reservation, ordered.close)
+            message = "the judge's state cannot be written"
+            ordered.done.set_result(Outcome(Status.UNAVAILABLE, reason="batch_failed", message=message))
+            raise
+        self._collect(order.line, len(order.text))
+
+    def _collect(self, line: str, chars: int) -> None:
+        collecting = self._collecting.get(line)
+        if collecting is None:
+            collecting = self._collecting[line] = _Collecting()
+            self._task(self._gather(line, collecting))
+        collecting.count += 1
+        collecting.chars += chars
+        if collecting.count >= self._rules.requests or collecting.chars >= _MOST_CHARS:
+            collecting.is_full.set()
+
+    async def _gather(self, line: str, collecting: _Collecting) -> None:
+        waits = [self._task(self._clock.sleep(self._rules.wait_s)), self._task(collecting.is_full.wait())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        del self._collecting[line]
+        while True:
+            try:
+                formed = await self._store.form(
+                    new_id(), line, self._clock.now(), most=self._rules.requests, most_chars=_MOST_CHARS
+                )
+            except StorageError as error:
+                logger.warning("no batch can be made up: %s", error)
+                await self._clock.sleep(self._rules.poll_s)
+                continue
+            if formed is None:
+                return
+            record, item_ids = formed
+            for ordered in self._open.values():
+                if ordered.item_id in item_ids:
+                    ordered.batch_id = record.batch_id
+            self._travel(record, is_new=True)
+
+    def _travel(self, record: BatchRecord, *, is_new: bool) -> None:
+        journey = self._journeys[record.batch_id] = Journey(
+            record,
+            self._store,
+            self._switchboard,
+            self._settle,
+            clock=self._clock,
+            poll_s=self._rules.poll_s,
+            is_new=is_new,
+        )
+        self._task(journey.run()).add_done_callback(lambda _: self._journeys.pop(record.batch_id, None))
+
+    async def _settle(self, steps: Sequence[tuple[Order, Step]]) -> None:
+        """Keep what has come of some orders, pay for it, and tell whoever waits."""
+        told: list[tuple[_Ordered, int, Reservation | None]] = []
+        finished: list[Finished] = []
+        outcomes: list[Outcome | None] = []
+        for order, step in steps:
+            again, reservation = step.again, None
+            outcome = step.outcome
+            if again is not None:
+                again, reservation = await self._afford(again)
+                outcome = _unaffordable(step) if again is None else None
+            if outcome is not None:
+                outcome = dataclasses.replace(outcome, message=self._switchboard.redact(outcome.message))
+                await self._keeping.keep(order.key, order.rubric, order.judge, outcome)
+            finished.append(Finished(order.item_id, "" if outcome is None else outcome_text(outcome), again))
+            outcomes.append(outcome)
+            told.append((self._open[order.key], step.cost, reservation))
+        await self._store.finish(finished, self._clock.now())
+        await asyncio.gather(*(ordered.reservation.settle(cost) for ordered, cost, _ in told))
+        for (order, _), one, outcome, (ordered, _, reservation) in zip(steps, finished, outcomes, told, strict=True):
+            if one.again is not None and reservation is not None:
+                ordered.item_id, ordered.reservation, ordered.batch_id = one.again.item_id, reservation, ""
+                self._collect(one.again.line, len(one.again.text))
+            elif outcome is not None:
+                del self._open[order.key]
+                ordered.close()
+                ordered.done.set_result(outcome)
+
+    async def _afford(self, again: Order) -> tuple[Order, Reservation] | tuple[None, None]:
+        """Set money aside for another turn, unless that would have to wait for other verdicts."""
+        line = await self._switchboard.line(again.judge)
+        most = line.price.most_nano(again.prompt, again.sent.max_tokens, batched=True) if line.price else 0
+        account, close = await self._ledger.open(again.run_id)
+        try:
+            reservation = await account.reserve_now(most, again.cap, self._ledger.journal)
+        finally:
+            close()  # the order itself keeps the account open
+        return (None, None) if reservation is None else (dataclasses.replace(again, reserved=most), reservation)
+
+    async def _handed_out(self, ordered: _Ordered, run_id: str) -> Outcome:
+        outcome = ordered.done.result()
+        if run_id != ordered.run_id or ordered.is_handed_out:
+            return dataclasses.replace(outcome, tally=Tally(), saved=outcome.tally, cached=outcome.verdict is not None)
+        ordered.is_handed_out = True
+        try:
+            await self._store.fetched(ordered.item_id)
+        except StorageError as error:
+            logger.warning("an outcome was handed out and may be so again: %s", error)
+        return outcome
+
+    def _not_yet(self, ordered: _Ordered) -> Outcome:
+        journey = self._journeys.get(ordered.batch_id)
+        if journey is None:
+            return self._pending("the request waits for a batch")
+        record, wait_s = journey.record, journey.next_look_at - self._clock.now()
+        name = record.provider_id or "that is being submitted"
+        return self._pending(f"the batch {name} has {journey.done_count} of {record.requests} requests done", wait_s)
+
+    def _pending(self, message: str, wait_s: float = 0.0) -> Outcome:
+        wait_s = max(_LEAST_RETRY_S, wait_s or self._rules.wait_s + self._rules.poll_s)
+        said = f"not yet, {message}: ask again in {wait_s:.0f} s"
+        return Outcome(Status.UNAVAILABLE, reason="batch_pending", message=said, retry_after_s=wait_s)
+
+    def _task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        defect = None if task.cancelled() else task.exception()
+        if defect is not None and not isinstance(defect, AssayError | CallFailedError):  # those are told
+            logger.error("a batch stands still until the judge is started again", exc_info=defect)
+
+
+def _order_of(grading: Grading, key: str, prompt: Prompt, sent: Parameters, reserved: int) -> Order:
+    return Order(
+        new_id(),
+        key,
+        grading.run_id,
+        grading.cap,
+        reserved,
+        grading.judge,
+        grading.rubric,
+        grading.material,
+        prompt,
+        sent,
+    )
+
+
+def _left(until: float) -> float | None:
+    return None if math.isinf(until) else max(0.0, until - asyncio.get_running_loop().time())
+
+
+async def _returned(reservation: Reservation, close: Callable[[], None]) -> None:
+    """Give back what was set aside for nothing."""
+    try:
+        await reservation.settle(0)
+    finally:
+        close()
+
+
+def _unaffordable(step: Step) -> Outcome:
+    assert step.again is not None
+    message = f"the judge gave no valid verdict ({step.problem}), and the run's cap leaves too little to ask again"
+    return Outcome(
+        Status.INVALID, reason="invalid_verdict", message=message, tally=step.again.tally,
+        temperature=step.again.sent.temperature, batched=True,
+    )  # fmt: skip

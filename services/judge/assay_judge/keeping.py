@@ -1,0 +1,114 @@
+"""Verdicts that are kept: in the cache, to be used again, and in a file, to be replayed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import StorageError
+from assay_judge.calling import Tally
+from assay_judge.outcome import Outcome, Status
+from assay_judge.providers.protocol import Tokens
+from assay_judge.recording import append_record
+from assay_judge.verdicts import InvalidVerdictError, JudgeVerdict, verdict_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.rubric import Rubric
+    from assay_judge.judges import JudgeChoice
+    from assay_judge.store import JudgeStore
+
+__all__ = ["Keeping", "said_in", "verdict_from"]
+
+logger = logging.getLogger("assay_judge")
+
+
+class Keeping:
+    """Keeps valid verdicts.
+
+    Args:
+        store: The cache.
+        caches: Whether verdicts are kept there and used again.
+        record_to: A file that takes every new verdict, for a later replay; None for none.
+    """
+
+    def __init__(self, store: JudgeStore, *, caches: bool, record_to: Path | None) -> None:
+        self._store = store
+        self._caches = caches
+        self._record_to = record_to
+
+    async def find(self, key: str, rubric: Rubric) -> Outcome | None:
+        """Return the verdict with a key, checked again."""
+        if not self._caches:
+            return None
+        try:
+            record = await self._store.verdict(key)
+        except StorageError as error:
+            logger.warning("asking the judge, because the cache cannot be read: %s", error)
+            return None
+        return None if record is None else verdict_from(record, rubric)
+
+    async def keep(self, key: str, rubric: Rubric, judge: JudgeChoice, outcome: Outcome) -> None:
+        """Keep a verdict that is paid for; what fails here takes nothing from whoever asked."""
+        if outcome.verdict is None:
+            return
+        record = {
+            "key": key,
+            "judge": judge.identity,
+            "rubric": rubric.name,
+            "verdict": said_in(outcome.verdict),
+            "temperature": outcome.temperature,
+            "model": outcome.model,
+            "input_tokens": sum(tokens.input for tokens in outcome.tally.tokens),
+            "output_tokens": sum(tokens.output for tokens in outcome.tally.tokens),
+            "calls": outcome.tally.calls,
+            "cost_nano": outcome.tally.cost,
+            "time": time.time(),
+        }
+        try:
+            if self._caches:
+                await self._store.put_verdict(key, record)
+            if self._record_to is not None:
+                await asyncio.to_thread(append_record, self._record_to, record)
+        except StorageError as error:
+            logger.warning("a verdict was given but cannot be kept: %s", error)
+
+
+def said_in(verdict: JudgeVerdict) -> dict[str, Any]:
+    """Return a verdict as an object, in the form in which `verdict_of` reads it."""
+    said = {"winner": verdict.winner} if verdict.winner else dict(verdict.scores)
+    return {"reasoning": verdict.reasoning, **said}
+
+
+def verdict_from(record: dict[str, Any], rubric: Rubric) -> Outcome | None:
+    """Return a verdict that was kept, checked again; None where it is not valid any more."""
+    data, temperature, model = record.get("verdict"), record.get("temperature"), record.get("model")
+    if not isinstance(data, dict):
+        return None
+    try:
+        verdict = verdict_of(data, rubric)
+    except InvalidVerdictError:
+        return None
+    return Outcome(
+        Status.VALID,
+        verdict,
+        temperature=temperature if isinstance(temperature, int | float) else None,
+        model=model if isinstance(model, str) else "",
+        saved=_taken(record),
+    )
+
+
+def _taken(record: dict[str, Any]) -> Tally:
+    """Return what a verdict took when it was asked for, as far as its record says so."""
+
+    def count(name: str) -> int | None:
+        value = record.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40 else None
+
+    used, said = count("input_tokens"), count("output_tokens")
+    # A service that does not count its tokens leaves both at 0.
+    tokens = [Tokens(used, said)] if used and said is not None else []
+    return Tally(count("calls") or 0, tokens, count("cost_nano"))

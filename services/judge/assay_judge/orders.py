@@ -1,0 +1,158 @@
+"""Orders: requests for verdicts that wait for a batch, or for its results, and are kept on disk meanwhile."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.rubric import Criterion, Example, Rubric
+from assay_judge.calling import Tally
+from assay_judge.judges import JudgeChoice
+from assay_judge.keeping import said_in, verdict_from
+from assay_judge.outcome import Outcome, Status
+from assay_judge.prompting import Material, Prompt
+from assay_judge.providers.batching import BatchRequest
+from assay_judge.providers.protocol import Form, Parameters, Tokens
+from assay_judge.verdicts import verdict_schema
+
+__all__ = ["Order", "judge_of_line", "line_of", "new_id", "outcome_from_text", "outcome_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One request of a batch.
+
+    Args:
+        item_id: What names it in the batch; random, and new for each turn.
+        key: What the verdict rests on.
+        run_id: The run that pays; empty for none.
+        cap: Most that the run may spend, in billionths of a dollar; None for no cap.
+        reserved: What is set aside for it, in billionths of a dollar.
+        judge: Who is asked.
+        rubric: What is asked.
+        material: What is judged.
+        prompt: What is sent; it holds the verdict_id.
+        sent: How it is asked.
+        turn: 1, or 2 after a reply that was no verdict.
+        tally: What earlier turns have cost.
+    """
+
+    item_id: str
+    key: str
+    run_id: str
+    cap: int | None
+    reserved: int
+    judge: JudgeChoice
+    rubric: Rubric
+    material: Material
+    prompt: Prompt
+    sent: Parameters
+    turn: int = 1
+    tally: Tally = field(default_factory=Tally)
+
+    @property
+    def request(self) -> BatchRequest:
+        """What the provider is sent."""
+        return BatchRequest(self.item_id, self.prompt, verdict_schema(self.rubric), self.sent)
+
+    @property
+    def line(self) -> str:
+        """The judge whose batches it travels in."""
+        return line_of(self.judge)
+
+    @property
+    def text(self) -> str:
+        """What of it is kept as text, besides its columns."""
+        parts = {
+            "judge": dataclasses.asdict(self.judge),
+            "rubric": _rubric_data(self.rubric),
+            "material": dataclasses.asdict(self.material),
+            "prompt": dataclasses.asdict(self.prompt),
+            "sent": dataclasses.asdict(self.sent),
+            "turn": self.turn,
+            "tally": dataclasses.asdict(self.tally),
+        }
+        return json.dumps(parts, ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_row(cls, item_id: str, key: str, run_id: str, cap: int | None, reserved: int, text: str) -> Order:
+        """Return an order that was kept."""
+        data = json.loads(text)
+        material = data["material"]
+        return cls(
+            item_id,
+            key,
+            run_id,
+            cap,
+            reserved,
+            JudgeChoice(**data["judge"]),
+            _rubric_from(data["rubric"]),
+            Material(**{**material, "contexts": tuple(material["contexts"])}),
+            Prompt(**data["prompt"]),
+            Parameters(**{**data["sent"], "form": Form(data["sent"]["form"])}),
+            data["turn"],
+            _tally_from(data["tally"]),
+        )
+
+
+def new_id() -> str:
+    """Return a name that nothing else has."""
+    return secrets.token_hex(16)
+
+
+def line_of(judge: JudgeChoice) -> str:
+    """Return what judges have in common whose requests may share a batch."""
+    return json.dumps([judge.provider, judge.model, judge.base_url, judge.key_variable])
+
+
+def judge_of_line(line: str) -> JudgeChoice:
+    """Return the judge of a line, with parameters that say nothing."""
+    return JudgeChoice(*json.loads(line))
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """Return an outcome as text, to be fetched later by whoever ordered it."""
+    return json.dumps(
+        {
+            "status": outcome.status,
+            "reason": outcome.reason,
+            "message": outcome.message,
+            "verdict": None if outcome.verdict is None else said_in(outcome.verdict),
+            "temperature": outcome.temperature,
+            "model": outcome.model,
+            "tally": dataclasses.asdict(outcome.tally),
+        },
+        ensure_ascii=False,
+        allow_nan=False,
+    )
+
+
+def outcome_from_text(text: str, rubric: Rubric) -> Outcome | None:
+    """Return an outcome that was kept, its verdict checked again; None where that is not valid any more."""
+    data = json.loads(text)
+    if data["status"] == Status.VALID:
+        found = verdict_from(data, rubric)
+        if found is None:
+            return None
+    else:
+        found = Outcome(Status(data["status"]), reason=data["reason"], message=data["message"], model=data["model"])
+    return dataclasses.replace(found, tally=_tally_from(data["tally"]), temperature=data["temperature"], batched=True)
+
+
+def _tally_from(data: dict[str, Any]) -> Tally:
+    return Tally(**{**data, "tokens": [Tokens(**tokens) for tokens in data["tokens"]]})
+
+
+def _rubric_data(rubric: Rubric) -> dict[str, Any]:
+    data = dataclasses.asdict(rubric)
+    for criterion in data["criteria"]:
+        criterion["anchors"] = list(criterion["anchors"].items())  # JSON would make texts of the scores
+    return data
+
+
+def _rubric_from(data: dict[str, Any]) -> Rubric:
+    criteria = tuple(Criterion(**{**one, "anchors": dict(map(tuple, one["anchors"]))}) for one in data["criteria"])
+    return Rubric(**{**data, "criteria": criteria, "examples": tuple(Example(**one) for one in data["examples"])})

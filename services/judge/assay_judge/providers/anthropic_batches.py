@@ -1,0 +1,162 @@
+"""Anthropic's batch API: requests in one call, results as a file of JSON Lines."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import urlsplit
+
+import anthropic
+import httpx2
+
+from assay_judge.providers.anthropic import message_of, message_request
+from assay_judge.providers.batching import BatchResult, BatchSearch, BatchStanding, Standing, id_of, objects_of
+from assay_judge.providers.connection import failure_of
+from assay_judge.providers.protocol import MalformedReplyError, ProviderStatusError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Sequence
+
+    from assay_judge.providers.batching import BatchRequest
+
+__all__ = ["AnthropicBatches"]
+
+_SLACK_S = 3_600  # what two clocks may differ by
+_PAGE = 100
+_MOST_PAGES = 100
+_ITEM_STANDINGS = {"expired": Standing.EXPIRED, "canceled": Standing.CANCELLED}
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+_Failures = (anthropic.APIStatusError, anthropic.APIConnectionError, anthropic.AnthropicError, httpx2.HTTPError)
+
+
+class AnthropicBatches:
+    """The batch API of one service of Anthropic's protocol.
+
+    Args:
+        client: The package's client; its connection must let long files through.
+    """
+
+    def __init__(self, client: anthropic.AsyncAnthropic) -> None:
+        self._client = client
+
+    async def submit(self, batch_id: str, model: str, requests: Sequence[BatchRequest]) -> str:
+        """Submit a batch; return the provider's id for it."""
+        listed: Any = [
+            {
+                "custom_id": request.item_id,
+                "params": message_request(model, request.prompt, request.schema, request.parameters),
+            }
+            for request in requests
+        ]
+        try:
+            batch = await self._client.messages.batches.create(requests=listed)
+        except _Failures as problem:
+            _fail(problem)
+        return id_of(batch)
+
+    async def search(self, batch_id: str, item_ids: Collection[str], since: float) -> BatchSearch:
+        """Look for a batch by its requests: the protocol has no place for a name of ours.
+
+        Only a batch that has ended says which requests are its own. One that has not, and has as many of them as ours
+        and is young enough, may be ours: whether it is shows when it ends.
+        """
+        is_open = False
+        async for batch in self._listed(since - _SLACK_S):
+            counts = batch.request_counts
+            names = ("processing", "succeeded", "errored", "canceled", "expired")
+            if sum(getattr(counts, name, 0) or 0 for name in names) != len(item_ids):
+                continue
+            if batch.processing_status != "ended":
+                is_open = True
+            elif await self._first_item(id_of(batch)) in item_ids:
+                return BatchSearch(id_of(batch))
+        return BatchSearch(is_open=is_open)
+
+    async def standing(self, provider_id: str) -> BatchStanding:
+        """Return how a batch stands; one that was cancelled or has expired has ended, and its results say so."""
+        try:
+            batch = await self._client.messages.batches.retrieve(provider_id)
+        except _Failures as problem:
+            _fail(problem)
+        self._check_results_are_here(batch.results_url)
+        counts = batch.request_counts
+        done = sum(getattr(counts, name, 0) or 0 for name in ("succeeded", "errored", "canceled", "expired"))
+        return BatchStanding(Standing.ENDED if batch.processing_status == "ended" else Standing.RUNNING, done)
+
+    async def results(self, provider_id: str) -> AsyncIterator[BatchResult]:
+        """Return the results of a batch that has ended."""
+        try:
+            async with self._client.messages.batches.with_streaming_response.results(provider_id) as content:
+                async for data in objects_of(content.iter_bytes()):
+                    result = _result(data)
+                    if result is not None:
+                        yield result
+        except _Failures as problem:
+            _fail(problem)
+
+    async def _listed(self, since: float) -> AsyncIterator[Any]:
+        after: Any = anthropic.omit
+        try:
+            for _ in range(_MOST_PAGES):
+                page = await self._client.messages.batches.list(limit=_PAGE, after_id=after)
+                for batch in page.data or []:
+                    if batch.created_at.timestamp() < since:
+                        return
+                    yield batch
+                if not page.data or not page.has_more:
+                    return
+                after = page.data[-1].id
+        except _Failures as problem:
+            _fail(problem)
+
+    async def _first_item(self, provider_id: str) -> str:
+        async with aclosing(self.results(provider_id)) as results:  # type: ignore[type-var]  # a generator
+            async for result in results:
+                return result.item_id
+        return ""
+
+    def _check_results_are_here(self, url: str | None) -> None:
+        """Refuse an address elsewhere: the package goes there with the key."""
+        own = urlsplit(str(self._client.base_url))
+        if url and urlsplit(url)[:2] not in ((own.scheme, own.netloc), ("", "")):
+            raise MalformedReplyError(f"the batch's results are said to be at another service: {ascii(url)[:200]}")
+
+
+def _result(data: dict[str, Any]) -> BatchResult | None:
+    item_id, result = data.get("custom_id"), data.get("result")
+    if not isinstance(item_id, str):
+        return None
+    kind = result.get("type") if isinstance(result, dict) else None
+    if not isinstance(result, dict) or not isinstance(kind, str):
+        return BatchResult(item_id, problem="the result says nothing")
+    if kind in _ITEM_STANDINGS:
+        return BatchResult(item_id, standing=_ITEM_STANDINGS[kind])
+    if kind == "errored":
+        return BatchResult(item_id, refusal=_refusal(result.get("error")))
+    message = result.get("message")
+    try:
+        return BatchResult(item_id, message_of(message if isinstance(message, dict) else {}))
+    except MalformedReplyError as problem:
+        return BatchResult(item_id, problem=str(problem))
+
+
+def _refusal(error: object) -> ProviderStatusError:
+    inner = error.get("error", error) if isinstance(error, dict) else {}
+    kind = inner.get("type") if isinstance(inner, dict) else None
+    return ProviderStatusError(_STATUSES.get(str(kind), 500), {}, error)
+
+
+def _fail(problem: Exception) -> NoReturn:
+    if isinstance(problem, anthropic.APIStatusError):
+        raise failure_of(problem, problem.status_code, problem.response) from None
+    raise failure_of(problem, None, None) from None

@@ -1,0 +1,151 @@
+"""OpenAI's batch API: requests as a file of JSON Lines, results as one or two others."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+import httpx2
+import openai
+
+from assay.answers import clean_text
+from assay_judge.providers.batching import BatchResult, BatchSearch, BatchStanding, Standing, id_of, objects_of
+from assay_judge.providers.connection import failure_of
+from assay_judge.providers.openai import completion_of, completion_request
+from assay_judge.providers.protocol import MalformedReplyError, ProviderStatusError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Sequence
+
+    from assay_judge.providers.batching import BatchRequest
+
+__all__ = ["OpenAIBatches"]
+
+_ENDPOINT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
+_MARK = "assay_batch"
+_SLACK_S = 3_600  # what two clocks may differ by
+_PAGE = 100
+_MOST_PAGES = 100
+_STANDINGS = {
+    "completed": Standing.ENDED,
+    "failed": Standing.FAILED,
+    "expired": Standing.EXPIRED,
+    "cancelled": Standing.CANCELLED,
+}
+_ITEM_STANDINGS = {"batch_expired": Standing.EXPIRED, "batch_cancelled": Standing.CANCELLED}
+_Failures = (openai.APIStatusError, openai.APIConnectionError, httpx2.HTTPError)
+
+
+class OpenAIBatches:
+    """The batch API of one service of OpenAI's protocol.
+
+    Args:
+        client: The package's client; its connection must let long files through.
+    """
+
+    def __init__(self, client: openai.AsyncOpenAI) -> None:
+        self._client = client
+
+    async def submit(self, batch_id: str, model: str, requests: Sequence[BatchRequest]) -> str:
+        """Submit a batch; return the provider's id for it."""
+        lines = [
+            json.dumps(
+                {
+                    "custom_id": request.item_id,
+                    "method": "POST",
+                    "url": _ENDPOINT,
+                    "body": completion_request(model, request.prompt, request.schema, request.parameters),
+                },
+                ensure_ascii=False,
+            )
+            for request in requests
+        ]
+        try:
+            content = "\n".join(lines).encode()
+            file = await self._client.files.create(file=(f"{batch_id}.jsonl", content), purpose="batch")
+            batch = await self._client.batches.create(
+                input_file_id=id_of(file),
+                endpoint=_ENDPOINT,
+                completion_window="24h",
+                metadata={_MARK: batch_id},
+            )
+        except _Failures as problem:
+            _fail(problem)
+        return id_of(batch)
+
+    async def search(self, batch_id: str, item_ids: Collection[str], since: float) -> BatchSearch:
+        """Look for a batch by what was written on it when it was submitted."""
+        after: Any = openai.omit
+        try:
+            for _ in range(_MOST_PAGES):
+                page = await self._client.batches.list(limit=_PAGE, after=after)
+                for batch in page.data or []:
+                    if (batch.metadata or {}).get(_MARK) == batch_id:
+                        return BatchSearch(id_of(batch))
+                if not page.data or not page.has_more or (page.data[-1].created_at or 0) < since - _SLACK_S:
+                    break
+                after = page.data[-1].id
+        except _Failures as problem:
+            _fail(problem)
+        return BatchSearch()
+
+    async def standing(self, provider_id: str) -> BatchStanding:
+        """Return how a batch stands."""
+        batch = await self._batch(provider_id)
+        counts = batch.request_counts
+        errors = (batch.errors.data if batch.errors else None) or []
+        return BatchStanding(
+            _STANDINGS.get(batch.status, Standing.RUNNING),
+            (counts.completed or 0) + (counts.failed or 0) if counts else 0,
+            "; ".join(clean_text(str(error.message or error.code or "")) for error in errors[:3])[:500],
+        )
+
+    async def results(self, provider_id: str) -> AsyncIterator[BatchResult]:
+        """Return the results of a batch that runs no more."""
+        batch = await self._batch(provider_id)
+        for file_id in (batch.output_file_id, batch.error_file_id):
+            if file_id:
+                async for data in self._lines(file_id):
+                    result = _result(data)
+                    if result is not None:
+                        yield result
+
+    async def _batch(self, provider_id: str) -> Any:
+        try:
+            return await self._client.batches.retrieve(provider_id)
+        except _Failures as problem:
+            _fail(problem)
+
+    async def _lines(self, file_id: str) -> AsyncIterator[dict[str, Any]]:
+        try:
+            async with self._client.files.with_streaming_response.content(file_id) as content:
+                async for data in objects_of(content.iter_bytes()):
+                    yield data
+        except _Failures as problem:
+            _fail(problem)
+
+
+def _result(data: dict[str, Any]) -> BatchResult | None:
+    item_id, response, error = data.get("custom_id"), data.get("response"), data.get("error")
+    if not isinstance(item_id, str):
+        return None
+    if isinstance(error, dict):
+        code = str(error.get("code") or "")
+        if code in _ITEM_STANDINGS:
+            return BatchResult(item_id, standing=_ITEM_STANDINGS[code])
+        return BatchResult(item_id, refusal=ProviderStatusError(500, {}, {"error": error}))
+    if not isinstance(response, dict):
+        return BatchResult(item_id, problem="the result holds neither a response nor an error")
+    status, body = response.get("status_code"), response.get("body")
+    if isinstance(status, int) and status != 200:
+        return BatchResult(item_id, refusal=ProviderStatusError(status, {}, body))
+    try:
+        return BatchResult(item_id, completion_of(body if isinstance(body, dict) else {}))
+    except MalformedReplyError as problem:
+        return BatchResult(item_id, problem=str(problem))
+
+
+def _fail(problem: Exception) -> NoReturn:
+    if isinstance(problem, openai.APIStatusError):
+        raise failure_of(problem, problem.status_code, problem.response) from None
+    raise failure_of(problem, None, None) from None

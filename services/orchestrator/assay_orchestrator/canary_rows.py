@@ -1,0 +1,96 @@
+"""The canaries of one shard: whom the judge is also asked about, and where its word on them is kept.
+
+What it says of a canary is kept in the detail of the score of the row that it stands beside: stored with the row, in
+the same moment, and so asked for once. It changes neither the score nor the row's verdict. A canary whose verdict
+cannot be had now keeps no row waiting.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentResponse
+from assay.canaries import DETAIL, choose_canaries
+from assay.metrics.score import Row, usable_references
+from assay.results import ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.canaries import Canary
+    from assay.cases import Case
+    from assay.metrics.score import JudgeEvidence, Metric
+    from assay.questions import Message
+    from assay.results import CaseResult, Score
+    from assay_orchestrator.judging import RunJudge
+
+__all__ = ["CanaryRows"]
+
+
+class CanaryRows:
+    """Has the canaries of a shard judged.
+
+    Args:
+        judge: Who judges.
+        metrics: The run's metrics.
+        cases: The shard's cases, in dataset order.
+        first: The place of the first of them in the dataset.
+    """
+
+    def __init__(self, judge: RunJudge, metrics: Sequence[Metric], cases: Sequence[Case], first: int) -> None:
+        self._judge = judge
+        self._metrics = metrics
+        references = [next(iter(usable_references(case)), "") for case in cases]
+        rubrics = dict.fromkeys(rubric for metric in metrics if (rubric := getattr(metric, "rubric", None)))
+        self._chosen: dict[str, Mapping[int, Canary]] = {
+            rubric: choose_canaries(
+                references if judge.goes_by_references(rubric) else [""] * len(cases),
+                first=first,
+                rate=judge.canary_rate,
+            )
+            for rubric in rubrics
+        }
+
+    async def observed(self, result: CaseResult, case: Case, said: Sequence[Message]) -> CaseResult:
+        """Return a row's result with what the judge said of the canaries beside it.
+
+        Args:
+            result: The row's result; only the first repeat of a case has canaries.
+            case: Its case.
+            said: What was said before its last question.
+        """
+        if result.repeat_index:
+            return result
+        scores = list(result.scores)
+        for rubric, chosen in self._chosen.items():
+            canary, place = chosen.get(result.case_index), self._deciding(rubric, scores)
+            if canary is None or place is None:
+                continue
+            response = AgentResponse(text=canary.answer)
+            verdicts = await self._judge.gather(case, said, response, 0, [rubric])
+            if verdicts is not None:
+                found = self._metrics[place].score(Row(case=case, response=response, verdicts=verdicts))
+                document = _document(canary, found, verdicts[rubric])
+                scores[place] = dataclasses.replace(scores[place], detail={**scores[place].detail, DETAIL: document})
+        return dataclasses.replace(result, scores=tuple(scores))
+
+    def _deciding(self, rubric: str, scores: Sequence[Score]) -> int | None:
+        """Return the place of the first metric by a rubric whose score decides whether the row passes."""
+        for place, (metric, score) in enumerate(zip(self._metrics, scores, strict=True)):
+            decides = score.passed is not None or score.status is not ScoreStatus.SCORED
+            if getattr(metric, "rubric", None) == rubric and decides:
+                return place
+        return None
+
+
+def _document(canary: Canary, found: Score, evidence: JudgeEvidence) -> dict[str, Any]:
+    valid = found.status is ScoreStatus.SCORED
+    return {
+        "kind": canary.kind,
+        "should_pass": canary.should_pass,
+        "passed": found.passed if valid else None,
+        "value": found.value,
+        "reason": found.reason,
+        "verdict": evidence.detail.get("verdict"),
+    }

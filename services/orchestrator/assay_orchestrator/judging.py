@@ -1,0 +1,313 @@
+"""The orchestrator's client of the judge: the verdicts of one run, and when to stop asking for them.
+
+What concerns one answer alone (no valid verdict, a request that the judge does not take) is that row's error. What
+concerns all of them (a judge that cannot be reached, that refuses everybody, or that must not spend more) stops the
+judging of the run: its rows stay without a result, their answers are stored, and whoever resumes it has them judged.
+
+Some failures may be either: a time-out, say. Then the judge is asked about a plain answer of our own. If it judges
+that, the failure was the answer's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from assay.answers import clean_text
+from assay.errors import InvalidInputError, OverloadedError, SetupError, UnavailableError, WrongStateError
+from assay.rpc.status import from_rpc_error
+from assay.v1 import judge_pb2
+from assay_orchestrator.verdicts import (
+    RubricUse,
+    evidence_of,
+    failed_evidence,
+    grade_request,
+    judge_model,
+    own_rubric,
+    rubric_use,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from typing import TypeVar
+
+    from assay.answers import AgentResponse
+    from assay.cases import Case
+    from assay.errors import AssayError
+    from assay.metrics.score import JudgeEvidence
+    from assay.questions import Message
+    from assay.results import JudgeSettings
+    from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
+
+    T = TypeVar("T")
+
+__all__ = ["RunJudge"]
+
+_QUALITY = "quality"
+_ANSWER = "answer"
+_SPARE_S = 5.0
+_LONGEST_PAUSE_S = 5.0
+_MAX_MESSAGE_CHARS = 400
+
+_OF_THE_RUN = frozenset({"judge_not_configured", "judge_denied", "spend_cap_reached", "price_unknown"})
+"""Reasons for which no verdict of the run can be had."""
+
+_EITHER = frozenset({"judge_unavailable", "judge_failed", "rate_limited", "deadline_exceeded", "retry_budget_spent"})
+"""Reasons that may be the answer's, or the judge's whatever the answer."""
+
+_REFUSED = "judge_refuses_request"
+
+_log = logging.getLogger(__name__)
+
+
+class _NotJudgedError(Exception):
+    """There is no verdict now."""
+
+
+class RunJudge:
+    """Gathers the verdicts of one run.
+
+    Args:
+        stub: The judge service.
+        judge: Who judges.
+        run_id: The run, which pays.
+        patience_s: How long a judge service that cannot be reached is asked again.
+        pausing: Set when nothing more is to be asked.
+    """
+
+    def __init__(
+        self,
+        stub: JudgeServiceAsyncStub,
+        judge: JudgeSettings,
+        run_id: str,
+        *,
+        patience_s: float,
+        pausing: asyncio.Event,
+    ) -> None:
+        self.trouble = ""
+        """Why no verdict can be had, as a sentence; empty while there is no such trouble."""
+        self._stub = stub
+        self._judge = judge
+        self._run_id = run_id
+        self._patience_s = patience_s
+        self._pausing = pausing
+        self._slots = asyncio.Semaphore(judge.concurrency)
+        self._heard_at = 0.0
+        self._has_judged = False
+        self._uses: dict[str, asyncio.Future[RubricUse]] = {}
+        self._proof: asyncio.Future[bool] | None = None
+
+    async def gather(
+        self, case: Case, said: Sequence[Message], response: AgentResponse, repeat_index: int, rubrics: Sequence[str]
+    ) -> dict[str, JudgeEvidence] | None:
+        """Return the verdicts on an answer, each by the name under which metrics look for it.
+
+        Args:
+            case: The case.
+            said: What was said before its last question.
+            response: The answer to that.
+            repeat_index: Which repeat: each has verdicts of its own.
+            rubrics: The names.
+
+        Returns:
+            None where a verdict cannot be had now; `trouble` says why, unless the run is being paused.
+        """
+        found = await asyncio.gather(*(self._evidence(case, said, response, repeat_index, name) for name in rubrics))
+        verdicts = {name: evidence for name, evidence in zip(rubrics, found, strict=True) if evidence is not None}
+        return verdicts if len(verdicts) == len(rubrics) else None
+
+    @property
+    def canary_rate(self) -> float:
+        """Share of the cases for which it is also asked about an answer whose worth is known."""
+        return self._judge.canary_rate
+
+    def goes_by_references(self, rubric: str) -> bool:
+        """Return whether a rubric asks if an answer is right, so that a reference is a good one and others are not."""
+        return rubric == _QUALITY or (not self._judge.rubric_yaml and self._judge.rubric in ("", _ANSWER, _QUALITY))
+
+    async def aclose(self) -> None:
+        """End what is under way for nobody."""
+        waiting: list[asyncio.Future[Any]] = [*self._uses.values()]
+        if self._proof is not None:
+            waiting.append(self._proof)
+        for future in waiting:
+            future.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def _evidence(
+        self, case: Case, said: Sequence[Message], response: AgentResponse, repeat_index: int, rubric: str
+    ) -> JudgeEvidence | None:
+        async with self._slots:
+            try:
+                use = await self._use(rubric)
+                request = grade_request(case, said, response, use, repeat_index)
+                if request is None:
+                    return failed_evidence("too_long_to_judge", "question, answer, reference and passages are too long")
+                return await self._verdict(request, use)
+            except _NotJudgedError:
+                return None
+
+    async def _verdict(self, request: judge_pb2.GradeRequest, use: RubricUse) -> JudgeEvidence:
+        evidence = await self._asked(request, use)
+        if evidence.error in _EITHER:
+            await self._prove_that_it_judges(evidence)
+            evidence = await self._asked(request, use)
+        # Whoever has judged an answer of the run does not refuse all of them.
+        if evidence.error in _EITHER or (evidence.error == _REFUSED and not self._has_judged):
+            await self._prove_that_it_judges(evidence)
+        return evidence
+
+    async def _asked(self, request: judge_pb2.GradeRequest, use: RubricUse) -> JudgeEvidence:
+        """Return what came of one request.
+
+        Raises:
+            _NotJudgedError: No request of the run would get a verdict.
+        """
+        self._sign(request)
+        timeout_s = self._judge.timeout_s + _SPARE_S
+        try:
+            verdict = (await self._called(lambda: self._stub.Grade(request, timeout=timeout_s))).verdict
+        except InvalidInputError as problem:
+            if any(each.field.startswith(("judge", "rubric")) for each in problem.problems):
+                raise self._stopped(problem.message) from None
+            return failed_evidence(_REFUSED, problem.message)
+        except (SetupError, WrongStateError) as problem:
+            raise self._stopped(problem.message) from None
+        except _FailedError as failure:
+            return failed_evidence("judge_failed", failure.problem.message)
+        if verdict.reason in _OF_THE_RUN:
+            raise self._stopped(verdict.message, verdict.reason)
+        self._has_judged |= verdict.status != judge_pb2.VERDICT_STATUS_UNAVAILABLE and verdict.attempts > 0
+        return evidence_of(verdict, self._judge, use)
+
+    def _sign(self, request: judge_pb2.GradeRequest) -> None:
+        """Say who is asked, who pays, and how long it may take."""
+        judge = self._judge
+        request.judge.CopyFrom(judge_model(judge))
+        request.run_id = self._run_id
+        request.timeout_ms = round(judge.timeout_s * 1000)
+        if judge.spend_cap_usd is not None:
+            request.spend_cap_usd = judge.spend_cap_usd
+
+    async def _called(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return the judge service's answer; one that cannot be reached, or is busy, is asked again.
+
+        Raises:
+            _NotJudgedError: It cannot be reached, or the run is being paused.
+            _FailedError: It failed at this request.
+            AssayError: It refuses the request.
+        """
+        loop = asyncio.get_running_loop()
+        begun, pause_s = loop.time(), 0.1
+        while True:
+            if self.trouble or self._pausing.is_set():
+                raise _NotJudgedError
+            try:
+                found = await call()
+            except grpc.aio.AioRpcError as error:
+                problem = from_rpc_error(error)
+                if isinstance(problem, OverloadedError):
+                    self._heard_at = loop.time()  # it is there
+                    pause_s = max(pause_s, problem.retry_after_s)
+                elif not isinstance(problem, UnavailableError):
+                    self._heard_at = loop.time()
+                    if isinstance(problem, InvalidInputError | SetupError | WrongStateError):
+                        raise problem from None
+                    raise _FailedError(problem) from None
+                elif loop.time() - max(begun, self._heard_at) >= self._patience_s:
+                    raise self._stopped(f"the judge service cannot be reached: {problem.message}") from None
+            else:
+                self._heard_at = loop.time()
+                return found
+            await self._wait(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads callers, no secret
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._pausing.wait()
+
+    def _stopped(self, message: str, reason: str = "") -> _NotJudgedError:
+        """Note why no verdict of the run can be had; the first reason stands."""
+        if not self.trouble:
+            message = clean_text(message).replace("\n", "; ")[:_MAX_MESSAGE_CHARS].rstrip(".")
+            self.trouble = _sentence(message, reason, self._judge, self._run_id)
+            _log.warning("run %s: judging stops: %s", self._run_id, self.trouble)
+        return _NotJudgedError()
+
+    async def _prove_that_it_judges(self, failed: JudgeEvidence) -> None:
+        """Return if the judge has a verdict on a plain answer; several who ask at once share the proof.
+
+        Raises:
+            _NotJudgedError: It has none: what failed was not the answer's fault.
+        """
+        if self._proof is None or self._proof.done():
+            self._proof = asyncio.ensure_future(self._judges())
+        if not await asyncio.shield(self._proof):
+            raise self._stopped(str(failed.detail.get("message", "")) or failed.error, failed.error)
+
+    async def _judges(self) -> bool:
+        """Return whether there is a verdict, or a wrong one, on a plain answer."""
+        request = judge_pb2.GradeRequest(
+            rubric=_QUALITY,
+            question="How much is two and two?",
+            answer="Four.",
+            reference="Four.",
+            # A verdict of before would prove nothing.
+            sample_index=random.randrange(2**31, 2**32),  # noqa: S311 - no secret
+        )
+        try:
+            evidence = await self._asked(request, RubricUse(_QUALITY))
+        except _NotJudgedError:
+            return False
+        return evidence.error not in _EITHER | {_REFUSED}
+
+    async def _use(self, rubric: str) -> RubricUse:
+        """Return the rubric for a metric; several who ask at once share the question after it."""
+        if rubric == _QUALITY:
+            return RubricUse(_QUALITY)
+        known = self._uses.get(rubric)
+        if known is None or (known.done() and (known.cancelled() or known.exception() is not None)):
+            known = self._uses[rubric] = asyncio.ensure_future(self._found())
+        return await asyncio.shield(known)
+
+    async def _found(self) -> RubricUse:
+        judge = self._judge
+        if judge.rubric_yaml:
+            return own_rubric(judge)
+        if judge.rubric in ("", _ANSWER):
+            return RubricUse(_ANSWER)
+        try:
+            answer = await self._called(lambda: self._stub.ListRubrics(judge_pb2.ListRubricsRequest()))
+        except (_FailedError, InvalidInputError, SetupError, WrongStateError) as problem:
+            raise self._stopped(f"its rubrics cannot be listed: {problem}") from None
+        known = {rubric.name: rubric for rubric in answer.rubrics if not rubric.compares}
+        if judge.rubric not in known:
+            raise self._stopped(f"it has no rubric {judge.rubric!r}, only {', '.join(sorted(known))}")
+        return rubric_use(known[judge.rubric])
+
+
+class _FailedError(Exception):
+    """The judge service failed at a request."""
+
+    def __init__(self, problem: AssayError) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+def _sentence(message: str, reason: str, judge: JudgeSettings, run_id: str) -> str:
+    command = f"`assay runs resume {run_id}"
+    if reason == "spend_cap_reached":
+        cap = judge.spend_cap_usd
+        said = (
+            f"the spend cap of {cap:g} dollars is reached" if cap is not None else "the judge service's cap is reached"
+        )
+        return f"{said} ({message}); raise it: {command} --spend-cap USD`"
+    if reason == "price_unknown":
+        return f"{message}; go on without a cap: {command} --spend-cap none`"
+    return f"the judge {judge.identity} gives none ({message}); once it does: {command}`"

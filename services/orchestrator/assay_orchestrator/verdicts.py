@@ -1,0 +1,164 @@
+"""What a row asks a judge, and what came of it: plain objects to the judge's messages and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import clean_text
+from assay.metrics.score import JudgeEvidence, usable_references
+from assay.metrics.structured_verdict import PARTS
+from assay.rubric_file import read_rubric
+from assay.v1 import judge_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.answers import AgentResponse
+    from assay.cases import Case
+    from assay.questions import Message
+    from assay.results import JudgeSettings
+    from assay.v1 import agent_pb2
+
+__all__ = ["RubricUse", "evidence_of", "failed_evidence", "grade_request", "judge_model", "own_rubric", "rubric_use"]
+
+MAX_TEXT_CHARS = 400_000
+"""What a judge takes in all."""
+MAX_CONTEXTS = 200
+_MAX_MESSAGE_CHARS = 500
+_STATUSES = {
+    judge_pb2.VERDICT_STATUS_VALID: "valid",
+    judge_pb2.VERDICT_STATUS_INVALID: "invalid",
+    judge_pb2.VERDICT_STATUS_UNAVAILABLE: "unavailable",
+}
+_ANY = "Any one of these is right:\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class RubricUse:
+    """A rubric as a metric uses it.
+
+    Args:
+        name: Its name.
+        text: Its YAML, where it is the user's own.
+        scale: Lowest and highest score, where its criteria are not the metric's own.
+    """
+
+    name: str
+    text: str = ""
+    scale: tuple[float, float] | None = None
+
+
+def own_rubric(judge: JudgeSettings) -> RubricUse:
+    """Return the rubric that a run brings along."""
+    rubric = read_rubric(judge.rubric_yaml)
+    names = [criterion.name for criterion in rubric.criteria]
+    return RubricUse(rubric.name, judge.rubric_yaml, _scale(names, rubric.minimum, rubric.maximum))
+
+
+def rubric_use(rubric: judge_pb2.Rubric) -> RubricUse:
+    """Return a rubric that the judge knows."""
+    return RubricUse(rubric.name, scale=_scale(rubric.criteria, rubric.minimum, rubric.maximum))
+
+
+def _scale(criteria: Sequence[str], minimum: float, maximum: float) -> tuple[float, float] | None:
+    own = (minimum, maximum) == (0.0, 1.0) and {*PARTS} <= {*criteria} <= {*PARTS, "overall_score"}
+    return None if own else (minimum, maximum)
+
+
+def judge_model(judge: JudgeSettings) -> judge_pb2.JudgeModel:
+    """Return the message of who is asked."""
+    return judge_pb2.JudgeModel(
+        provider=judge.provider,
+        model=judge.model,
+        base_url=judge.base_url,
+        key_variable=judge.key_variable,
+        temperature=judge.temperature,
+        max_tokens=judge.max_tokens,
+    )
+
+
+def grade_request(
+    case: Case, said: Sequence[Message], response: AgentResponse, use: RubricUse, sample_index: int
+) -> judge_pb2.GradeRequest | None:
+    """Return the request for a verdict, without who is asked and who pays; None where there is too much to judge.
+
+    Args:
+        case: The case.
+        said: What was said before the last question.
+        response: The answer to it.
+        use: The rubric.
+        sample_index: Which of several verdicts on the same material.
+    """
+    references = usable_references(case)
+    request = judge_pb2.GradeRequest(
+        rubric=use.name,
+        rubric_yaml=use.text,
+        question=clean_text(_question(case, said)),
+        answer=clean_text(response.text),
+        reference=clean_text(_reference(references)) if references else None,
+        contexts=map(clean_text, case.contexts),
+        sample_index=sample_index,
+    )
+    parts = (request.question, request.answer, request.reference, *request.contexts)
+    is_too_large = sum(map(len, parts)) > MAX_TEXT_CHARS or len(request.contexts) > MAX_CONTEXTS
+    return None if is_too_large else request
+
+
+def _question(case: Case, said: Sequence[Message]) -> str:
+    question = case.input or (json.dumps(case.variables, ensure_ascii=False) if case.variables else "")
+    if not said:
+        return question
+    return "\n\n".join([*(f"{message.role}: {message.content}" for message in said), f"user: {question}"])
+
+
+def _reference(references: Sequence[str]) -> str:
+    return references[0] if len(references) == 1 else _ANY + "\n\n".join(references)
+
+
+def evidence_of(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse) -> JudgeEvidence:
+    """Return what a metric makes its score of; where the verdict is not valid, its reason stands for it."""
+    evidence = failed_evidence(verdict.reason or "no_verdict", verdict.message)
+    if verdict.status == judge_pb2.VERDICT_STATUS_VALID:
+        given = {"reasoning": verdict.reasoning, **verdict.scores}
+        evidence = JudgeEvidence(given, scale=use.scale, detail={"reasoning": verdict.reasoning})
+    return dataclasses.replace(evidence, detail={**evidence.detail, "verdict": _provenance(verdict, judge, use)})
+
+
+def failed_evidence(reason: str, message: str) -> JudgeEvidence:
+    """Return what stands for a verdict that could not be had."""
+    return JudgeEvidence(None, error=reason, detail={"message": message[:_MAX_MESSAGE_CHARS]} if message else {})
+
+
+def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse) -> dict[str, Any]:
+    """Return who gave a verdict, on what grounds, and what it took."""
+    found: dict[str, Any] = {
+        "status": _STATUSES.get(verdict.status, "unavailable"),
+        "judge": judge.identity,
+        "model": verdict.model,
+        "rubric": use.name,
+        "fingerprint": verdict.fingerprint,
+        "key": verdict.key,
+        "temperature": verdict.temperature if verdict.HasField("temperature") else None,
+        "cached": verdict.cached,
+        "by_rule": verdict.by_rule,
+        "flags": list(verdict.flags),
+        "attempts": verdict.attempts,
+        **_taken(verdict.usage),
+    }
+    if verdict.cached:
+        saved = _taken(verdict.saved)
+        found["saved_tokens"] = (
+            None if saved["input_tokens"] is None else saved["input_tokens"] + saved["output_tokens"]
+        )
+        found["saved_usd"] = saved["cost_usd"]
+    return found
+
+
+def _taken(usage: agent_pb2.Usage) -> dict[str, Any]:
+    return {
+        name: getattr(usage, name) if usage.HasField(name) else None
+        for name in ("input_tokens", "output_tokens", "cost_usd")
+    }

@@ -1,0 +1,215 @@
+"""What a run's clients and agent saw, and whether what is stored agrees with it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from assay.metrics import build_metric
+from assay.results import CaseResult, Run, RunState, StateChange
+from assay_orchestrator.settings_json import settings_from_json, summary_to_json
+from assay_orchestrator.store import results, runs, schema
+from assay_orchestrator.summary import summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.chaos.outer_services import Call
+    from tests.chaos.topologies import Ending
+
+    from assay.client import Client
+
+__all__ = ["History", "Verdict", "check"]
+
+_CLOCK_STEP_S = 0.002
+"""What the store says of the time is cut to milliseconds."""
+
+
+@dataclass(slots=True)
+class History:
+    """What was seen of one run from outside.
+
+    Args:
+        run_id: The run.
+        row_count: Its cases times its repeats.
+        turn_count: Questions per row.
+        seen: What watchers were told: the row of every result by its number, None for other events.
+        problems: What was wrong while it happened.
+    """
+
+    run_id: str
+    row_count: int
+    turn_count: int = 1
+    seen: dict[int, CaseResult | None] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    replaced: bool = False
+
+    async def watch(self, client: Client) -> None:
+        """Follow the run until it ends or pauses, and note every event that is told."""
+        cursor = max(self.seen, default=0)
+        async for event in client.watch_run(self.run_id, after_sequence=cursor):
+            if isinstance(event, Run):
+                if event.state is RunState.PAUSED and event.last_sequence <= cursor:
+                    return
+                continue
+            if event.sequence <= cursor:
+                self.problems.append(f"event {event.sequence} was told after event {cursor}")
+            cursor = event.sequence
+            self.seen[cursor] = event if isinstance(event, CaseResult) else None
+            if isinstance(event, StateChange) and event.state is RunState.PAUSED:
+                return
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What became of a run.
+
+    Args:
+        lost: Acknowledged results that are not stored as they were acknowledged.
+        duplicated: Rows with more than one result, and results of no row.
+        repaid: Questions that were asked although their answer was stored.
+        repeated: Questions that were asked again because a disturbance came between asking and storing.
+        unexplained: Questions that were asked again for no reason.
+        problems: All that is wrong, in sentences.
+        summary: The stored summary, without times.
+    """
+
+    lost: int = 0
+    duplicated: int = 0
+    repaid: int = 0
+    repeated: int = 0
+    unexplained: int = 0
+    problems: list[str] = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
+
+
+def check(engine: sa.Engine, history: History, calls: Sequence[Call], endings: Sequence[Ending]) -> Verdict:
+    """Return what is wrong with a run that has ended, whatever happened to the processes meanwhile."""
+    verdict = Verdict(problems=list(history.problems))
+    with engine.begin() as connection:
+        run = runs.get(connection, history.run_id)
+        if run is None:
+            verdict.problems.append(f"run {history.run_id} was acknowledged and is not there")
+            return verdict
+        stored = list(results.read_all(connection, run.run_id))
+        if run.state is not RunState.SUCCEEDED:
+            verdict.problems.append(f"the run is {run.state.value}: {run.state_reason}")
+        _check_rows(verdict, history, run, stored)
+        _check_sequence(verdict, history, connection, run, stored)
+        _check_summary(verdict, connection, run)
+        _check_leftovers(verdict, connection)
+        _check_calls(verdict, connection, history, calls, endings)
+    return verdict
+
+
+def _check_rows(verdict: Verdict, history: History, run: runs.RunRecord, stored: Sequence[CaseResult]) -> None:
+    rows = Counter((row.case_index, row.repeat_index) for row in stored)
+    verdict.duplicated = sum(count - 1 for count in rows.values()) + max(0, len(rows) - history.row_count)
+    if len(rows) != history.row_count:
+        verdict.problems.append(f"{len(rows)} of {history.row_count} rows have a result")
+    if verdict.duplicated:
+        verdict.problems.append(f"{verdict.duplicated} results too many")
+    counted = (run.finished_count, run.passed_count, run.failed_count)
+    found = (len(stored), sum(row.passed is True for row in stored), sum(row.passed is False for row in stored))
+    if counted != found:
+        verdict.problems.append(f"the run counts {counted} finished, passed and failed rows, and there are {found}")
+    by_number = {row.sequence: row for row in stored}
+    for sequence, row in history.seen.items():
+        if row is None:
+            continue
+        kept = by_number.get(sequence)
+        if kept is None and history.replaced:
+            continue  # a later attempt took its place
+        if kept is None or _essence(kept) != _essence(row):
+            verdict.lost += 1
+            verdict.problems.append(f"result {sequence} of row {row.case_id}/{row.repeat_index} was told and is lost")
+
+
+def _essence(row: CaseResult) -> tuple[object, ...]:
+    return (row.case_index, row.repeat_index, row.case_id, row.status, row.passed, row.scores)
+
+
+def _check_sequence(
+    verdict: Verdict, history: History, connection: sa.Connection, run: runs.RunRecord, stored: Sequence[CaseResult]
+) -> None:
+    changes = runs.read_state_changes(connection, run.run_id, 0, 100_000)
+    numbers = Counter([row.sequence for row in stored] + [change.sequence for change in changes])
+    if any(count > 1 for count in numbers.values()):
+        verdict.problems.append("two events have the same number")
+    missing = set(range(1, run.last_sequence + 1)) - set(numbers)
+    if (missing and not history.replaced) or max(numbers, default=0) > run.last_sequence:
+        verdict.problems.append(f"events {sorted(missing)[:10]} of {run.last_sequence} are missing")
+    if not history.replaced and (untold := set(numbers) - set(history.seen)):
+        verdict.problems.append(f"{len(untold)} events were never told to the watcher, such as {min(untold)}")
+
+
+def _check_summary(verdict: Verdict, connection: sa.Connection, run: runs.RunRecord) -> None:
+    settings = settings_from_json(run.spec)
+    metrics = [build_metric(metric) for metric in settings.metrics]
+    folded = summary_to_json(summarise(results.read_all(connection, run.run_id), metrics, settings.gates))
+    stored = dict(run.summary or {})
+    if json.dumps(stored, sort_keys=True) != json.dumps(folded, sort_keys=True):
+        verdict.problems.append("the stored summary is not that of the stored rows")
+    verdict.summary = {name: value for name, value in stored.items() if name != "latency"}
+
+
+def _check_leftovers(verdict: Verdict, connection: sa.Connection) -> None:
+    known = sa.select(schema.datasets.c.upload_id)
+    orphans = sa.select(sa.func.count()).where(schema.dataset_cases.c.upload_id.not_in(known))
+    for what, query in (
+        ("cases of uploads that broke off", orphans),
+        ("unfinished deletions", sa.select(sa.func.count()).select_from(schema.deletions)),
+        ("shards that are not done", sa.select(sa.func.count()).where(schema.shards.c.state != "done")),
+        ("slots still held", sa.select(sa.func.coalesce(sa.func.sum(schema.shards.c.slots), 0))),
+    ):
+        count = connection.execute(query).scalar_one()
+        if count:
+            verdict.problems.append(f"{count} {what} are left")
+
+
+def _check_calls(
+    verdict: Verdict,
+    connection: sa.Connection,
+    history: History,
+    calls: Sequence[Call],
+    endings: Sequence[Ending],
+) -> None:
+    moments = sorted(ending.at for ending in endings)
+    stored_at = _stored_at(connection, history)
+    by_key: dict[str, list[float]] = {}
+    for call in calls:
+        if call.key.startswith(f"{history.run_id}/"):
+            by_key.setdefault(call.key, []).append(call.began_at)
+    for key, times in by_key.items():
+        stored = stored_at.get(re.sub("@[0-9]+", "", key))
+        if stored is None:
+            verdict.problems.append(f"{key} was asked and has no answer")
+        elif times[-1] > stored + _CLOCK_STEP_S:
+            verdict.repaid += 1
+            verdict.problems.append(f"{key} was asked {times[-1] - stored:.3f} s after its answer was stored")
+        for before, after in itertools.pairwise(times):
+            if any(before <= moment <= after for moment in moments):
+                verdict.repeated += 1
+            else:
+                verdict.unexplained += 1
+                verdict.problems.append(f"{key} was asked again though nothing happened in between")
+    if never := set(stored_at) - {re.sub("@[0-9]+", "", key) for key in by_key}:
+        verdict.problems.append(f"{len(never)} answers are stored to questions that were never asked")
+
+
+def _stored_at(connection: sa.Connection, history: History) -> dict[str, float]:
+    """Return when the answer to each question that stands was stored, by idempotency key."""
+    table = schema.answers
+    query = sa.select(table.c.case_index, table.c.repeat_index, table.c.turn_index, table.c.created_at)
+    times = {}
+    for case_index, repeat_index, turn_index, text in connection.execute(query.where(table.c.run_id == history.run_id)):
+        row = f"{history.run_id}/{case_index}/{repeat_index}"
+        times[row if history.turn_count == 1 else f"{row}/{turn_index}"] = datetime.fromisoformat(text).timestamp()
+    return times

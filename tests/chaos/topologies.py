@@ -1,0 +1,247 @@
+"""Real processes over a real database: how they are started, watched, started again, and that they leave nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+import psycopg
+import sqlalchemy as sa
+
+from assay.rpc.channel import open_channel, wait_for_ready
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+__all__ = ["Cluster", "Ending", "OneOrchestrator", "Slot", "Topology", "open_engine"]
+
+_READY_S = 60.0
+_END_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A process that has ended, or that was disturbed in another way.
+
+    Args:
+        slot: Which one.
+        at: When, in seconds since 1970.
+        status: Its exit status; the negative signal where one ended it; None where it goes on.
+    """
+
+    slot: str
+    at: float
+    status: int | None
+
+
+@dataclass(slots=True)
+class Slot:
+    """A place for a process: whenever it ends unasked, another one takes its place.
+
+    Args:
+        name: Of the place.
+        arguments: Its command line.
+        environ: Its environment.
+        armed: Failpoints of the processes to come, the next one's first; those after the last have none.
+        restarts: Whether one that ended is followed by another.
+    """
+
+    name: str
+    arguments: Sequence[str]
+    environ: Mapping[str, str]
+    armed: list[str] = field(default_factory=list)
+    restarts: bool = True
+    process: subprocess.Popen[bytes] | None = None
+    statuses: list[int] = field(default_factory=list)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+
+class Topology:
+    """Processes that serve one database.
+
+    Args:
+        folder: Where sockets, logs and temporary files lie.
+        embedder: The embedder's address.
+    """
+
+    def __init__(self, folder: Path, embedder: str) -> None:
+        self.folder = folder
+        self.endings: list[Ending] = []
+        self._launches = 0
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        self.address = f"unix:{folder}/o.sock"
+        self.slots: dict[str, Slot] = {}
+        self._embedder = embedder
+        self._waiters = ThreadPoolExecutor(16, thread_name_prefix="waits")
+        self._keeping: dict[str, asyncio.Task[None]] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for slot in self.slots.values():
+            slot.restarts = False
+            if slot.process is not None and slot.process.poll() is None:
+                slot.process.kill()
+        await asyncio.gather(*self._keeping.values())
+        self._waiters.shutdown()
+
+    def add(self, name: str, *arguments: str) -> Slot:
+        """Make a place for `python -m assay_orchestrator` with some arguments."""
+        environ = {**os.environ, "TMPDIR": str(self.temporary), "ASSAY_HOME": str(self.folder / "home")}
+        common = ("--embedder", self._embedder, "--http-hosts", "127.0.0.1", "--row-try-limit", "100000")
+        command = (sys.executable, "-m", "assay_orchestrator", *common, "--watch-bookmark-s", "1", *arguments)
+        self.slots[name] = Slot(name, command, environ)
+        return self.slots[name]
+
+    def start(self) -> None:
+        """Start a process in every place."""
+        for name, slot in self.slots.items():
+            self._launch(slot)
+            self._keeping[name] = asyncio.create_task(self._keep(slot))
+
+    async def ready(self, timeout_s: float = _READY_S) -> None:
+        """Wait until runs can be handed in."""
+        async with open_channel(self.address) as channel:
+            await wait_for_ready(channel, "assay.v1.RunService", timeout_s)
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        """Send the process in a place a signal; the moment is noted."""
+        process = self.slots[name].process
+        assert process is not None, "start it first"
+        self.disturbed(name)
+        process.send_signal(number)
+
+    def disturbed(self, name: str) -> None:
+        """Note that answers on their way may have been lost just now."""
+        self.endings.append(Ending(name, time.time(), None))
+
+    async def until_ended(self, name: str, count: int = 1) -> None:
+        """Wait until processes in a place have ended so many times in all."""
+        slot = self.slots[name]
+        async with slot.changed:
+            await slot.changed.wait_for(lambda: len(slot.statuses) >= count)
+
+    async def stop(self) -> list[str]:
+        """Tell every process to stop; return what is wrong with how they did."""
+        for slot in self.slots.values():
+            slot.restarts = False
+            if slot.process is not None and slot.process.poll() is None:
+                slot.process.terminate()
+        problems: list[str] = []
+        try:
+            async with asyncio.timeout(_END_S):
+                await asyncio.shield(asyncio.gather(*self._keeping.values()))
+        except TimeoutError:
+            problems.append(f"a process did not end within {_END_S:g} s of SIGTERM")
+        problems += [
+            f"{slot.name} ended with {slot.statuses[-1]} when told to stop: {self.log_of(slot.name)}"
+            for slot in self.slots.values()
+            if slot.statuses and slot.statuses[-1] != 0
+        ]
+        problems += [f"{path.name} was left behind" for path in self.left_behind()]
+        return problems
+
+    def left_behind(self) -> list[Path]:
+        """Return sockets and temporary files that nobody uses any more."""
+        return [*self.folder.glob("*.sock*"), *self.temporary.iterdir()]
+
+    def log_of(self, name: str) -> str:
+        """Return the end of what a place's processes have said."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
+
+    def passed(self) -> list[tuple[str, str]]:
+        """Return the failpoints that processes came by, each with what was done there."""
+        logs = sorted(self.folder.glob("failpoints-*.log"))
+        lines = [line.split() for log in logs for line in log.read_text().splitlines()]
+        return [(line[1], line[3]) for line in lines]
+
+    def _launch(self, slot: Slot) -> None:
+        failpoints = slot.armed.pop(0) if slot.armed else ""
+        environ = {**slot.environ, "ASSAY_FAILPOINTS": failpoints}
+        if failpoints:  # with a log, even of nothing to do, every failpoint costs something
+            self._launches += 1
+            environ["ASSAY_FAILPOINTS_LOG"] = str(self.folder / f"failpoints-{self._launches}.log")
+        with (self.folder / f"{slot.name}.log").open("ab") as log:
+            slot.process = subprocess.Popen(
+                slot.arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, cwd=self.folder,
+                start_new_session=True,
+            )  # fmt: skip
+
+    async def _keep(self, slot: Slot) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            process = slot.process
+            assert process is not None
+            status = await loop.run_in_executor(self._waiters, process.wait)
+            self.endings.append(Ending(slot.name, time.time(), status))
+            async with slot.changed:
+                slot.statuses.append(status)
+                slot.changed.notify_all()
+            if not slot.restarts:
+                return
+            self._launch(slot)
+
+
+class OneOrchestrator(Topology):
+    """One orchestrator, over a file or over PostgreSQL.
+
+    Args:
+        folder: As above.
+        embedder: As above.
+        database_url: PostgreSQL; empty for a file.
+        more: Further arguments.
+    """
+
+    def __init__(self, folder: Path, embedder: str, database_url: str = "", more: Sequence[str] = ()) -> None:
+        super().__init__(folder, embedder)
+        self.database_url = database_url
+        where = ("--database-url", database_url) if database_url else ("--database", str(folder / "data" / "assay.db"))
+        self.add("orchestrator", "--listen", self.address, *where, "--grace-s", "5", *more)
+
+
+class Cluster(Topology):
+    """One process that takes runs and several that work on them, over one PostgreSQL.
+
+    Args:
+        folder: As above.
+        embedder: As above.
+        database_url: PostgreSQL.
+        workers: How many processes work.
+        dead_after_s: After so long without a sign of life a worker counts as dead.
+    """
+
+    def __init__(
+        self, folder: Path, embedder: str, database_url: str, *, workers: int = 2, dead_after_s: float = 4.0
+    ) -> None:
+        super().__init__(folder, embedder)
+        self.database_url = database_url
+        self.dead_after_s = dead_after_s
+        common = ("--database-url", database_url, "--heartbeat-s", "0.5", "--dead-after-s", str(dead_after_s))
+        self.add("api", "--role", "api", "--listen", self.address, *common)
+        for index in range(workers):
+            self.add(f"worker{index}", "--role", "worker", "--listen", f"unix:{folder}/w{index}.sock", *common)
+
+
+def open_engine(topology: OneOrchestrator | Cluster) -> sa.Engine:
+    """Return a plain engine for what the processes have stored; they must have ended where it is a file."""
+    if topology.database_url:
+        url = topology.database_url
+        return sa.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=sa.NullPool)
+    copy = topology.folder / "copy"  # a look must not repair what a kill has left
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(topology.folder / "data", copy)
+    return sa.create_engine(f"sqlite:///{copy}/assay.db", poolclass=sa.NullPool)

@@ -1,0 +1,118 @@
+"""`assay judge calibrate` and `assay judge drift` as their users call them, with a service started for the command."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import psutil
+
+from assay.testing.judges import says, user_of
+from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.e2e.conftest import Cli
+
+JUDGE = ("--provider", "openai", "--model", "judge-1", "--prices", "prices.yaml")
+LABELS = "question,answer,human_anna,human_ben\n" + "".join(
+    f"q{n},answer with the score {score},{score},{min(5, score + n % 2)}\n"
+    for n, score in enumerate([1, 2, 3, 4, 5] * 6)
+)
+
+
+class ScriptedJudge:
+    """Scores an answer by the digit at its end, or by its length; `shift` moves every score."""
+
+    def __init__(self) -> None:
+        self.shift = 0
+
+    def __call__(self, request: ProviderRequest) -> Reply:
+        found = re.search(r"<<answer \w+>>\n(.*?)\n<<end of answer", user_of(request), re.DOTALL)
+        assert found is not None
+        text = found[1]
+        score = int(text[-1]) if text[-1].isdecimal() else 1 + len(text) % 5
+        return says({"reasoning": "So.", "score": max(1, min(5, score + self.shift))})(request)
+
+
+def ready(cli: Cli, provider: ScriptedProvider) -> tuple[str, ...]:
+    """Write the prices and return the options that name the judge."""
+    cli.write("prices.yaml", "prices: [{model: '*', input: 1, output: 5}]")
+    return (*JUDGE, "--base-url", provider.openai_url)
+
+
+def services_of(home: Path) -> list[int]:
+    """Return the judges that run for a state directory."""
+    lines = ((process.pid, " ".join(process.info["cmdline"] or [])) for process in psutil.process_iter(["cmdline"]))
+    return [pid for pid, line in lines if str(home) in line and "assay_judge" in line]
+
+
+def test_a_judge_is_calibrated(cli: Cli) -> None:
+    """Figures, table, trust and cost for people and programs; verdicts are paid for once; no process stays."""
+    cli.write("labels.csv", LABELS)
+    with ScriptedProvider(ScriptedJudge()) as provider:
+        options = ready(cli, provider)
+        first = cli.run("judge", "calibrate", "--labels", "labels.csv", *options, "--observed", "80/100")
+        again = cli.run("judge", "calibrate", "--labels", "labels.csv", *options, "--json", "--require", "trusted")
+        assert len(provider.requests) == 30
+    assert "TRUSTED  May stand in for people" in first.stdout
+    assert "alpha_interval *" in first.stdout
+    assert "cost  $0.0585" in first.stdout
+    assert "as people would" in first.stdout
+    document = json.loads(again.stdout)
+    assert document["bill"]["cached"] == 30
+    assert document["judges"][0]["calibration"]["figures"]["alpha_people"]["value"] > 0.8
+    assert services_of(cli.home) == []
+
+
+def test_all_that_is_wrong_is_said_at_once(cli: Cli) -> None:
+    """Options and every line of the file, before anything is started."""
+    cli.write("labels.jsonl", '{"question": "q", "human": 3}\n{"answer": "a", "human": "often"}\nno json\n')
+    done = cli.run("judge", "calibrate", "--labels", "labels.jsonl", "--observed", "9/3", "--model", "m", status=2)
+    for part in (
+        "--provider: is missing",
+        "--observed: must be PASSED/TOTAL",
+        "labels.jsonl:1: answer: is missing",
+        "labels.jsonl:2: question: is missing",
+        'labels.jsonl:2: human: must be a score, or pass or fail, not "often"',
+        "labels.jsonl:3: is not valid JSON",
+    ):
+        assert part in done.stderr
+    assert not (cli.home / "judge-trust").exists()
+
+
+def test_a_judge_that_needs_a_key_says_so(cli: Cli) -> None:
+    """A sentence and status 3, no traceback."""
+    cli.env.pop("OPENAI_API_KEY", None)
+    cli.write("labels.csv", LABELS)
+    done = cli.run(
+        "judge", "calibrate", "--labels", "labels.csv", "--provider", "openai", "--model", "m", status=3
+    )  # fmt: skip
+    assert "OPENAI_API_KEY" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_drift_is_an_exit_status(cli: Cli) -> None:
+    """0 while it judges as it did, 1 when it has moved, 2 for other anchors, 3 without verdicts."""
+    script = ScriptedJudge()
+    with ScriptedProvider(script) as provider:
+        base = ("judge", "drift", "--baseline", "base.json", *ready(cli, provider))
+        missing = cli.run(*base, status=2)
+        assert "save one with --save" in missing.stderr
+        assert "saved 23 scores" in cli.run(*base, "--save").stdout
+        assert "exists already" in cli.run(*base, "--save", status=2).stderr
+        assert "STEADY" in cli.run(*base).stdout
+        script.shift = 1
+        moved = cli.run(*base, "--json", status=1)
+        cli.write("other.jsonl", '{"question": "q", "answer": "a 1"}\n{"question": "q", "answer": "b 1"}\n')
+        assert "not those of the baseline" in cli.run(*base, "--anchors", "other.jsonl", status=2).stderr
+        calls = len(provider.requests)
+    document = json.loads(moved.stdout)
+    assert document["drifted"] is True
+    assert document["mean_difference"] > 0.2
+    assert calls == 3 * 23
+    done = cli.run(*base, "--spend-cap", "0", status=3)
+    assert "NOT COMPUTED" in done.stdout
+    assert "spend_cap_reached" in done.stderr

@@ -1,0 +1,161 @@
+"""`assay run` with a judge: started for the run, killed, too expensive, and asked nothing twice."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.testing.judges import says
+from assay.testing.providers import Reply, ScriptedProvider
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.conftest import Cli
+
+GOOD = {"reasoning": "It is right.", "score": 4}
+AGENT = """\
+def answer(request):
+    with open("calls.txt", "a") as calls:
+        calls.write(request.case_id + "\\n")
+    return request.input.upper()
+"""
+
+
+@pytest.fixture
+def judged(project: Cli) -> Iterator[tuple[Cli, ScriptedProvider]]:
+    """Return a project whose answers are judged by a provider on a port, and that provider."""
+    project.write("agent.py", AGENT)
+    project.write("prices.yaml", "prices: [{model: '*', input: 1, output: 5}]")
+    project.env |= {"ASSAY_JUDGE_PRICES": str(project.folder / "prices.yaml"), "ASSAY_JUDGE_ATTEMPTS": "1"}
+    with ScriptedProvider(lambda request: script(request)) as provider:
+        script = says(GOOD)
+        spec(project, provider)
+        yield project, provider
+
+
+def spec(cli: Cli, provider: ScriptedProvider, **judge: Any) -> None:
+    """Write a spec with this judge."""
+    who = {"provider": "openai", "model": "judge-1", "base_url": provider.openai_url, "canaries": 0, **judge}
+    cli.write("assay.yaml", json.dumps({
+        "name": "judged", "dataset": "qa.jsonl", "agent": {"adapter": "python", "target": "agent:answer"},
+        "metrics": ["quality", "latency"], "judge": who, "gates": ["quality >= 4"],
+    }))  # fmt: skip
+
+
+def calls(cli: Cli) -> int:
+    """Return how often the agent was asked."""
+    return len((cli.folder / "calls.txt").read_text().splitlines())
+
+
+def test_a_judged_run(judged: tuple[Cli, ScriptedProvider]) -> None:
+    """Verdicts become scores; console and report say what they cost, and what a second run saves."""
+    cli, provider = judged
+    done = cli.run("run", "assay.yaml", "--output-dir", "first")
+    assert "quality" in done.stdout
+    assert "verdicts  20: 20 asked  27,000 tokens  $0.0390" in done.stdout
+    report = json.loads((cli.folder / "first" / "results.json").read_text())
+    judging = report["summary"]["judging"]
+    assert (judging["asked"], judging["cached"], judging["hit_rate"]) == (20, 0, 0.0)
+    assert judging["cost_usd"] == pytest.approx(0.039)
+    assert report["rows"][0]["scores"]["quality"]["detail"]["verdict"]["fingerprint"] in judging["fingerprints"]
+    assert report["config"]["judge"]["model"] == "judge-1"
+    again = cli.run("run", "assay.yaml", "--output-dir", "second")
+    assert "verdicts  20: 0 asked, 20 from the cache (100.0%)" in again.stdout
+    assert "the cache saved $0.0390" in again.stdout
+    assert len(provider.requests) == 20
+    (listed, _) = json.loads(cli.run("runs", "list", "--json").stdout)
+    shown = cli.run("runs", "show", listed["run_id"]).stdout
+    assert "judge  openai:judge-1@" in shown
+
+
+def test_a_judge_that_is_down_and_comes_back(judged: tuple[Cli, ScriptedProvider]) -> None:
+    """The answers are kept; `runs resume` has them judged without the agent's code, which is not asked again."""
+    cli, provider = judged
+    down = Reply("no such key", status=401)
+    with ScriptedProvider(down) as broken:
+        port = broken.openai_url
+        spec(cli, broken)
+        paused = cli.run("run", "assay.yaml", status=3)
+    assert "every answer is stored, 20 rows await a verdict" in paused.stderr
+    assert "HTTP 401: no such key" in paused.stderr
+    assert calls(cli) == 20
+    (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
+    assert (run["state"], run["pause_cause"], run["finished"]) == ("paused", "judge", 0)
+    number = int(port.rpartition(":")[2].partition("/")[0])
+    with ScriptedProvider(says(GOOD), port=number):
+        done = cli.run("runs", "resume", run["run_id"])
+    assert "gate  PASS  quality >= 4" in done.stdout
+    assert calls(cli) == 20
+    assert not provider.requests
+
+
+def test_a_spend_cap_is_raised(judged: tuple[Cli, ScriptedProvider]) -> None:
+    """Judging pauses at the cap, the sentence says what to type, and that works."""
+    cli, provider = judged
+    spec(cli, provider, spend_cap=0.03)
+    paused = cli.run("run", "assay.yaml", status=3)
+    assert "the spend cap of 0.03 dollars is reached" in paused.stderr
+    (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
+    assert f"assay runs resume {run['run_id']} --spend-cap USD" in run["state_reason"]
+    assert "spend cap $0.03" in cli.run("runs", "show", run["run_id"]).stdout
+    wrong = cli.run("runs", "resume", run["run_id"], "--spend-cap", "lots", status=2)
+    assert "must be an amount of US dollars" in wrong.stderr
+    cli.run("runs", "resume", run["run_id"], "--spend-cap", "5")
+    assert json.loads(cli.run("runs", "show", run["run_id"], "--json").stdout)["judge"]["spend_cap_usd"] == 5.0
+    assert (len(provider.requests), calls(cli)) == (20, 20)
+
+
+def test_without_a_judge_a_gate_on_a_judges_word_is_incomplete(judged: tuple[Cli, ScriptedProvider]) -> None:
+    """Exit status 3, and the summary says that no judge is configured and how to name one; no judge is started."""
+    cli, provider = judged
+    done = cli.run("run", "assay.yaml", "--set", "judge=none", status=3)
+    assert "not computed  quality on 20 rows (no judge configured: name one under `judge` in the spec" in done.stdout
+    assert "INCOMPLETE" in done.stdout
+    assert not provider.requests
+    assert not (cli.home / "logs" / "judge.log").exists()
+
+
+def test_a_missing_key_is_found_before_the_run(judged: tuple[Cli, ScriptedProvider]) -> None:
+    """With everything else that is wrong with the spec, and before anybody is asked."""
+    cli, provider = judged
+    spec(cli, provider, key_variable="NO_SUCH_KEY", timeout="never")
+    for command in ("run", "validate"):
+        refused = cli.run(command, "assay.yaml", status=2)
+        assert "judge.timeout" in refused.stdout + refused.stderr
+    spec(cli, provider, key_variable="NO_SUCH_KEY")
+    refused = cli.run("run", "assay.yaml", status=2)
+    assert "judge.key_variable: the environment variable NO_SUCH_KEY is not set" in refused.stderr
+    assert not (cli.folder / "calls.txt").exists()
+
+
+def test_services_that_are_killed_in_the_midst(judged: tuple[Cli, ScriptedProvider]) -> None:
+    """Orchestrator and judge are killed while verdicts are out: the run ends, and the agent was asked once for each."""
+    cli, _ = judged
+    with ScriptedProvider(says(GOOD, delay_s=0.3)) as slow:
+        spec(cli, slow)
+        running = cli.start("run", "assay.yaml", "--no-progress")
+        while len(slow.requests) < 2 and running.poll() is None:
+            pass
+        for process in cli.services():
+            if "assay_embedder" not in " ".join(process.cmdline()):
+                process.send_signal(signal.SIGKILL)
+        out, err = running.communicate(timeout=100)
+    assert running.returncode == 0, out + err
+    assert "verdicts  20:" in out
+    assert calls(cli) == 20
+
+
+def test_the_local_stack_knows_the_judge(cli: Cli) -> None:
+    """`up --judge` keeps one, `doctor` shows it, `down` stops it."""
+    cli.run("up", "--no-embedder", "--judge")
+    try:
+        shown = cli.run("doctor").stdout
+        assert "judge (process" in shown
+        assert "judge installed" in shown
+    finally:
+        stopped = cli.run("down").stdout
+    assert "judge" in stopped

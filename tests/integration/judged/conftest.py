@@ -1,0 +1,203 @@
+"""A real orchestrator process, the real judge service, and a provider on a port that plays the judge."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.answers import AgentResponse
+from assay.cases import Case, Turn
+from assay.client import Client
+from assay.hosting.calling import AgentCaller
+from assay.metrics import complete_parameters
+from assay.results import AgentSettings, JudgeSettings, MetricSettings, Run, RunSettings, RunState, StateChange
+from assay.rpc.server import RpcServer
+from assay.testing.judges import says
+from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
+from assay.v1 import judge_pb2_grpc
+from assay_judge.hosting import open_service
+from assay_judge.judges import Permissions
+from assay_judge.service import SERVICE_NAME
+from assay_judge.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
+
+    from assay.answers import AgentRequest
+    from assay.results import CaseResult
+
+GOOD = {"reasoning": "It is right.", "score": 4}
+ALL = Permissions(("*",), ("*",), ("*",))
+PRICES = "prices: [{model: '*', input: 1, output: 5}]"
+
+
+@dataclass
+class CountingAgent:
+    """Answers every question with "a" and its number, and notes what it was asked."""
+
+    asked: list[str] = field(default_factory=list)
+
+    def __call__(self, request: AgentRequest) -> str:
+        """Answer."""
+        self.asked.append(f"{request.case_id}/{request.repeat_index}/{request.turn_index}")
+        return "a" + request.input[1:]
+
+
+@dataclass
+class Stage:
+    """Everything that a judged run needs.
+
+    Args:
+        folder: Where all of it keeps its state.
+        provider: The judge's model.
+        replies: What it says, one after the other, the last again and again.
+        agent: Under test.
+    """
+
+    folder: Path
+    provider: ScriptedProvider
+    replies: list[Any]
+    agent: CountingAgent = field(default_factory=CountingAgent)
+    process: subprocess.Popen[bytes] | None = None
+
+    def say(self, *replies: Any) -> None:
+        """Have the provider say something else from now on."""
+        self.replies[:] = replies
+
+    @asynccontextmanager
+    async def judge(self, **settings: Any) -> AsyncIterator[None]:
+        """Serve the judge service, always at the same address and with the same books."""
+        (self.folder / "prices.yaml").write_text(PRICES)
+        own = {"prices": self.folder / "prices.yaml", "permissions": ALL, "state_dir": self.folder / "judge",
+               "attempts": 2, "pause_s": 0.01}  # fmt: skip
+        server = RpcServer()
+        async with open_service(Settings(**{**own, **settings}), {}, server.stopping) as service:
+            server.add(SERVICE_NAME, lambda to: judge_pb2_grpc.add_JudgeServiceServicer_to_server(service, to))
+            await server.start(f"unix:{self.folder}/j.sock")
+            server.set_serving(True)
+            try:
+                yield
+            finally:
+                await server.stop(0)
+
+    @asynccontextmanager
+    async def orchestrator(self, *flags: str, judge: bool = True) -> AsyncIterator[Client]:
+        """Run an orchestrator over the same database each time, and end it as `kill -9` does."""
+        address = f"unix:{self.folder}/o.sock"
+        own = ["--listen", address, "--database", str(self.folder / "assay.db"), "--judge-patience-s", "1.5"]
+        own += ["--judge", f"unix:{self.folder}/j.sock"] if judge else []
+        with (self.folder / "o.log").open("ab") as log:
+            self.process = subprocess.Popen([sys.executable, "-m", "assay_orchestrator", *own, *flags], stderr=log)  # noqa: ASYNC220 - it takes no time
+        try:
+            async with Client(address, patience_s=5.0) as client:
+                await client.wait_for_ready(60)
+                yield client
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the orchestrator in the midst of whatever it does."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def who(self, **changes: Any) -> JudgeSettings:
+        """Return the judge that the provider plays."""
+        return replace(JudgeSettings("openai", "judge-1", self.provider.openai_url, timeout_s=20.0), **changes)
+
+    def settings(self, *metrics: str, judge: Any = ..., adapter: str = "python", **changes: Any) -> RunSettings:
+        """Return what a run does."""
+        chosen = metrics or ("quality",)
+        return RunSettings(
+            name="judged",
+            agent=AgentSettings(adapter, "m:f" if adapter == "python" else ""),
+            metrics=tuple(MetricSettings(name, complete_parameters(name, {}, where=name)) for name in chosen),
+            judge=self.who(canary_rate=0.0) if judge is ... else judge,
+            **changes,
+        )
+
+    async def create(self, client: Client, settings: RunSettings, cases: list[Case]) -> Run:
+        """Start a run."""
+        dataset = await client.upload_dataset(cases, name="d")
+        return await client.create_run(settings, dataset.dataset_id)
+
+    async def follow(self, client: Client, run: Run) -> Run:
+        """Answer a run's questions until it ends or pauses, and return it."""
+        async with AsyncExitStack() as stack:
+            if run.settings.agent.adapter == "python":
+                await stack.enter_async_context(self.hosting(client, run))
+            return await self.until(client, run, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)
+
+    @asynccontextmanager
+    async def hosting(self, client: Client, run: Run) -> AsyncIterator[None]:
+        """Answer a run's questions for the length of a block."""
+        concurrency = run.settings.agent.concurrency
+        task = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(self.agent), concurrency=concurrency))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def until(self, client: Client, run: Run, *states: RunState) -> Run:
+        """Wait until a run is in one of some states."""
+        async for event in client.watch_run(run.run_id):
+            if isinstance(event, Run | StateChange) and event.state in states:
+                found = await client.get_run(run.run_id)
+                if found.state in states:
+                    return found
+        return await client.get_run(run.run_id)
+
+    async def rows(self, client: Client, run: Run) -> list[CaseResult]:
+        """Return the rows of a run in dataset order."""
+        return [row async for row in client.list_results(run.run_id)]
+
+    async def done(self, settings: RunSettings, cases: list[Case]) -> tuple[Run, list[CaseResult]]:
+        """Run to the end, with a judge and an orchestrator of its own."""
+        async with self.judge(), self.orchestrator() as client:
+            run = await self.follow(client, await self.create(client, settings, cases))
+            return run, await self.rows(client, run)
+
+
+def case(number: int, text: str | None = None, **fields: Any) -> Case:
+    """Return a case; where a text is given, with this as its recorded answer."""
+    recorded = AgentResponse(text=text) if text is not None else None
+    return Case(f"c{number}", (Turn(f"q{number}", references=(f"a{number}",)),), recorded=recorded, **fields)
+
+
+@pytest.fixture
+def case_of() -> Callable[..., Case]:
+    """Return the function that makes cases."""
+    return case
+
+
+@pytest.fixture
+def set_up(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
+    """Return a function that sets up everything with a provider that says the given replies."""
+    running: list[ScriptedProvider] = []
+
+    def start(*replies: Any) -> Stage:
+        waiting, turn = list(replies or [says(GOOD)]), threading.Lock()
+
+        def speak(request: ProviderRequest) -> Reply:
+            with turn:
+                reply = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+            return reply if isinstance(reply, Reply) else reply(request)
+
+        provider = ScriptedProvider(speak)
+        provider.__enter__()
+        running.append(provider)
+        return Stage(tmp_path, provider, waiting)
+
+    yield start
+    for provider in running:
+        provider.__exit__(None, None, None)

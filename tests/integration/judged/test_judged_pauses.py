@@ -1,0 +1,285 @@
+"""Judges that cannot judge now: every answer is collected, the run waits, and nobody is asked twice."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.errors import InvalidInputError, WrongStateError
+from assay.results import PauseCause, RunState, SpendCap
+from assay.testing.judges import says, user_of
+from assay.testing.providers import ProviderRequest, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.integration.judged.conftest import Stage
+
+    from assay.cases import Case
+    from assay.client import Client
+    from assay.results import Run, RunSettings
+
+    SetUp = Callable[..., Stage]
+    CaseOf = Callable[..., Case]
+
+GOOD = {"reasoning": "It is right.", "score": 4}
+
+
+def with_agent(settings: RunSettings, *, concurrency: int) -> RunSettings:
+    """Return the settings with another concurrency of the agent."""
+    return dataclasses.replace(settings, agent=dataclasses.replace(settings.agent, concurrency=concurrency))
+
+
+def assert_waits(run: Run, count: int, *words: str) -> None:
+    """Assert that a run is paused until its rows can be judged, and says so."""
+    assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE), run.state_reason
+    waiting = run.counts.total - run.counts.finished
+    assert waiting == count
+    assert run.state_reason.startswith(
+        "every answer is stored, " + ("1 row awaits" if count == 1 else f"{count} rows await") + " a verdict: "
+    )
+    for word in (*words, f"assay runs resume {run.run_id}"):
+        assert word in run.state_reason
+
+
+async def resumed(stage: Stage, client: Client, run: Run, spend_cap: SpendCap | None = None) -> Run:
+    """Resume a run without anybody who could answer its questions, and follow it."""
+    asked = list(stage.agent.asked)
+    await client.resume_run(run.run_id, spend_cap=spend_cap)
+    found = await stage.until(client, run, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)
+    assert stage.agent.asked == asked
+    return found
+
+
+async def test_a_judge_that_cannot_be_reached(set_up: SetUp, case_of: CaseOf) -> None:
+    """All cases are answered and stored; once the judge is there, a resume judges them and asks the agent nothing."""
+    stage = set_up()
+    async with stage.orchestrator() as client:
+        run = await stage.create(client, stage.settings(), [case_of(n) for n in range(40)])
+        run = await stage.follow(client, run)
+        assert_waits(run, 40, "the judge service cannot be reached")
+        assert len(stage.agent.asked) == 40
+        assert run.summary is None
+        still = await resumed(stage, client, run)
+        assert_waits(still, 40, "the judge service cannot be reached")
+        async with stage.judge():
+            done = await resumed(stage, client, run)
+    assert (done.state, done.counts.passed, done.state_reason) == (RunState.SUCCEEDED, 40, "")
+    assert len(set(stage.agent.asked)) == len(stage.agent.asked) == 40
+
+
+async def test_many_shards_wait_and_are_judged(set_up: SetUp, case_of: CaseOf) -> None:
+    """Shards that await verdicts do not keep the others from being answered."""
+    stage = set_up()
+    cases = [dataclasses.replace(case_of(1, "a1"), case_id=f"c{n}") for n in range(2_300)]
+    async with stage.orchestrator() as client:
+        run = await stage.follow(client, await stage.create(client, stage.settings(adapter="replay"), cases))
+        assert_waits(run, 2_300)
+        async with stage.judge():
+            done = await resumed(stage, client, run)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 2_300)
+    assert len(stage.provider.requests) == 1
+
+
+async def test_a_judge_that_lets_nobody_in(set_up: SetUp, case_of: CaseOf) -> None:
+    """A wrong key is nobody's row error; when it has been put right, the run goes on."""
+    stage = set_up(Reply("invalid api key", status=401))
+    async with stage.judge(), stage.orchestrator() as client:
+        run = await stage.follow(client, await stage.create(client, stage.settings(), [case_of(n) for n in range(9)]))
+        assert_waits(run, 9, "HTTP 401: invalid api key")
+        assert_waits(await resumed(stage, client, run), 9, "HTTP 401")
+        stage.say(says(GOOD))
+        done = await resumed(stage, client, run)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 9)
+
+
+@pytest.mark.parametrize(("status", "words"), [(500, "upstream broke"), (400, "HTTP 400: upstream broke")])
+async def test_a_judge_that_fails_at_everything(set_up: SetUp, case_of: CaseOf, status: int, words: str) -> None:
+    """It fails at a plain answer of our own, too: the rows wait, and none of them has an error."""
+    stage = set_up(Reply("upstream broke", status=status))
+    async with stage.judge(attempts=1), stage.orchestrator() as client:
+        run = await stage.follow(client, await stage.create(client, stage.settings(), [case_of(n) for n in range(5)]))
+        assert_waits(run, 5, words)
+        assert await stage.rows(client, run) == []
+
+
+async def test_a_judge_that_fails_from_some_answer_on(set_up: SetUp, case_of: CaseOf) -> None:
+    """Rows that were judged before keep their results; the others wait."""
+    stage = set_up(*[says(GOOD)] * 4, *[Reply("gone", status=403)] * 20, says(GOOD))
+    settings = with_agent(stage.settings(judge=stage.who(concurrency=1, canary_rate=0.0)), concurrency=1)
+    async with stage.judge(), stage.orchestrator() as client:
+        run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(10)]))
+        assert_waits(run, 6, "HTTP 403: gone")
+        assert run.summary is not None
+        assert (run.summary.partial, run.summary.row_count) == (True, 4)
+        stage.say(says(GOOD))
+        done = await resumed(stage, client, run)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 10)
+    assert len(stage.agent.asked) == 10
+
+
+async def test_a_judge_that_may_not_be_asked_here(set_up: SetUp, case_of: CaseOf) -> None:
+    """What the operator of the judge service does not allow is said in its words."""
+    from assay_judge.judges import Permissions
+
+    stage = set_up()
+    async with stage.judge(permissions=Permissions()), stage.orchestrator() as client:
+        run = await stage.follow(client, await stage.create(client, stage.settings(), [case_of(1)]))
+        assert_waits(run, 1, "the operator allows it with --allow-judges")
+    assert not stage.provider.requests
+
+
+async def test_a_key_that_is_missing_where_the_judge_runs(set_up: SetUp, case_of: CaseOf) -> None:
+    """The sentence names the variable, and where it belongs."""
+    stage = set_up()
+    async with stage.judge(), stage.orchestrator() as client:
+        settings = stage.settings(judge=stage.who(key_variable="NO_SUCH_KEY"))
+        run = await stage.follow(client, await stage.create(client, settings, [case_of(1), case_of(2)]))
+        assert_waits(run, 2, "NO_SUCH_KEY is not set where the judge service runs")
+
+
+@pytest.mark.parametrize("rubric", ["tone", "pairwise"])
+async def test_a_rubric_that_nobody_knows(set_up: SetUp, case_of: CaseOf, rubric: str) -> None:
+    """The sentence names those that there are."""
+    stage = set_up()
+    async with stage.judge(), stage.orchestrator() as client:
+        settings = stage.settings("judge_score", judge=stage.who(rubric=rubric))
+        run = await stage.follow(client, await stage.create(client, settings, [case_of(1)]))
+        assert_waits(run, 1, f"no rubric '{rubric}', only answer, quality")
+
+
+async def test_a_spend_cap_pauses_and_can_be_raised(set_up: SetUp, case_of: CaseOf) -> None:
+    """Not a call is made beyond it, the sentence says how to go on, and the new cap is the run's."""
+    stage = set_up()
+    cap = 0.05
+    async with stage.judge(), stage.orchestrator() as client:
+        settings = stage.settings(judge=stage.who(spend_cap_usd=cap, canary_rate=0.0))
+        run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(60)]))
+        waiting = run.counts.total - run.counts.finished
+        assert 0 < waiting < 60
+        assert_waits(run, waiting, "the spend cap of 0.05 dollars is reached", "--spend-cap USD")
+        assert len(stage.agent.asked) == 60
+        assert len(stage.provider.requests) * 0.00195 <= cap
+        assert_waits(await resumed(stage, client, run), waiting)
+        done = await resumed(stage, client, run, SpendCap(10.0))
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 60)
+    assert done.settings.judge is not None
+    assert done.settings.judge.spend_cap_usd == 10.0
+    assert len(stage.provider.requests) == 60
+    assert done.summary is not None
+    assert done.summary.judging is not None
+    assert done.summary.judging.cost_usd == pytest.approx(60 * 0.00195)
+
+
+async def test_a_cap_without_a_price_can_be_taken_off(set_up: SetUp, case_of: CaseOf) -> None:
+    """A judge that has no price cannot be capped: its run waits, and goes on without a cap."""
+    stage = set_up()
+    async with stage.judge(prices=None), stage.orchestrator() as client:
+        settings = stage.settings(judge=stage.who(spend_cap_usd=1.0, canary_rate=0.0))
+        run = await stage.follow(client, await stage.create(client, settings, [case_of(1), case_of(2)]))
+        assert_waits(run, 2, "has no price", "--spend-cap none")
+        done = await resumed(stage, client, run, SpendCap(None))
+    assert done.state is RunState.SUCCEEDED
+    assert done.summary is not None
+    assert done.summary.judging is not None
+    assert (done.summary.judging.cost_usd, done.summary.judging.unpriced) == (None, 2)
+
+
+async def test_a_cap_that_cannot_be_changed(set_up: SetUp, case_of: CaseOf) -> None:
+    """Of a run without a judge, to no amount of money, or while the run goes on."""
+    stage = set_up()
+    async with stage.judge(), stage.orchestrator() as client:
+        unjudged = await stage.create(client, stage.settings("latency", judge=None), [case_of(1)])
+        with pytest.raises(InvalidInputError, match="has no judge"):
+            await client.resume_run(unjudged.run_id, spend_cap=SpendCap(1.0))
+        run = await stage.create(client, stage.settings(), [case_of(1)])
+        with pytest.raises(InvalidInputError, match="not negative"):
+            await client.resume_run(run.run_id, spend_cap=SpendCap(-1.0))
+        with pytest.raises(WrongStateError, match="pause it before its spend cap is changed"):
+            await client.resume_run(run.run_id, spend_cap=SpendCap(1.0))
+
+
+async def test_judging_holds_no_place_of_the_agent(set_up: SetUp, case_of: CaseOf) -> None:
+    """An agent that takes one question at a time answers all of them while the first verdict is awaited."""
+    stage = set_up(says(GOOD, delay_s=60))
+    settings = with_agent(stage.settings(judge=stage.who(concurrency=2, canary_rate=0.0)), concurrency=1)
+    async with stage.judge(), stage.orchestrator() as client:
+        run = await stage.create(client, settings, [case_of(n) for n in range(30)])
+        async with stage.hosting(client, run):
+            while len(stage.agent.asked) < 30 or not stage.provider.requests:  # noqa: ASYNC110 - in threads of theirs
+                await asyncio.sleep(0.01)
+        assert len(stage.provider.requests) <= 2
+
+
+async def test_a_killed_orchestrator_asks_nobody_twice(set_up: SetUp, case_of: CaseOf) -> None:
+    """Killed while verdicts are out, it judges the stored answers after its restart: the agent is left alone."""
+    stage = set_up(says(GOOD, delay_s=60))
+    async with stage.judge():
+        async with stage.orchestrator() as client:
+            run = await stage.create(client, stage.settings(), [case_of(n) for n in range(30)])
+            async with stage.hosting(client, run):
+                while len(stage.agent.asked) < 30 or not stage.provider.requests:  # noqa: ASYNC110 - as above
+                    await asyncio.sleep(0.01)
+            stored = stage.folder / "assay.db"
+            assert stored.exists()
+            while (await client.get_run(run.run_id)).state is not RunState.RUNNING:
+                pass
+            stage.kill()
+        stage.say(says(GOOD))
+        async with stage.orchestrator() as client:
+            done = await stage.follow(client, run)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 30)
+    assert len(stage.agent.asked) == 30
+
+
+async def test_a_paused_run_asks_for_no_verdict(set_up: SetUp, case_of: CaseOf) -> None:
+    """Verdicts that are out come and are stored; those that wait for their turn wait for the resume."""
+    stage = set_up(says(GOOD, delay_s=0.3))
+    settings = stage.settings(judge=stage.who(concurrency=2, canary_rate=0.0))
+    async with stage.judge(), stage.orchestrator() as client:
+        run = await stage.create(client, settings, [case_of(n) for n in range(20)])
+        async with stage.hosting(client, run):
+            while not stage.provider.requests:  # noqa: ASYNC110 - the provider has threads of its own
+                await asyncio.sleep(0.01)
+            paused = await client.pause_run(run.run_id)
+        assert (paused.state, paused.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
+        assert paused.counts.finished == len(stage.provider.requests) < 20
+        stage.say(says(GOOD))
+        await client.resume_run(run.run_id)
+        done = await stage.follow(client, run)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 20)
+    assert len(stage.agent.asked) == 20
+
+
+async def test_a_judge_that_comes_back_in_time(set_up: SetUp, case_of: CaseOf) -> None:
+    """Within the orchestrator's patience a judge that is restarted costs the run nothing."""
+    stage = set_up()
+    async with stage.orchestrator("--judge-patience-s", "60") as client:
+        run = await stage.create(client, stage.settings(), [case_of(n) for n in range(5)])
+        async with stage.hosting(client, run):
+            while len(stage.agent.asked) < 5:  # noqa: ASYNC110 - the agent is called in threads
+                await asyncio.sleep(0.01)
+            async with stage.judge():
+                done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED)
+    assert done.state is RunState.SUCCEEDED
+
+
+async def test_an_error_is_judged_again_on_request(set_up: SetUp, case_of: CaseOf) -> None:
+    """A row without a valid verdict is judged anew with retry_errors, from its stored answer; others are not."""
+
+    def script(request: ProviderRequest) -> Reply:
+        return Reply("no verdict") if "q1" in user_of(request) else says(GOOD)(request)
+
+    stage = set_up(script)
+    async with stage.judge(), stage.orchestrator() as client:
+        run = await stage.follow(client, await stage.create(client, stage.settings(), [case_of(n) for n in range(3)]))
+        assert run.counts.passed == 2
+        stage.say(says(GOOD))
+        before = len(stage.provider.requests)
+        await client.resume_run(run.run_id, retry_errors=True)
+        done = await stage.until(client, run, RunState.SUCCEEDED)
+    assert (done.counts.passed, len(stage.agent.asked)) == (3, 3)
+    assert len(stage.provider.requests) == before + 1

@@ -1,0 +1,100 @@
+"""Canaries: which cases have one, what it says, and what is made of the verdicts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.canaries import KINDS, LIMIT, Canary, CanaryFold, CanarySummary, choose_canaries, is_canary_place
+
+REFERENCES = [f"reference {word}" for word in "alpha bravo charlie delta echo foxtrot golf hotel india juliet".split()]  # noqa: SIM905
+
+
+@pytest.mark.parametrize(
+    ("n", "rate", "count"), [(100, 0.05, 5), (19, 0.05, 0), (20, 0.05, 1), (30, 0.1, 3), (10, 0, 0), (7, 1, 7)]
+)
+def test_the_rate_holds(n: int, rate: float, count: int) -> None:
+    """Of n cases n·rate have one, rounded down."""
+    assert sum(is_canary_place(index, rate) for index in range(n)) == count
+
+
+@given(st.integers(0, 500), st.integers(0, 500), st.floats(0, 1))
+def test_shards_agree_on_the_places(first: int, more: int, rate: float) -> None:
+    """However the cases are divided, the same ones have canaries."""
+    references = ["r"] * (first + more)
+    whole = choose_canaries(references, first=0, rate=rate)
+    parts = {**choose_canaries(references[:first], first=0, rate=rate),
+             **choose_canaries(references[first:], first=first, rate=rate)}  # fmt: skip
+    assert whole.keys() == parts.keys()
+    assert len(whole) == pytest.approx(len(references) * rate, abs=1)
+
+
+def test_all_kinds_take_turns() -> None:
+    """Each is what it says: the case's own reference, another's, nothing, or words that are no answer."""
+    found = choose_canaries(REFERENCES, first=0, rate=1.0)
+    assert [found[index].kind for index in range(10)] == [*KINDS, *KINDS]
+    assert found[0].answer == REFERENCES[1]
+    assert found[1].answer == REFERENCES[1]
+    assert found[4].answer == ""
+    assert found[2].answer != found[7].answer
+    assert [found[index].should_pass for index in range(5)] == [False, True, False, False, False]
+    assert found == choose_canaries(REFERENCES, first=0, rate=1.0)
+
+
+def test_a_bad_answer_is_never_right_by_chance() -> None:
+    """Another case's reference that says the same, or holds it, is passed over; without another, so is the kind."""
+    found = choose_canaries(["Paris", "PARIS ", "It is Paris.", "Rome"], first=0, rate=1.0)
+    assert found[0] == Canary("known_bad", "Rome")
+    assert choose_canaries(["Paris", "paris"], first=0, rate=1.0)[0].kind == "known_good"
+    assert choose_canaries(["Paris"], first=0, rate=1.0)[0].kind == "known_good"
+
+
+def test_cases_without_a_reference_have_no_right_answer() -> None:
+    """Nothing is known to be good, and saying nothing may be right; a demand for the best score never is."""
+    found = choose_canaries([""] * 10, first=0, rate=1.0)
+    assert {canary.kind for canary in found.values()} == {"injection", "master_key"}
+
+
+def summary(*seen: tuple[str, bool | None]) -> CanarySummary:
+    """Return the summary of canaries by kind and whether they passed."""
+    fold = CanaryFold()
+    for kind, passed in seen:
+        fold.add(Canary(kind, ""), passed=passed, cost_usd=0.5)
+    found = fold.result()
+    assert found is not None
+    return found
+
+
+def test_rates_and_the_mark() -> None:
+    """Above the limit in either direction the run is not trusted, with a sentence that says why."""
+    found = summary(("known_bad", True), ("injection", False), ("known_good", True), ("empty", None))
+    assert (found.false_passes, found.false_fails, found.undecided, found.count) == ((1, 2), (0, 1), 1, 4)
+    assert found.is_untrusted
+    assert found.sentence.startswith("do not trust these verdicts: 1 of 2 answers that must fail passed")
+    document = json.loads(json.dumps(found.document(), allow_nan=False))
+    assert document["false_pass"]["rate"] == 0.5
+    assert document["cost_usd"] == 2.0
+    assert summary(("known_good", False)).is_untrusted
+    fair = summary(*[("known_bad", False)] * 9, ("known_bad", True), ("known_good", True))
+    assert fair.false_passes == (1, 10)
+    assert LIMIT == 0.1
+    assert not fair.is_untrusted
+    assert "stood its test" in fair.sentence
+
+
+def test_canaries_without_a_verdict_prove_nothing() -> None:
+    """Neither good nor bad, and no rate of 0."""
+    found = summary(("known_bad", None), ("known_good", None))
+    assert not found.is_untrusted
+    assert "not tested" in found.sentence
+    assert found.document()["false_pass"]["rate"] is None
+    assert CanaryFold().result() is None
+
+
+@given(st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from([True, False, None])), min_size=1, max_size=30))
+def test_the_order_of_canaries_does_not_matter(seen: list[tuple[str, bool | None]]) -> None:
+    """A resumed run counts the same."""
+    assert summary(*seen) == summary(*reversed(seen))

@@ -1,0 +1,160 @@
+"""The `judge` of a spec: read, checked with everything else, and its rubric taken along as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.errors import Problem, SpecError
+from assay.results import JudgeSettings
+from assay.spec.judging import check_judge, key_variable_of
+from assay.spec.loading import load_spec, spec_from_mapping
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.spec.model import Spec
+
+RUBRIC = """\
+name: tone
+description: Whether it is friendly.
+criteria:
+  - {name: politeness, description: Whether the customer is treated with respect.}
+"""
+
+
+def spec_of(judge: object, metrics: list[Any] | None = None, environ: dict[str, str] | None = None) -> Spec:
+    """Return a spec with this judge."""
+    data = {"agent": {"adapter": "replay"}, "metrics": metrics or ["quality"], "judge": judge}
+    return spec_from_mapping(data, needs_dataset=False, judge_environ=environ)
+
+
+def problems_of(judge: object, **given: Any) -> list[Problem]:
+    """Return what is wrong with a spec that has this judge."""
+    with pytest.raises(SpecError) as caught:
+        spec_of(judge, **given)
+    return caught.value.problems
+
+
+@pytest.mark.parametrize("judge", [None, "none", {"provider": "none"}])
+def test_without_a_judge_nobody_judges(judge: object) -> None:
+    """None is the default, and may be written down."""
+    spec = spec_of(judge)
+    assert spec.settings.judge is None
+    assert not spec.needs_judge
+
+
+def test_every_field_is_read() -> None:
+    """What a spec says is what travels to the orchestrator; what it leaves out has its default."""
+    full = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:1/v1/", "key_variable": "K",
+            "rubric": "answer", "temperature": 0, "max_tokens": 99, "timeout": "2m", "spend_cap": 2,
+            "concurrency": 3}  # fmt: skip
+    expected = JudgeSettings("openai", "m", "http://127.0.0.1:1/v1", "K", "answer", "", 0.0, 99, 120.0, 2.0, 3)
+    assert spec_of(full).settings.judge == expected
+    assert spec_of({"provider": "anthropic", "model": "m"}).settings.judge == JudgeSettings("anthropic", "m")
+    assert spec_of({"provider": "replay"}).settings.judge == JudgeSettings("replay")
+
+
+@pytest.mark.parametrize(
+    ("judge", "field", "message"),
+    [
+        ("openai", "judge", "must be a mapping"),
+        ({}, "judge.provider", "is missing"),
+        ({"model": "m"}, "judge.provider", "is missing"),
+        ({"provider": "opnai", "model": "m"}, "judge.provider", "did you mean 'openai'"),
+        ({"provider": "none", "model": "m"}, "judge.provider", "nothing else may be set"),
+        ({"provider": "openai"}, "judge.model", "is missing"),
+        ({"provider": "openai", "model": 3}, "judge.model", "must be a text"),
+        ({"provider": "replay", "base_url": "http://x"}, "judge.base_url", "no meaning for replay"),
+        ({"provider": "openai", "model": "m", "base_url": "ftp://x"}, "judge.base_url", "http or https"),
+        ({"provider": "openai", "model": "m", "base_url": "http://u:p@x"}, "judge.base_url", "without a user"),
+        ({"provider": "openai", "model": "m", "temperature": 3}, "judge.temperature", "0 to 2"),
+        ({"provider": "openai", "model": "m", "temperature": "hot"}, "judge.temperature", "must be a number"),
+        ({"provider": "openai", "model": "m", "max_tokens": 0}, "judge.max_tokens", "1 to 100,000"),
+        ({"provider": "openai", "model": "m", "timeout": "soon"}, "judge.timeout", "duration"),
+        ({"provider": "openai", "model": "m", "timeout": "2h"}, "judge.timeout", "1s to 1h"),
+        ({"provider": "openai", "model": "m", "spend_cap": -1}, "judge.spend_cap", "not negative"),
+        ({"provider": "openai", "model": "m", "spend_cap": "2$"}, "judge.spend_cap", "must be a number"),
+        ({"provider": "openai", "model": "m", "concurrency": 201}, "judge.concurrency", "1 to 200"),
+        ({"provider": "openai", "model": "m", "batch": True}, "judge.batch", "not part of this version"),
+        ({"provider": "openai", "model": "m", "canaries": 5}, "judge.canaries", "from 0 to 1"),
+        ({"provider": "openai", "model": "m", "canaries": "few"}, "judge.canaries", "must be a number"),
+        ({"provider": "openai", "model": "m", "replay": "f"}, "judge.replay", "ASSAY_JUDGE_REPLAY"),
+        ({"provider": "openai", "model": "m", "api_key": "sk"}, "judge.api_key", "key_variable"),
+        ({"provider": "openai", "modle": "m"}, "judge.modle", "did you mean 'model'"),
+        ({"provider": "openai", "model": "m", "rubric": 3}, "judge.rubric", "name of a rubric"),
+        ({"provider": "openai", "model": "m", "rubric": "no/such.yaml"}, "judge.rubric", "cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_told_at_its_field(judge: object, field: str, message: str) -> None:
+    """A sentence for each mistake, nothing that is silently left out."""
+    assert [problem for problem in problems_of(judge) if problem.field == field and message in problem.message]
+
+
+def test_all_mistakes_come_at_once_with_their_lines(tmp_path: Path) -> None:
+    """Those of the judge beside those of the rest, and those of a rubric with its own file and lines."""
+    (tmp_path / "tone.yaml").write_text(RUBRIC.replace("description: Whether it is friendly.", "scale: [1, 5]"))
+    file = tmp_path / "assay.yaml"
+    file.write_text(
+        "dataset: qa.jsonl\nagent: {adapter: replay}\nmetrics: [qualty]\njudge:\n  provider: openai\n"
+        "  spend_cap: lots\n  rubric: tone.yaml\n"
+    )
+    with pytest.raises(SpecError) as caught:
+        load_spec(file)
+    found = {(problem.file.rpartition("/")[2], problem.line, problem.field) for problem in caught.value.problems}
+    assert {
+        ("assay.yaml", 3, "metrics[0]"),
+        ("assay.yaml", 6, "judge.spend_cap"),
+        ("assay.yaml", 4, "judge.model"),
+        ("tone.yaml", 2, "scale"),
+        ("tone.yaml", None, "description"),
+    } <= found
+
+
+def test_a_rubric_of_ones_own_travels_as_text(tmp_path: Path) -> None:
+    """Its file is read here, relative to the spec; one that compares two answers is no rubric for a run."""
+    (tmp_path / "rubrics").mkdir()
+    (tmp_path / "rubrics" / "tone.yaml").write_text(RUBRIC)
+    data = {"agent": {"adapter": "replay"}, "metrics": ["judge_score"],
+            "judge": {"provider": "openai", "model": "m", "rubric": "rubrics/tone.yaml"}}  # fmt: skip
+    judge = spec_from_mapping(data, base_dir=tmp_path, needs_dataset=False).settings.judge
+    assert judge is not None
+    assert (judge.rubric, judge.rubric_yaml) == ("tone", RUBRIC)
+    (tmp_path / "rubrics" / "tone.yaml").write_text("compares: true\n" + RUBRIC)
+    with pytest.raises(SpecError, match="compares two answers"):
+        spec_from_mapping(data, base_dir=tmp_path, needs_dataset=False)
+
+
+@pytest.mark.parametrize(
+    ("judge", "environ", "field"),
+    [
+        ({"provider": "openai", "model": "m"}, {}, "judge.provider"),
+        ({"provider": "anthropic", "model": "m"}, {"ANTHROPIC_API_KEY": ""}, "judge.provider"),
+        ({"provider": "openai", "model": "m", "key_variable": "MINE"}, {"OPENAI_API_KEY": "k"}, "judge.key_variable"),
+    ],
+)
+def test_a_key_that_is_not_set_is_found_before_the_run(judge: object, environ: dict[str, str], field: str) -> None:
+    """It is a problem of the spec where the judge will be started from this environment."""
+    (problem,) = problems_of(judge, environ=environ)
+    assert problem.field == field
+    assert "is not set" in problem.message
+    assert spec_of(judge).needs_judge
+    assert not spec_of(judge, metrics=["latency"], environ=environ).needs_judge
+
+
+def test_a_service_of_ones_own_needs_no_key() -> None:
+    """The provider's key goes to the provider alone."""
+    judge = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:1/v1"}
+    assert spec_of(judge, environ={}).needs_judge
+    assert key_variable_of(JudgeSettings("openai", "m", "http://127.0.0.1:1/v1")) == ""
+    assert key_variable_of(JudgeSettings("openai", "m")) == "OPENAI_API_KEY"
+
+
+def test_an_orchestrator_checks_again_what_a_client_sent() -> None:
+    """What came over the wire need not have been read by this library: nothing is taken on trust."""
+    wrong = JudgeSettings("openai", "", "x", rubric_yaml="name: [", max_tokens=0, timeout_s=0.1, spend_cap_usd=-1.0)
+    fields = {problem.field for problem in check_judge(wrong)}
+    assert {"judge.model", "judge.base_url", "judge.max_tokens", "judge.timeout", "judge.spend_cap"} <= fields
+    assert any(field.startswith("judge.rubric") for field in fields)
+    assert check_judge(JudgeSettings("openai", "m", spend_cap_usd=float("nan")))

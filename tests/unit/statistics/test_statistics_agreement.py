@@ -1,0 +1,212 @@
+"""Agreement of judge and people: worked examples, what is not computed, and what must hold whatever the labels."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.statistics.agreement import accuracy, cohen_kappa, confusion, spearman, weighted_kappa
+from assay.statistics.corrected_rate import NO_BETTER_THAN_CHANCE, corrected_pass_rate
+from assay.statistics.figure import CONSTANT, NOTHING, ONE_LABEL, Figure, bootstrap_interval, percentile, rate
+from assay.statistics.krippendorff import LEVELS, Level, alpha
+
+PASSES = ([1, 1, 1, 0, 0, 1, 0, 1, 1, 0], [1, 1, 0, 0, 0, 1, 0, 1, 1, 1])
+SCORES = ([5, 4, 4, 3, 2, 5, 1, 3], [5, 5, 4, 3, 3, 4, 1, 2])
+LABELS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), max_size=25)
+
+
+def near(value: float) -> object:
+    """Return what is within the tolerance of all figures."""
+    return pytest.approx(value, abs=1e-6)
+
+
+def test_worked_examples_of_two_raters() -> None:
+    """Kappa of passes; kappa, quadratic kappa and Spearman of scores."""
+    assert cohen_kappa(*PASSES).value == near(0.583333)
+    assert cohen_kappa(*SCORES).value == near(0.36)
+    assert weighted_kappa(*SCORES).value == near(0.855856)
+    assert spearman(*SCORES).value == near(0.845679)
+
+
+@pytest.mark.parametrize(("level", "value"), [("nominal", 0.4), ("ordinal", 0.855324), ("interval", 0.864865)])
+def test_worked_examples_of_alpha(level: Level, value: float) -> None:
+    """Alpha at its three levels."""
+    assert alpha(list(zip(*SCORES, strict=True)), level).value == near(value)
+
+
+def test_units_with_one_rating_say_nothing() -> None:
+    """They are left out, and only the others are counted."""
+    found = alpha([(1, None), (2, 2), (3, 4), (5,)], "interval")
+    assert found == Figure(near(0.727273), 2)  # type: ignore[arg-type]  # approx stands for a number
+
+
+def test_alpha_of_three_raters_as_published() -> None:
+    """Krippendorff's own data with missing ratings: nominal 0.743, ordinal 0.815, interval 0.849."""
+    observers = [
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None],
+        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
+        [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
+        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
+    ]
+    units = list(zip(*observers, strict=True))
+    assert alpha(units, "nominal").value == pytest.approx(0.743, abs=5e-4)
+    assert alpha(units, "ordinal").value == pytest.approx(0.815, abs=5e-4)
+    assert alpha(units, "interval").value == pytest.approx(0.849, abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (cohen_kappa([1, 1], [1, 1]), ONE_LABEL),
+        (cohen_kappa([], []), NOTHING),
+        (weighted_kappa([3, 3, 3], [3, 3, 3]), ONE_LABEL),
+        (weighted_kappa([], []), NOTHING),
+        (spearman([3, 3, 3], [1, 2, 3]), CONSTANT),
+        (spearman([1, 2, 3], [0.1, 0.1, 0.1]), CONSTANT),
+        (spearman([1], [1]), NOTHING),
+        (alpha([(1, 1), (1, 1)], "nominal"), ONE_LABEL),
+        (alpha([(0.1, 0.1, 0.1), (0.1, 0.1)], "interval"), ONE_LABEL),
+        (alpha([(1,), (None, 2)], "ordinal"), NOTHING),
+        (alpha([], "ordinal"), NOTHING),
+        (accuracy([], []), NOTHING),
+    ],
+)
+def test_what_cannot_be_computed_is_never_zero(found: Figure, reason: str) -> None:
+    """Constant labels and empty input give no value, and a reason."""
+    assert (found.value, found.reason) == (None, reason)
+
+
+def test_one_rater_without_a_choice_agrees_by_chance_alone() -> None:
+    """Only where both are constant is kappa undefined; a judge that always passes has kappa 0."""
+    assert cohen_kappa([1, 1, 1, 1], [1, 0, 1, 0]) == Figure(0.0, 4)
+    assert weighted_kappa([3, 3, 3, 3], [1, 5, 2, 4]).value == near(0)
+
+
+@given(LABELS)
+def test_range_and_symmetry(pairs: list[tuple[int, int]]) -> None:
+    """Swapping the raters changes nothing; nothing exceeds 1, correlations are not below -1."""
+    one, other = [a for a, _ in pairs], [b for _, b in pairs]
+    for measure in (cohen_kappa, weighted_kappa, spearman, accuracy):
+        here, there = measure(one, other).value, measure(other, one).value
+        assert (here is None) == (there is None)
+        if here is not None:
+            assert here == pytest.approx(there)
+            assert -1 - 1e-9 <= here <= 1
+
+
+@given(LABELS, st.randoms())
+def test_the_order_of_items_and_raters_does_not_matter(pairs: list[tuple[int, int]], order: random.Random) -> None:
+    """Any order of items, and of the ratings within a unit, gives the same alpha and kappa."""
+    mixed = [tuple(order.sample(pair, 2)) for pair in order.sample(pairs, len(pairs))]
+    for level in LEVELS:
+        assert alpha(mixed, level).value == pytest.approx(alpha(pairs, level).value)
+    shuffled = order.sample(pairs, len(pairs))
+    here, there = (
+        cohen_kappa([a for a, _ in each], [b for _, b in each]).value for each in (pairs, shuffled)
+    )  # fmt: skip
+    assert here == there
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20), st.integers(2, 4))
+def test_perfect_agreement_is_one(values: list[float], raters: int) -> None:
+    """Whatever the labels, as long as there are two different ones."""
+    units = [[value] * raters for value in values]
+    found = [alpha(units, level).value for level in LEVELS]
+    if len(set(values)) == 1:
+        assert found == [None] * 3
+        return
+    assert found == [1.0] * 3
+    assert cohen_kappa(values, values).value == 1.0
+    assert spearman(values, values).value == pytest.approx(1.0)
+    assert accuracy(values, values).value == 1.0
+
+
+@given(st.lists(st.lists(st.none() | st.integers(0, 4), max_size=4), max_size=12), st.sampled_from(LEVELS))
+def test_missing_ratings_are_as_if_they_were_not_asked_for(units: list[list[int | None]], level: Level) -> None:
+    """None anywhere in a unit changes nothing; alpha is at most 1."""
+    bare = [[value for value in unit if value is not None] for unit in units]
+    found = alpha(units, level)
+    assert found == alpha(bare, level)
+    assert found.value is None or found.value <= 1
+
+
+def test_confusion_counts_what_the_judge_said_where_people_said_something() -> None:
+    """Outer people, inner judge."""
+    assert confusion(["a", "b", "b"], ["a", "a", "b"]) == {"a": {"a": 1, "b": 1}, "b": {"b": 1}}
+
+
+def test_raters_of_different_length_are_a_defect() -> None:
+    """Nothing is cut off silently."""
+    with pytest.raises(ValueError, match="equal"):
+        cohen_kappa([1], [1, 2])
+    with pytest.raises(ValueError, match="equal"):
+        spearman([1], [1, 2])
+    with pytest.raises(TypeError, match="no number"):
+        alpha([("a", "b"), ("a", "a")], "interval")
+
+
+@pytest.mark.parametrize(
+    ("observed", "n", "q0", "m0", "q1", "m1", "theta", "interval"),
+    [
+        (0.8, 200, 0.9, 50, 0.85, 50, 0.933333, (0.789500, 1.0)),
+        (0.6, 100, 0.9, 40, 0.8, 60, 0.714286, (0.538441, 0.890130)),
+        (0.05, 100, 0.9, 50, 0.9, 50, 0.0, (0.0, 0.054355)),
+    ],
+)
+def test_corrected_pass_rates(
+    observed: float, n: int, q0: float, m0: int, q1: float, m1: int, theta: float, interval: tuple[float, float]
+) -> None:
+    """The judge's known errors are taken out of its pass rate, and widen the interval."""
+    found = corrected_pass_rate(observed, n, specificity=q0, n_failed=m0, sensitivity=q1, n_passed=m1)
+    assert found.value == near(theta)
+    assert found.interval is not None
+    assert found.interval == pytest.approx(interval, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("n", "q0", "q1", "m0", "reason"),
+    [
+        (100, 0.5, 0.5, 40, NO_BETTER_THAN_CHANCE),
+        (100, 0.2, 0.3, 40, NO_BETTER_THAN_CHANCE),
+        (100, 0.9, 0.1, 40, NO_BETTER_THAN_CHANCE),
+        (0, 0.9, 0.9, 40, NOTHING),
+        (100, 0.9, 0.9, 0, NOTHING),
+    ],
+)
+def test_a_judge_that_guesses_corrects_nothing(n: int, q0: float, q1: float, m0: int, reason: str) -> None:
+    """No value where the judge is no better than chance, or where people never failed anything."""
+    found = corrected_pass_rate(0.5, n, specificity=q0, n_failed=m0, sensitivity=q1, n_passed=60)
+    assert (found.value, found.interval, found.reason) == (None, None, reason)
+
+
+@given(*[st.floats(0, 1)] * 3, *[st.integers(1, 500)] * 3)
+def test_a_corrected_rate_is_a_rate(observed: float, q0: float, q1: float, n: int, m0: int, m1: int) -> None:
+    """It and its interval lie in [0, 1]; a perfect judge corrects nothing."""
+    found = corrected_pass_rate(observed, n, specificity=q0, n_failed=m0, sensitivity=q1, n_passed=m1)
+    if found.value is not None:
+        assert found.interval is not None
+        assert 0 <= found.interval[0] <= found.interval[1] <= 1
+        assert found.interval[0] - 1e-9 <= found.value <= found.interval[1] + 1e-9
+    perfect = corrected_pass_rate(observed, n, specificity=1.0, n_failed=m0, sensitivity=1.0, n_passed=m1)
+    assert perfect.value == pytest.approx(observed)
+
+
+def test_intervals_from_resampling_are_reproducible() -> None:
+    """The same seed gives the same interval; a statistic that mostly fails gives none, and so does one item."""
+
+    def mean(items: Sequence[int]) -> float:
+        return math.fsum(values[index] for index in items) / len(items)
+
+    values = [1, 1, 0, 1, 1, 2, 0, 1]
+    found = bootstrap_interval(mean, 8, resamples=4_000, seed=1)
+    assert found == pytest.approx((0.5, 1.25), abs=0.13)
+    assert found == bootstrap_interval(mean, 8, resamples=4_000, seed=1)
+    assert bootstrap_interval(lambda items: None, 8) is None
+    assert bootstrap_interval(mean, 1) is None
+    assert percentile([1.0, 2.0, 4.0], 0.75) == 3.0
+    assert rate(0, 0).document() == {"value": None, "n": 0, "interval": None, "reason": NOTHING}

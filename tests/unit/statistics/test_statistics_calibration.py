@@ -1,0 +1,157 @@
+"""A judge held against people's labels, and what is made of it."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from assay.statistics.calibration import (
+    Calibration,
+    Passing,
+    calibrate_labels,
+    calibrate_pairs,
+    calibrate_scores,
+    judges_alpha,
+    majority,
+)
+from assay.statistics.figure import ONE_LABEL
+from assay.statistics.pairs import PairJudgement
+
+GOOD = Passing(4.0)
+FIRST, SECOND = PairJudgement("first", "second"), PairJudgement("second", "first")
+
+
+def scores(judge: list[float | None], people: list[list[float]], **kwargs: object) -> Calibration:
+    """Return a calibration on the scale from 1 to 5."""
+    return calibrate_scores(judge, people, whole=True, passing=GOOD, **kwargs)
+
+
+def test_the_worked_scores() -> None:
+    """All figures of eight items at once."""
+    found = scores([5, 4, 4, 3, 2, 5, 1, 3], [[5], [5], [4], [3], [3], [4], [1], [2]])
+    values = {name: figure.value for name, figure in found.figures.items()}
+    expected = {
+        "kappa": 0.36, "quadratic_kappa": 0.855856, "spearman": 0.845679, "alpha_nominal": 0.4,
+        "alpha_ordinal": 0.855324, "alpha_interval": 0.864865, "accuracy": 0.5, "invalid_rate": 0.0,
+        "mean_difference": 0.0, "mean_distance": 0.5, "pass_kappa": 1.0, "sensitivity": 1.0, "specificity": 1.0,
+    }  # fmt: skip
+    assert {name: values[name] for name in expected} == pytest.approx(expected, abs=1e-6)
+    assert found.confusion["5"] == {"5": 1, "4": 1}
+    assert found.trust.level == "tentative"
+    assert "Only 8 items" in found.trust.warnings[0]
+
+
+def test_the_worked_labels() -> None:
+    """Kappa of passes against a threshold."""
+    judge: list[float | None] = [5, 5, 5, 1, 1, 5, 1, 5, 5, 1]
+    people = [["pass" if each else "fail"] for each in (1, 1, 0, 0, 0, 1, 0, 1, 1, 1)]
+    found = calibrate_labels(judge, people, passing=GOOD)
+    assert found.figures["kappa"].value == pytest.approx(0.583333, abs=1e-6)
+    assert found.figures["sensitivity"].value == pytest.approx(5 / 6)
+    assert found.figures["specificity"].value == 0.75
+    assert found.confusion == {"pass": {"pass": 5, "fail": 1}, "fail": {"pass": 1, "fail": 3}}
+
+
+def test_a_judge_as_good_as_people_is_trusted() -> None:
+    """Enough items and near agreement: it may stand in for them, and the interval is told."""
+    people: list[float] = [1, 2, 3, 4, 5] * 12
+    judge: list[float | None] = [*people]
+    for at in range(0, 60, 7):
+        judge[at] = people[at] + (1 if people[at] < 5 else -1)
+    found = scores(judge, [[each] for each in people])
+    assert found.trust.level == "trusted"
+    assert found.figures["alpha_interval"].interval is not None
+    assert found.trust.warnings == ()
+    json.dumps(found.document(), allow_nan=False)
+
+
+def test_a_judge_who_guesses_is_not_hidden_by_people_who_agree() -> None:
+    """Five people of one mind count as one rater."""
+    generator = random.Random(5)
+    people = [[float(generator.randint(1, 5))] * 5 for _ in range(60)]
+    found = scores([float(generator.randint(1, 5)) for _ in people], people)
+    assert found.figures["alpha_people"].value == 1.0
+    assert found.trust.level == "untrusted"
+    assert "Do not let it decide" in found.trust.sentence
+
+
+def test_a_judge_that_passes_everything_is_no_better_than_chance() -> None:
+    """Its specificity is 0: sensitivity and specificity add up to 1."""
+    people = [["pass"]] * 19 + [["fail"]] * 3
+    found = calibrate_labels([5.0] * 22, people, passing=GOOD)
+    assert found.trust.level == "untrusted"
+    assert "no better than chance" in found.trust.warnings[0]
+
+
+def test_labels_that_are_all_the_same_tell_nothing() -> None:
+    """Not 0 and not 1: unknown, and what to do."""
+    found = scores([5.0] * 30, [[5.0]] * 30)
+    assert (found.figures["kappa"].value, found.figures["kappa"].reason) == (None, ONE_LABEL)
+    assert found.trust.level == "unknown"
+    assert "add items" in found.trust.sentence
+    nothing = scores([None], [[5.0]])
+    assert nothing.trust.level == "unknown"
+    assert nothing.figures["mean_difference"].value is None
+
+
+def test_invalid_verdicts_are_counted_not_scored() -> None:
+    """They leave the figures alone, and more than 5 % of them make a judge tentative."""
+    people: list[float] = [1, 2, 3, 4, 5] * 12
+    judge: list[float | None] = [*people]
+    judge[:4] = [None] * 4
+    found = scores(judge, [[each] for each in people])
+    assert (found.n, found.n_items) == (56, 60)
+    assert found.figures["alpha_interval"].value == 1.0
+    assert found.figures["invalid_rate"].value == pytest.approx(4 / 60)
+    assert found.trust.level == "tentative"
+
+
+def test_people_who_disagree_cannot_calibrate_a_judge() -> None:
+    """Their own alpha is told, and that it is too low."""
+    generator = random.Random(3)
+    people = [[float(generator.randint(1, 5)), float(generator.randint(1, 5))] for _ in range(40)]
+    found = scores([sum(each) / 2 for each in people], people)
+    assert any("People agree with each other only" in warning for warning in found.trust.warnings)
+
+
+def test_pairs_with_places() -> None:
+    """Flips and the preference for a place; a judge that goes by the place is tentative at best."""
+    people = [["a"] if index % 2 else ["b"] for index in range(40)]
+    fair = [FIRST if index % 2 else SECOND for index in range(40)]
+    found = calibrate_pairs(fair, people)
+    assert (found.figures["flip_rate"].value, found.figures["first_position_rate"].value) == (0.0, 0.5)
+    assert found.trust.level == "trusted"
+    biased = [PairJudgement("first", "tie") if index < 20 else each for index, each in enumerate(fair)]
+    found = calibrate_pairs(biased, [["tie"]] * 20 + people[20:])
+    assert found.figures["flip_rate"].value == 0.5
+    assert found.trust.level == "tentative"
+    assert "the place decides" in found.trust.warnings[0]
+
+
+def test_a_jury_of_pairs_has_no_places() -> None:
+    """Its majority is held against people; a divided one counts as no verdict."""
+    found = calibrate_pairs([], [["a"], ["b"]], winners=["a", None])
+    assert "flip_rate" not in found.figures
+    assert found.figures["invalid_rate"].value == 0.5
+
+
+def test_scores_without_whole_numbers_have_no_kappa_of_their_own() -> None:
+    """On a scale of fractions chance agreement on the very same number means nothing; passes have a kappa."""
+    judge: list[float | None] = [0.9, 0.85, 0.2, 0.1]
+    found = calibrate_scores(judge, [[0.95], [0.8], [0.3], [0.0]], whole=False, passing=Passing(0.75, "more_than"))
+    assert "kappa" not in found.figures
+    assert found.figures["pass_kappa"].value == 1.0
+    assert found.labels == ("pass", "fail")
+    bare = calibrate_scores(judge, [[0.95], [0.8], [0.3], [0.0]], whole=False)
+    assert (bare.labels, dict(bare.confusion)) == ((), {})
+
+
+def test_judges_among_themselves() -> None:
+    """Alpha of several judges; majority of people."""
+    assert judges_alpha([[1, 2, 3], [1, 2, None], [1, 2, 3]], "interval").value == 1.0
+    assert majority(["a"]) == "a"
+    assert majority(["a", "b"]) is None
+    assert majority([]) is None
+    assert majority(["a", "b", "b"]) == "b"

@@ -1,0 +1,221 @@
+"""Pairs in both orders, strengths from pairs, exact paired tests, drift and noise."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.statistics.bradley_terry import bradley_terry
+from assay.statistics.drift import TOO_FEW_ITEMS, find_drift
+from assay.statistics.figure import rate
+from assay.statistics.noise_floor import expected_gap, noise_floor
+from assay.statistics.paired_tests import mcnemar_exact, sign_flip
+from assay.statistics.pairs import PairJudgement, tally_pairs
+
+PLACES = st.sampled_from(["first", "second", "tie"])
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "winner", "flipped"),
+    [
+        ("first", "second", "a", False),
+        ("second", "first", "b", False),
+        ("tie", "tie", "tie", False),
+        ("first", "first", "tie", True),
+        ("second", "second", "tie", True),
+        ("first", "tie", "tie", True),
+        ("tie", "first", "tie", True),
+    ],
+)
+def test_an_answer_wins_only_in_both_orders(forward: str, backward: str, winner: str, flipped: bool) -> None:
+    """Otherwise the pair is a tie; it counts as flipped where the orders disagree."""
+    judged = PairJudgement(forward, backward)
+    assert (judged.winner, judged.flipped) == (winner, flipped)
+
+
+def test_worked_intervals_of_position_bias() -> None:
+    """3 of 40 flips, and 28 of 40 verdicts for the first place, which leaves out one half."""
+    assert rate(3, 40).interval == pytest.approx((0.025836, 0.198642), abs=1e-6)
+    assert rate(28, 40).interval == pytest.approx((0.545700, 0.819252), abs=1e-6)
+
+
+def test_a_judge_that_prefers_a_place_is_found() -> None:
+    """8 pairs that flip towards the first place, 12 that do not: 28 of 40 verdicts chose the first."""
+    judged = [PairJudgement("first", "first")] * 8 + [PairJudgement("first", "second")] * 9
+    judged += [PairJudgement("second", "first")] * 3
+    tally = tally_pairs(judged)
+    assert (tally.wins, tally.ties, tally.losses) == (9, 8, 3)
+    assert (tally.flip_rate.value, tally.first_position_rate.value) == (0.4, 0.7)
+    assert tally.is_position_biased
+    assert tally.p_value == pytest.approx(mcnemar_exact(3, 9))
+    assert not tally_pairs([PairJudgement("first", "second")] * 20).is_position_biased
+
+
+def test_no_pairs_tell_nothing() -> None:
+    """Neither rates nor bias, and no p-value below 1."""
+    tally = tally_pairs([])
+    assert (tally.flip_rate.value, tally.first_position_rate.value, tally.p_value) == (None, None, 1.0)
+    assert not tally.is_position_biased
+
+
+@given(st.lists(st.builds(PairJudgement, PLACES, PLACES), max_size=30))
+def test_swapping_the_answers_mirrors_the_tally(judged: list[PairJudgement]) -> None:
+    """Wins become losses; flips, places and the p-value stay."""
+    here, there = tally_pairs(judged), tally_pairs([PairJudgement(j.backward, j.forward) for j in judged])
+    assert (here.wins, here.ties, here.losses) == (there.losses, there.ties, there.wins)
+    assert (here.flip_rate, here.first_position_rate, here.p_value) == (
+        there.flip_rate, there.first_position_rate, there.p_value
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("losses", "wins", "p"),
+    [(2, 10, 0.038574), (1, 8, 0.0390625), (8, 20, 0.035698), (5, 5, 1.0), (0, 6, 0.03125), (0, 0, 1.0)],
+)
+def test_exact_mcnemar(losses: int, wins: int, p: float) -> None:
+    """Wins against losses; nothing decided gives 1."""
+    assert mcnemar_exact(losses, wins) == pytest.approx(p, abs=1e-6)
+    assert mcnemar_exact(wins, losses) == mcnemar_exact(losses, wins)
+
+
+def test_strengths_of_three_rivals() -> None:
+    """All have won and lost: the maximum exists."""
+    found = bradley_terry([[0, 7, 8], [3, 0, 6], [2, 4, 0]])
+    assert found is not None
+    assert found.values == pytest.approx((2.097130, 0.861481, 0.553514), abs=1e-3)
+    assert found.ratings == pytest.approx((128.650, -25.902, -102.748), abs=1e-3)
+    assert found.chance(0, 1) == pytest.approx(0.708823, abs=1e-6)
+    assert not found.regularised
+
+
+def test_strengths_with_ties() -> None:
+    """Ties are half wins."""
+    found = bradley_terry([[0, 7.5], [2.5, 0]])
+    assert found is not None
+    assert found.chance(0, 1) == pytest.approx(0.75, abs=1e-6)
+    assert found.ratings == pytest.approx((95.424, -95.424), abs=1e-3)
+
+
+def test_strengths_of_one_that_never_loses() -> None:
+    """Half wins are added, and the result says so."""
+    found = bradley_terry([[0, 5, 4], [0, 0, 3], [0, 2, 0]])
+    assert found is not None
+    assert found.regularised
+    assert found.values == pytest.approx((4.701226, 0.526621, 0.403915), abs=1e-3)
+    assert found.ratings == pytest.approx((268.884, -111.401, -157.484), abs=1e-3)
+
+
+def test_strengths_where_no_maximum_exists_although_all_have_won_and_lost() -> None:
+    """Two camps, one of which always beats the other, are told apart by half wins, not by endless rounds."""
+    found = bradley_terry([[0, 2, 3, 0], [1, 0, 0, 2], [0, 0, 0, 1], [0, 0, 2, 0]])
+    assert found is not None
+    assert found.regularised
+    assert min(found.values[:2]) > max(found.values[2:])
+
+
+def test_rivals_that_never_met_are_not_compared() -> None:
+    """No link, no strengths."""
+    assert bradley_terry([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]]) is None
+    assert bradley_terry([]) is None
+
+
+@given(st.lists(st.integers(0, 6), min_size=6, max_size=6), st.permutations(range(3)))
+def test_the_order_of_rivals_does_not_matter(counts: list[int], order: list[int]) -> None:
+    """Renaming the rivals renames their strengths."""
+    wins = [[0.0] * 3 for _ in range(3)]
+    for (i, j), count in zip(itertools.permutations(range(3), 2), counts, strict=True):
+        wins[i][j] = count
+    here = bradley_terry(wins)
+    there = bradley_terry([[wins[i][j] for j in order] for i in order])
+    assert (here is None) == (there is None)
+    if here is not None and there is not None:
+        assert [here.values[i] for i in order] == pytest.approx(list(there.values), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("differences", "p"),
+    [
+        ([-1, -1, 0, -1, -1], 0.125),
+        ([1, 1, 0, 0, 1, 1, 1, 1], 0.03125),
+        ([1, 2, 1], 0.25),
+        ([1] * 5, 0.0625),
+        ([1] * 6, 0.03125),
+        ([0.2, -0.1, 0.3, 0.05], 0.375),
+        ([0, 0, 0], 1.0),
+        ([], 1.0),
+    ],
+)
+def test_sign_flips(differences: list[float], p: float) -> None:
+    """All assignments of few differences are tried."""
+    assert sign_flip(differences) == pytest.approx(p, abs=1e-6)
+
+
+def test_sign_flips_of_many_are_drawn() -> None:
+    """Reproducibly, and never with the p-value 0."""
+    many = [1.0] * 20
+    assert sign_flip(many) == sign_flip(many, seed=0)
+    assert 0 < sign_flip(many) < 0.001
+    assert sign_flip([1.0, -1.0] * 10) == pytest.approx(1.0)
+
+
+@given(st.lists(st.floats(-5, 5), max_size=8))
+def test_sign_flips_do_not_see_the_direction(differences: list[float]) -> None:
+    """Turning every difference keeps the p-value, which is a share above 0."""
+    found = sign_flip(differences)
+    assert 0 < found <= 1
+    assert found == sign_flip([-each for each in differences])
+
+
+def named(scores: list[float | None]) -> dict[str, float | None]:
+    """Return scores by item."""
+    return {str(index): score for index, score in enumerate(scores)}
+
+
+def test_the_worked_drift() -> None:
+    """No significant test, but a mean shift of more than 5 % of the scale."""
+    found = find_drift(named([4, 4, 3, 5, 4, 4, 2, 4]), named([4, 5, 4, 5, 5, 5, 3, 4]), width=4)
+    assert found.mean == pytest.approx(0.625)
+    assert found.p_value == pytest.approx(0.0625)
+    assert found.limit == pytest.approx(0.2)
+    assert (found.drifted, found.n, found.changed) == (True, 8, 5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "drifted"),
+    [
+        ([3] * 8, [3] * 8, False),
+        ([3] * 10, [4, 2, *[3] * 8], False),
+        ([3] * 20, [4, 4, 4, 4, *[3] * 16], False),  # the mean shift is 0.2, and only more is an alarm
+        ([0.0] * 100, [0.04] * 8 + [0.0] * 92, True),  # little, but all one way
+    ],
+)
+def test_alarms(old: list[float | None], new: list[float | None], drifted: bool) -> None:
+    """A shift within chance and within 5 % of the scale is none."""
+    assert find_drift(named(old), named(new), width=4).drifted is drifted
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [([], []), ([3], [4]), ([3, 3, 3, 3, 3], [3, 3, None, None, None]), ([3, 3], [None, None])],
+)
+def test_drift_of_too_little_is_not_computed(old: list[float | None], new: list[float | None]) -> None:
+    """Neither an alarm nor an all-clear."""
+    found = find_drift(named(old), named(new), width=4)
+    assert (found.drifted, found.mean, found.reason) == (None, None, TOO_FEW_ITEMS)
+
+
+def test_the_noise_floor() -> None:
+    """Flips and the gap of pass rates, over cases with both verdicts."""
+    found = noise_floor([True, True, False, None, True], [True, False, False, True, False])
+    assert (found.flip_rate.value, found.flip_rate.n) == (0.5, 4)
+    assert found.gap.value == 0.5
+    assert noise_floor([None], [True]).gap.value is None
+
+
+def test_the_expected_gap_of_identical_prompts() -> None:
+    """25 cases of which each verdict turns with 10 %: about 6.6 points."""
+    assert expected_gap(25, 0.1) == pytest.approx(0.066, abs=5e-4)
+    assert expected_gap(10, 0.0) == 0.0
