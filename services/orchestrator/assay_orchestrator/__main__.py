@@ -76,7 +76,8 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     add("--role", "what this process does: api, worker or all; processes share a PostgreSQL database", default="all")
     add("--heartbeat-s", "how often a process that shares the work says that it lives", type=float, default=5.0)
     add("--dead-after-s", "when its work goes to others without that", type=float, default=20.0)
-    add("--shard-limit", "most shards (of about 200 rows) worked on at once", type=int, default=64)
+    add("--reconcile-s", "how often work is looked for that nobody has", type=float, default=30.0)
+    add("--shard-limit", "most shards (of about 1,000 rows) worked on at once", type=int, default=64)
     add("--agent-limits", "most questions in flight over all runs: host=count, comma-separated", default="")
     add("--exit-with-lock", "stop when nobody holds this file's shared lock", default="")
     parser.add_argument("--no-reflection", action="store_true", help="do not serve gRPC reflection")
@@ -103,6 +104,7 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
             role=given.role,
             heartbeat_s=given.heartbeat_s,
             dead_after_s=given.dead_after_s,
+            reconcile_s=given.reconcile_s,
             shard_limit=given.shard_limit,
             agent_limits=_counts(given.agent_limits),
             exit_with_lock=Path(given.exit_with_lock) if given.exit_with_lock else None,

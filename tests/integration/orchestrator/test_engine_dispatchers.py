@@ -206,3 +206,29 @@ async def test_jobs_of_a_dead_worker_go_to_another(engine: sa.Engine, postgres_u
         await work.until(1)
     finally:
         await queue.aclose()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'",
+        "DELETE FROM procrastinate_workers",
+    ],
+)
+async def test_a_process_that_counts_as_dead_exits(engine: sa.Engine, postgres_url: str, harm: str) -> None:
+    """A worker whose heartbeats do not come through ends its process: others may have its jobs."""
+    died = asyncio.Event()
+    queue = QueueDispatcher(
+        conninfo_to_dict(postgres_url), works=True, concurrency=1, heartbeat_s=600, dead_after_s=1200, on_dead=died.set
+    )
+    work = Work()
+    try:
+        queue.open(work)
+        enqueue(queue, engine, ShardJob("r", 0, 0))
+        await work.until(1)
+        assert not died.is_set()
+        with engine.begin() as connection:
+            connection.exec_driver_sql(harm)
+        await died.wait()
+    finally:
+        await queue.aclose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -14,7 +15,16 @@ if TYPE_CHECKING:
     Work = Callable[[str, int, int], Awaitable[None]]
     """Takes a run's id, a shard's index and the job's ticket; when it returns, the job is over for good."""
 
-__all__ = ["Dispatcher", "TryAgainError"]
+__all__ = ["FENCED_STATUS", "Dispatcher", "TryAgainError", "exit_at_once"]
+
+
+FENCED_STATUS = 70
+"""How a process ends whose work somebody else has."""
+
+
+def exit_at_once() -> None:
+    """End this process without another word: whatever it has in flight, somebody else may have too."""
+    os._exit(FENCED_STATUS)
 
 
 class TryAgainError(Exception):

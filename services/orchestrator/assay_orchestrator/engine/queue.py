@@ -19,11 +19,12 @@ import psycopg_pool
 from procrastinate import jobs as queue_jobs
 from procrastinate import retry as queue_retry
 from procrastinate import schema as queue_schema
+from procrastinate import worker as queue_worker
 
-from assay_orchestrator.engine.dispatcher import TryAgainError
+from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import sqlalchemy as sa
 
@@ -69,6 +70,7 @@ class QueueDispatcher:
         concurrency: Most jobs at once in this process.
         heartbeat_s: How often this process says that it lives, in seconds.
         dead_after_s: After how many seconds without one a process counts as dead, and its jobs go to others.
+        on_dead: What to do when this process counts as dead: exit, since others have its jobs.
     """
 
     alone = False
@@ -81,11 +83,14 @@ class QueueDispatcher:
         concurrency: int,
         heartbeat_s: float,
         dead_after_s: float,
+        on_dead: Callable[[], None] = exit_at_once,
     ) -> None:
         self._works = works
         self._concurrency = concurrency
         self._heartbeat_s = heartbeat_s
         self._dead_after_s = dead_after_s
+        self._on_dead = on_dead
+        self._workers: set[queue_worker.Worker] = set()
         self._work: Work | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
@@ -166,31 +171,37 @@ class QueueDispatcher:
     async def _run(self, queue: str) -> None:
         """Work on a queue for good; a worker that ends, because the database went away, say, is followed by another."""
         while True:
+            worker = queue_worker.Worker(
+                self._app,
+                queues=[queue],
+                name=f"{queue}@{os.getpid()}",
+                concurrency=self._concurrency,
+                fetch_job_polling_interval=_POLL_S,
+                # Listening takes a connection of its own, too much for each hosted run.
+                listen_notify=queue == _QUEUE,
+                update_heartbeat_interval=self._heartbeat_s,
+                stalled_worker_timeout=self._dead_after_s,
+                delete_jobs="always",
+                install_signal_handlers=False,
+            )
             try:
                 await self._open()
-                await self._app.run_worker_async(
-                    queues=[queue],
-                    name=f"{queue}@{os.getpid()}",
-                    concurrency=self._concurrency,
-                    fetch_job_polling_interval=_POLL_S,
-                    # Listening takes a connection of its own, too much for each hosted run.
-                    listen_notify=queue == _QUEUE,
-                    update_heartbeat_interval=self._heartbeat_s,
-                    stalled_worker_timeout=self._dead_after_s,
-                    delete_jobs="always",
-                    install_signal_handlers=False,
-                )
+                self._workers.add(worker)
+                await worker.run()
             except _DATABASE_PROBLEMS as problem:
                 _log.warning("the queue cannot be read, trying again: %s", type(problem).__name__)
+            finally:
+                self._workers.discard(worker)
             await asyncio.sleep(_RESTART_S)
 
     async def _keep(self) -> None:
-        """Give the jobs of dead workers back, once a second, whichever process comes first."""
+        """Give the jobs of dead workers back, once a second, whichever process comes first; see that this one lives."""
         while True:
             await asyncio.sleep(_POLL_S)
             try:
                 await self._open()
                 await self._reap()
+                await self._watch_own()
             except _DATABASE_PROBLEMS as problem:
                 _log.warning("the queue cannot be looked after, trying again: %s", type(problem).__name__)
 
@@ -207,6 +218,24 @@ class QueueDispatcher:
                     "the worker of shard %(run_id)s/%(shard_index)s is gone: it goes to another", job.task_kwargs
                 )
                 await manager.retry_job(job)
+
+    async def _watch_own(self) -> None:
+        """Exit where the heartbeats of this process do not come through: others have its jobs by now."""
+        own = [worker.worker_id for worker in self._workers if worker.worker_id is not None]
+        async with self._connector.pool.connection() as connection:
+            found = await connection.execute(
+                "SELECT id FROM procrastinate_workers "
+                "WHERE id = ANY(%s) AND last_heartbeat > now() - make_interval(secs => %s)",
+                (own, self._dead_after_s),
+            )
+            alive = {row[0] for row in await found.fetchall()}
+        # One that has ended meanwhile has taken its row with it.
+        dead = [
+            worker.worker_id for worker in self._workers if worker.worker_id in own and worker.worker_id not in alive
+        ]
+        if dead:
+            _log.error("no heartbeat of this process came through for %g s: others have its jobs", self._dead_after_s)
+            self._on_dead()
 
     async def _open(self) -> None:
         # Where the database cannot be reached yet, this is tried again with every use.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import StorageError
 from assay.failpoints import failpoint
-from assay_orchestrator.engine.dispatcher import TryAgainError
+from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 from assay_orchestrator.engine.session import Session, Sessions
 from assay_orchestrator.runner import ShardRunner
 from assay_orchestrator.store import runs, shards, unjudged
@@ -31,7 +30,6 @@ __all__ = ["RunSupervisor", "ShardWorker"]
 
 _SUMMARY_PRIORITY = 2**31 - 1
 _STORAGE_RETRY_S = 1.0
-_FENCED_STATUS = 70
 
 _log = logging.getLogger(__name__)
 
@@ -58,10 +56,6 @@ class RunSupervisor(Protocol):
     def paused(self, run_id: str, reason: str) -> None:
         """Hear that a run is paused now: as its owner wished, or because nothing is left but to wait for verdicts."""
         ...
-
-
-def _exit_fenced() -> None:
-    os._exit(_FENCED_STATUS)  # whatever else this process has in flight, somebody else may have too
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +86,7 @@ class ShardWorker:
         supervisor: RunSupervisor,
         make_session: Callable[[Plan], Session],
         *,
-        on_fenced: Callable[[], None] = _exit_fenced,
+        on_fenced: Callable[[], None] = exit_at_once,
     ) -> None:
         self._database = database
         self._dispatcher = dispatcher
