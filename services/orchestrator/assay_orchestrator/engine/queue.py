@@ -187,7 +187,7 @@ class QueueDispatcher:
             try:
                 await self._open()
                 self._workers.add(worker)
-                await worker.run()
+                await worker.run()  # type: ignore[no-untyped-call]  # the package has no annotation for it
             except _DATABASE_PROBLEMS as problem:
                 _log.warning("the queue cannot be read, trying again: %s", type(problem).__name__)
             finally:
