@@ -3,8 +3,10 @@ PYTHON ?=
 BIN := .venv/bin
 PACKAGES := -p assay -p assay_cli -p assay_embedder -p assay_judge -p assay_orchestrator
 EXAMPLE ?= examples/product-manual
+KILLS ?= 500
+SEED ?= 1
 
-.PHONY: demo test check protos bench clean
+.PHONY: demo test check chaos protos bench clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -24,6 +26,10 @@ check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contrac
 	$(BIN)/buf lint
 	@rm -rf .venv-protos/checked && tools/generate-stubs .venv-protos/checked && diff -r -x __pycache__ -x __init__.py .venv-protos/checked/assay/v1 common/assay/v1 \
 	  || { echo "the stubs in common/assay/v1 do not match the protos: run 'make protos'"; exit 1; }
+
+chaos: .venv/dev.stamp         ## kill processes at every stage, then KILLS more at random; see docs/chaos.md
+	$(BIN)/python -m pytest -m "chaos or not chaos" tests/chaos
+	$(BIN)/python -m tests.chaos.random_kills --kills $(KILLS) --seed $(SEED) --json benchmarks/results/chaos.json
 
 protos: .venv-protos/protos.stamp  ## regenerate the checked-in stubs
 	tools/generate-stubs common

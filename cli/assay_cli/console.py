@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
 from assay.results import GateOutcome, ScoreStatus
-from assay_cli.judging_text import judging_line
+from assay_cli.judging_text import canary_line, judging_line
 from assay_cli.reports.json_report import pass_rate_interval
 from assay_cli.terminal import clean, shorten, table
 
@@ -166,6 +166,8 @@ class ConsoleSummary:
             )
         if summary.judging is not None:
             lines.append(judging_line(summary.judging))
+            if summary.judging.canaries is not None:
+                lines.append(canary_line(summary.judging.canaries))
         lines.append(f"thresholds  {self._paint(summary.overall_status)}")
         return "\n".join(lines)
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from assay_cli.terminal import shorten
 
 if TYPE_CHECKING:
+    from assay.canaries import CanarySummary
     from assay.results import JudgeSettings, JudgingSummary
 
-__all__ = ["judge_line", "judging_line"]
+__all__ = ["canary_line", "judge_line", "judging_line"]
 
 
 def judge_line(judge: JudgeSettings) -> str:
@@ -36,3 +37,11 @@ def judging_line(judging: JudgingSummary) -> str:
     if judging.saved_usd is not None:
         money += f"  the cache saved ${judging.saved_usd:.4f}"
     return f"verdicts  {judging.verdicts}: {', '.join(parts)}  {money}"
+
+
+def canary_line(canaries: CanarySummary) -> str:
+    """Return what the judge said of answers whose worth is known, and whether it can be believed."""
+    mark = "UNTRUSTED  " if canaries.is_untrusted else ""
+    undecided = f", {canaries.undecided} without a verdict" if canaries.undecided else ""
+    cost = f"  ${canaries.cost_usd:.4f}" if canaries.cost_usd is not None else ""
+    return f"canaries  {canaries.count}{undecided}: {mark}{canaries.sentence}{cost}"

@@ -13,6 +13,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 if TYPE_CHECKING:
     from assay.api import Evaluation, evaluate, evaluate_async
     from assay.client import Client
+    from assay.dataset_warnings import DatasetWarning
     from assay.errors import AssayError
     from assay.results import Score
     from assay.scoring import Scorer, score, score_file, score_many
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AssayError",
     "Client",
+    "DatasetWarning",
     "Evaluation",
     "Score",
     "Scorer",
@@ -34,6 +36,7 @@ __all__ = [
 _WHERE = {
     "AssayError": "assay.errors",
     "Client": "assay.client",
+    "DatasetWarning": "assay.dataset_warnings",
     "Evaluation": "assay.api",
     "Score": "assay.results",
     "Scorer": "assay.scoring",

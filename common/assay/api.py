@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.client import Client
+from assay.dataset_warnings import warn_of_dataset
 from assay.datasets import Dataset, open_dataset, records_dataset
 from assay.errors import AssayError, SpecError
 from assay.evaluation import check_inputs, drive_run, start_run, wait_for_stack
@@ -83,6 +84,9 @@ def evaluate(
         InvalidInputError: The spec, the dataset or the agent is wrong; holds every problem.
         AssayError: The run did not finish; the message says how it stands.
 
+    Warns:
+        DatasetWarning: Something about the dataset is odd.
+
     Example:
         >>> result = evaluate({"metrics": ["exact_match"]}, agent=str, dataset=cases)  # doctest: +SKIP
         >>> result.summary.pass_rate  # doctest: +SKIP
@@ -102,6 +106,7 @@ async def evaluate_async(
     checked = _spec(spec, agent, dataset, (environment_for(server), environment_for(server, "judge")))
     cases = _dataset(checked, dataset)
     info = check_inputs(checked, cases)
+    warn_of_dataset(info)
     caller = _caller(checked, agent)
     stack = None if server is not None else LocalStack(Home.open())
     if stack is not None:

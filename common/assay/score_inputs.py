@@ -48,6 +48,7 @@ def answered_file(
     field_map: Mapping[str, str] | None = None,
     encoding: str | None = None,
     shown_as: str | None = None,
+    on_bad_case: str = "refuse",
 ) -> Dataset:
     """Return the dataset of a file whose records hold answers; nothing is read yet.
 
@@ -56,12 +57,13 @@ def answered_file(
         shown_as: What messages call it; None for its path.
         field_map: Canonical field to the file's own name for it.
         encoding: The file's encoding; None means UTF-8, or what its byte order mark says.
+        on_bad_case: As for `assay.datasets.open_dataset`.
     """
     import os
 
     source = FileSource(Path(path), shown_as or os.fspath(path), encoding)
     given = dict(field_map or {})
-    return Dataset(_Answered(source, given), field_map=given, limit=None)
+    return Dataset(_Answered(source, given), field_map=given, limit=None, on_bad_case=on_bad_case)
 
 
 def answered_records(records: Iterable[Mapping[str, Any]]) -> Dataset:

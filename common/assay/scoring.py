@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentResponse, clean_text
+from assay.dataset_warnings import warn_of_dataset
 from assay.datasets.fields import ALIASES
 from assay.errors import DatasetError, InvalidInputError, Problem, SpecError
 from assay.metrics import METRICS, build_metric, complete_parameters
@@ -146,6 +147,7 @@ def score_file(
     parameters: Mapping[str, Any] | None = None,
     field_map: Mapping[str, str] | None = None,
     encoding: str | None = None,
+    on_bad_case: str = "refuse",
     embed: EmbedFunction | None = None,
     embedder: str | None = None,
 ) -> tuple[tuple[Score, ...], MetricSummary]:
@@ -157,15 +159,21 @@ def score_file(
         parameters: Of the metric.
         field_map: Canonical field to the file's own name for it.
         encoding: The file's encoding; None means UTF-8, or what its byte order mark says.
+        on_bad_case: "refuse" a file with records that are wrong, or "skip" the records, with a warning for each.
         embed: As for `score_many`.
         embedder: As for `score`.
 
     Raises:
         InvalidInputError: The metric, a parameter or the file is wrong; holds every problem.
         AssayError: The embedder cannot be had.
+
+    Warns:
+        DatasetWarning: Something about the file is odd.
     """
     with Scorer(metric, parameters, embed=embed, embedder=embedder) as scorer:
-        found = tuple(row.score for row in scorer.rows(answered_file(path, field_map=field_map, encoding=encoding)))
+        dataset = answered_file(path, field_map=field_map, encoding=encoding, on_bad_case=on_bad_case)
+        warn_of_dataset(check_answered(dataset))
+        found = tuple(row.score for row in scorer.rows(dataset))
         return found, scorer.summary()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from tests.chaos.drills import Plan, drilling
 from tests.chaos.topologies import OneOrchestrator
@@ -22,6 +23,13 @@ def folder() -> Iterator[Path]:
     """Return an empty folder with a short name: paths of sockets have at most 107 bytes."""
     made = Path(mkdtemp(prefix="assay-chaos-"))
     yield made
+    # A test that runs into its time limit does not come to end what it has started.
+    left = [
+        process for process in psutil.process_iter(["cmdline"]) if f"{made}/" in " ".join(process.info["cmdline"] or [])
+    ]
+    for process in left:
+        process.kill()
+    psutil.wait_procs(left)
     shutil.rmtree(made)
 
 

@@ -137,7 +137,11 @@ class Drill:
                     try:
                         await history.watch(client)
                         run = await client.get_run(history.run_id, partial=False)
-                    except UnavailableError:
+                    except UnavailableError as problem:
+                        if problem.reason == "STORAGE_UNAVAILABLE":
+                            # Not even the pause could be stored, so it is the run's owner who goes on.
+                            self.topology.disturbed("store")
+                            await self.insist(lambda client: client.resume_run(history.run_id))
                         await asyncio.sleep(0.1)
                         continue
                 if run.finished:

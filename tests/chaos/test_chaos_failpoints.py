@@ -67,7 +67,7 @@ async def test_a_kill_within_a_conversation(
     """A conversation goes on with its next turn: no turn that is stored is asked for again."""
     plan = Plan(case_count=30, turn_count=3)
     async with drilling(plan, folder, OneOrchestrator) as drill:
-        drill.topology.slots["orchestrator"].armed += [f"{name}=kill@20", f"{name}=kill@10"]
+        drill.topology.slots["orchestrator"].armed += [f"{name}=kill@6", f"{name}=kill@4"]
         drill.topology.start()
         await drill.watch_to_the_end(await drill.submit())
         (verdict,) = await drill.conclude()

@@ -129,6 +129,15 @@ class Topology:
         """Note that answers on their way may have been lost just now."""
         self.endings.append(Ending(name, time.time(), None))
 
+    async def lose(self, name: str) -> None:
+        """Kill the process in a place, and let nobody take its place."""
+        slot = self.slots[name]
+        slot.restarts = False
+        self.send(name, signal.SIGKILL)
+        await self._keeping.pop(name)
+        del self.slots[name]
+        (self.folder / f"{name}.sock").unlink(missing_ok=True)  # a kill leaves it behind
+
     async def until_ended(self, name: str, count: int = 1) -> None:
         """Wait until processes in a place have ended so many times in all."""
         slot = self.slots[name]
@@ -169,12 +178,17 @@ class Topology:
         lines = [line.split() for log in logs for line in log.read_text().splitlines()]
         return [(line[1], line[3]) for line in lines]
 
+    def failpoint_environment(self, failpoints: str) -> dict[str, str]:
+        """Return the variables of a process with these failpoints and a log of its own."""
+        if not failpoints:  # with a log, even of nothing to do, every failpoint costs something
+            return {"ASSAY_FAILPOINTS": ""}
+        self._launches += 1
+        log = self.folder / f"failpoints-{self._launches:04}.log"
+        return {"ASSAY_FAILPOINTS": failpoints, "ASSAY_FAILPOINTS_LOG": str(log)}
+
     def _launch(self, slot: Slot) -> None:
         failpoints = slot.armed.pop(0) if slot.armed else ""
-        environ = {**slot.environ, "ASSAY_FAILPOINTS": failpoints}
-        if failpoints:  # with a log, even of nothing to do, every failpoint costs something
-            self._launches += 1
-            environ["ASSAY_FAILPOINTS_LOG"] = str(self.folder / f"failpoints-{self._launches}.log")
+        environ = {**slot.environ, **self.failpoint_environment(failpoints)}
         with (self.folder / f"{slot.name}.log").open("ab") as log:
             slot.process = subprocess.Popen(
                 slot.arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, cwd=self.folder,
@@ -233,7 +247,7 @@ class Cluster(Topology):
         common = ("--database-url", database_url, "--heartbeat-s", "0.5", "--dead-after-s", str(dead_after_s))
         self.add("api", "--role", "api", "--listen", self.address, *common)
         for index in range(workers):
-            self.add(f"worker{index}", "--role", "worker", "--listen", f"unix:{folder}/w{index}.sock", *common)
+            self.add(f"worker{index}", "--role", "worker", "--listen", f"unix:{folder}/worker{index}.sock", *common)
 
 
 def open_engine(topology: OneOrchestrator | Cluster) -> sa.Engine:

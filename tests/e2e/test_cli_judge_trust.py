@@ -116,3 +116,24 @@ def test_drift_is_an_exit_status(cli: Cli) -> None:
     done = cli.run(*base, "--spend-cap", "0", status=3)
     assert "NOT COMPUTED" in done.stdout
     assert "spend_cap_reached" in done.stderr
+
+
+def test_a_run_whose_judge_likes_everything_is_marked(project: Cli) -> None:
+    """Console, report and stored run say that its verdicts are not to be trusted; its own numbers are what they are."""
+    cli = project
+    with ScriptedProvider(says({"reasoning": "Lovely.", "score": 5})) as provider:
+        who = {"provider": "openai", "model": "judge-1", "base_url": provider.openai_url, "canaries": 0.5}
+        cli.write("assay.yaml", {
+            "name": "judged", "dataset": "qa.jsonl", "agent": {"adapter": "python", "target": "agent:answer"},
+            "metrics": ["quality"], "judge": who,
+        })  # fmt: skip
+        done = cli.run("run", "assay.yaml", "--output-dir", "out")
+    assert "canaries  10: UNTRUSTED  do not trust these verdicts: 6 of 8 answers that must fail passed" in done.stdout
+    summary = json.loads((cli.folder / "out" / "results.json").read_text())["summary"]
+    assert summary["judging"]["canaries"]["untrusted"] is True
+    assert summary["judging"]["canaries"]["false_pass"]["rate"] == 0.75
+    assert (summary["judging"]["verdicts"], summary["pass_rate"]) == (20, 1.0)
+    (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
+    assert "UNTRUSTED" in cli.run("runs", "show", run["run_id"]).stdout
+    stored = json.loads(cli.run("runs", "show", run["run_id"], "--json").stdout)
+    assert stored["summary"]["judging"]["canaries"]["kinds"]["injection"] == {"count": 2, "wrong": 2}

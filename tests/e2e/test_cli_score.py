@@ -133,3 +133,20 @@ def test_the_guides_commands_run(cli: Cli) -> None:
         data = (cli.folder / sent).read_bytes() if sender == "cat" else "".join(shlex.split(sent)).encode() + b"\n"
         done = piped(cli, data, *words[2:])
         assert done.returncode == 0, (line, done.stderr)
+
+
+def test_wrong_records_of_a_file_are_refused_or_left_out(cli: Cli) -> None:
+    """As in a run: refused with 2, or listed and left out, with the rest scored and the exit status 3."""
+    cli.write("bad.jsonl", ROWS + '{"answer": "x", "weight": "heavy"}\n')
+    refused = cli.run("score", "exact-match", "--file", "bad.jsonl", status=2)
+    assert "weight" in refused.stderr
+    done = cli.run("score", "exact-match", "--file", "bad.jsonl", "--on-bad-case", "skip", status=3)
+    assert "left out: bad.jsonl:4" in done.stderr
+    assert "incomplete" in done.stderr
+    assert "scored 2" in done.stdout
+    printed = cli.run("score", "exact-match", "--file", "bad.jsonl", "--on-bad-case", "skip", "--json", status=3)
+    document = json.loads(printed.stdout)
+    assert (document["left_out_count"], len(document["rows"])) == (1, 3)
+    failed = ("exact-match", "--file", "bad.jsonl", "--on-bad-case", "skip", "--threshold", "0.9")
+    cli.run("score", *failed, status=1)
+    assert "belongs to --file" in cli.run("score", "rouge", "a", "b", "--on-bad-case", "skip", status=2).stderr

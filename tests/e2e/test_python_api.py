@@ -37,6 +37,20 @@ def test_evaluate_runs_a_function_over_cases_in_memory(cli: Cli) -> None:
     assert json.loads(done.stdout) == {"pass_rate": 0.5, "answers": ["A", "B"], "events": 5}
 
 
+def test_evaluate_warns_of_what_is_odd_about_cases_in_memory(cli: Cli) -> None:
+    """Without a file whose reading is kept with the run, nobody else would ever say it; nor are files silent."""
+    program = (
+        "import assay\n"
+        "cases = [{'question': 'a', 'answer': 'a'}, {'question': 'b', 'answer': 'b', 'skip': True}]\n"
+        "found = assay.evaluate({'metrics': ['exact_match']}, lambda request: request.input, dataset=cases)\n"
+        "print(found.summary.pass_rate)\n"
+    )
+    (cli.folder / "mine.py").write_text(program)
+    done = subprocess.run([sys.executable, "mine.py"], cwd=cli.folder, env=cli.env, capture_output=True, text=True)
+    assert done.stdout.strip() == "1.0", done.stderr
+    assert "mine.py:3: DatasetWarning: 1 record is skipped: `skip` is true" in done.stderr
+
+
 def test_evaluate_refuses_wrong_input_before_anything_starts(cli: Cli) -> None:
     """A wrong spec raises with every problem, and no state directory is made."""
     program = (

@@ -203,9 +203,12 @@ class Outcome:
             parts.append(calibration_text(self.jury, heading))
         if self.corrected is not None and self.asked.observed is not None:
             value, interval = figure_text("accuracy", self.corrected)
+            ends = self.corrected.interval
+            if ends is not None and ends[0] == ends[1]:
+                interval += " (cut off: such a rate does not fit the errors found here; label answers of that run)"
             passed, total = self.asked.observed
             parts.append(f"pass rate  {passed / total:.1%} of {total} rows as judged, "
-                         f"{' '.join(part for part in (value, interval) if part)} as people would")  # fmt: skip
+                         f"as people would {' '.join(part for part in (value, interval) if part)}")  # fmt: skip
         return "\n\n".join([*parts, self.bill.sentence()])
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.answer_limits import MAX_ANSWER_BYTES
+from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem
 from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE
-from assay_cli.options import debug_option, json_option
+from assay_cli.options import bad_case_option, debug_option, json_option, say_what_is_left_out
 from assay_cli.terminal import clean, shorten
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ _REASON_WIDTH = 60
 )
 @click.option("--map", "mapping", multiple=True, metavar="FIELD=NAME", help="What holds a field in the file.")
 @click.option("--encoding", metavar="NAME", help="The file's encoding (UTF-8).")
+@bad_case_option
 @click.option("--embedder", metavar="HOST:PORT", envvar="ASSAY_EMBEDDER", help="Use this embedder, not a local one.")
 @json_option
 @debug_option
@@ -69,6 +71,7 @@ def score(
     path: str | None,
     mapping: tuple[str, ...],
     encoding: str | None,
+    on_bad_case: str | None,
     embedder: str | None,
     as_json: bool,
     debug: bool,
@@ -93,7 +96,9 @@ def score(
     if path is None:
         problems += _answer_problems(answers, values)
         problems += [
-            Problem("belongs to --file", name) for name, v in (("--map", mapping), ("--encoding", encoding)) if v
+            Problem("belongs to --file", name)
+            for name, value in (("--map", mapping), ("--encoding", encoding), ("--on-bad-case", on_bad_case))
+            if value
         ]
     elif answers or wanted or values:
         problems.append(Problem("takes answers and references from the file: leave out the others", "--file"))
@@ -107,7 +112,13 @@ def score(
 
             with _spooled(path) as found_path:
                 shown = _STDIN if path == "-" else path
-                dataset = answered_file(found_path, field_map=field_map, encoding=encoding, shown_as=shown)
+                dataset = answered_file(
+                    found_path,
+                    field_map=field_map,
+                    encoding=encoding,
+                    shown_as=shown,
+                    on_bad_case=on_bad_case or ON_BAD_CASE[0],
+                )
                 return _score_file(scorer, dataset, gated="threshold" in given, as_json=as_json)
         text = _text(answers[0]) if answers else ""
         found = scorer.score(text, wanted or None, **values)
@@ -200,32 +211,50 @@ def _spooled(path: str) -> Iterator[Path]:
 def _score_file(scorer: Scorer, dataset: Dataset, *, gated: bool, as_json: bool) -> int:
     from assay.score_inputs import check_answered
 
-    for warning in check_answered(dataset).warnings:
+    info = check_answered(dataset)
+    for warning in info.warnings:
         click.echo(f"warning: {clean(str(warning))}", err=True)
+    say_what_is_left_out(info)
+    found = _print_json(scorer, dataset, info.left_out_count) if as_json else _print_rows(scorer, dataset)
+    status = _status(scorer, found, gated=gated)
+    if info.left_out_count and not status:
+        click.echo("incomplete: wrong records of the file were left out, see above", err=True)
+        return EXIT_INFRASTRUCTURE
+    return status
+
+
+def _print_json(scorer: Scorer, dataset: Dataset, left_out_count: int) -> Sequence[Score]:
     reasons: list[Score] = []
-    if as_json:
-        # Complete or absent: an embedder that ends half-way must not leave half a document.
-        with tempfile.SpooledTemporaryFile(max_size=8_000_000, mode="w+", encoding="utf-8") as file:
-            head = {"metric": scorer.info.name, "parameters": dict(scorer.parameters)}
-            file.write(json.dumps(head, ensure_ascii=False, indent=1).removesuffix("\n}") + ',\n "rows": [')
-            separator = "\n  "
-            for row in scorer.rows(dataset):
-                line = json.dumps({"case_id": row.case_id, **_document(row.score)}, ensure_ascii=False, allow_nan=False)
-                file.write(separator + line)
-                separator = ",\n  "
-                _keep(reasons, row.score)
-            summary = json.dumps(_summary_document(scorer.summary()), ensure_ascii=False, allow_nan=False)
-            file.write(f'\n ],\n "summary": {summary}\n}}\n')
-            file.seek(0)
-            while piece := file.read(1_000_000):
-                click.echo(piece, nl=False)
-        return _status(scorer, reasons, gated=gated)
+    # Complete or absent: an embedder that ends half-way must not leave half a document.
+    with tempfile.SpooledTemporaryFile(max_size=8_000_000, mode="w+", encoding="utf-8") as file:
+        head = {
+            "metric": scorer.info.name,
+            "parameters": dict(scorer.parameters),
+            "left_out_count": left_out_count,
+        }
+        file.write(json.dumps(head, ensure_ascii=False, indent=1).removesuffix("\n}") + ',\n "rows": [')
+        separator = "\n  "
+        for row in scorer.rows(dataset):
+            line = json.dumps({"case_id": row.case_id, **_document(row.score)}, ensure_ascii=False, allow_nan=False)
+            file.write(separator + line)
+            separator = ",\n  "
+            _keep(reasons, row.score)
+        summary = json.dumps(_summary_document(scorer.summary()), ensure_ascii=False, allow_nan=False)
+        file.write(f'\n ],\n "summary": {summary}\n}}\n')
+        file.seek(0)
+        while piece := file.read(1_000_000):
+            click.echo(piece, nl=False)
+    return reasons
+
+
+def _print_rows(scorer: Scorer, dataset: Dataset) -> Sequence[Score]:
+    reasons: list[Score] = []
     for row in scorer.rows(dataset):
         name = shorten(row.case_id, _ID_WIDTH)
         click.echo(f"{name:<{_ID_WIDTH}}  {_value(scorer.info, row.score):>10}  {_verdict(row.score)}".rstrip())
         _keep(reasons, row.score)
     click.echo("\n" + _summary_line(scorer.summary()))
-    return _status(scorer, reasons, gated=gated)
+    return reasons
 
 
 def _keep(reasons: list[Score], found: Score) -> None:

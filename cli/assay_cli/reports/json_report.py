@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from assay.results import CaseResult, GroupSummary, JudgingSummary, MetricSummary, Run, RunSummary
     from assay.spec.model import Spec
 
-__all__ = ["JsonReport", "pass_rate_interval", "row_document"]
+__all__ = ["JsonReport", "dataset_document", "judging_document", "pass_rate_interval", "row_document"]
 
 _SCHEMA = "assay/results/1"
 
@@ -227,7 +227,10 @@ def _result(metric: MetricSummary) -> dict[str, Any]:
 
 def judging_document(judging: JudgingSummary | None) -> dict[str, Any] | None:
     """Return what judging came to; null where no row has a verdict."""
-    return None if judging is None else {**dataclasses.asdict(judging), "hit_rate": judging.hit_rate}
+    if judging is None:
+        return None
+    canaries = None if judging.canaries is None else judging.canaries.document()
+    return {**dataclasses.asdict(judging), "hit_rate": judging.hit_rate, "canaries": canaries}
 
 
 def _group(group: GroupSummary) -> dict[str, Any]:

@@ -7,7 +7,9 @@ The measure is Krippendorff's alpha of judge and people: interval for scores, no
     untrusted   alpha is less, or the judge tells what people pass from what they fail no better than chance
     unknown     alpha cannot be computed
 
-Fewer than 20 items, more than 5 % invalid verdicts, or a preference for a place make it tentative at best.
+Fewer than 20 items, more than 5 % invalid verdicts, a preference for a place, or passes and fails that agree with
+people's only to a kappa below 0.667 make it tentative at best: scores may agree well and the threshold still divide
+them at another place than people do.
 
 Source of 0.8 and 0.667: K. Krippendorff, "Content Analysis", 2004, chapter 11. The other bounds are Assay's own.
 """
@@ -92,6 +94,12 @@ def _limits(figures: Mapping[str, Figure], n: int) -> list[str]:
     invalid = figures["invalid_rate"].value
     if invalid is not None and exceeds(invalid, MOST_INVALID):
         found.append(f"{invalid:.1%} of its verdicts are missing or invalid: read their reasons.")
+    passes = figures.get("pass_kappa")
+    if passes is not None and passes.value is not None and not meets(passes.value, TENTATIVE_ALPHA):
+        found.append(
+            f"At this threshold its passes and fails agree with people's only to kappa {passes.value:.2f}: "
+            "do not gate on its pass rate; another threshold may divide as people do."
+        )
     place = figures.get("first_position_rate")
     if place is not None and place.interval is not None and not place.interval[0] <= 0.5 <= place.interval[1]:
         low, high = place.interval

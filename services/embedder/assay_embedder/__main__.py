@@ -70,7 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.environ["OMP_NUM_THREADS"] = str(settings.threads)
         asyncio.run(serve(settings))
     except InvalidInputError as error:
-        print(f"assay embedder: {error.message}", file=sys.stderr)  # noqa: T201  # the user's terminal
+        for problem in error.problems:
+            print(f"assay embedder: {problem}", file=sys.stderr)  # noqa: T201  # the user's terminal
         return 2
     except SetupError as error:
         print(f"assay embedder: {error.message}", file=sys.stderr)  # noqa: T201

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
-from assay.version import __version__
+from assay.settings_flags import SettingsFlags, flag
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["DEFAULT_MODEL", "MAX_TEXTS", "Settings", "read_settings"]
 
@@ -20,7 +19,6 @@ DEFAULT_MODEL = "all-MiniLM-L6-v2"
 MAX_TEXTS = 512
 DEVICES = ("auto", "cpu", "cuda")
 PRECISIONS = ("float32", "bfloat16", "float16")
-_PREFIX = "ASSAY_EMBEDDER_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class Settings:
             (self.stream_in_flight < 1, "stream_in_flight", "is below 1"),
             (self.grace_s < 0, "grace_s", "is negative"),
         ]
-        problems = [Problem(message, field=_flag(field)) for wrong, field, message in checks if wrong]
+        problems = [Problem(message, field=flag(field)) for wrong, field, message in checks if wrong]
         if problems:
             raise InvalidInputError(problems, reason="INVALID_SETTINGS")
 
@@ -95,34 +93,26 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 
     Raises:
         InvalidInputError: All problems, each with its flag.
-        SystemExit: A flag is unknown or its value no number; argparse has said so.
+        SystemExit: Help or the version was asked for.
     """
-    given = vars(_parser(environment).parse_args(arguments))
-    for name in ("model", "allow_models"):
-        given[name] = tuple(given[name] or _listed(environment.get(_PREFIX + name.upper(), "")))
+    return _flags(environment).read(arguments, _settings)
+
+
+def _settings(given: dict[str, Any]) -> Settings:
     models = given.pop("model") or (DEFAULT_MODEL,)
     return Settings(models=models, **given)
 
 
-def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="assay serve embedder",
-        description="Turns texts into vectors over gRPC.",
-        epilog="Every flag is also an environment variable: --max-models is ASSAY_EMBEDDER_MAX_MODELS; "
-        "lists are comma-separated there.",
-    )
-    parser.add_argument("--version", action="version", version=__version__)
+def _flags(environment: Mapping[str, str]) -> SettingsFlags:
+    flags = SettingsFlags("embedder", "Turns texts into vectors over gRPC.", "max_models", environment)
     defaults = Settings()
 
-    def add(name: str, text: str, kind: type = str) -> None:
-        default = environment.get(_PREFIX + name.upper(), getattr(defaults, name))
-        parser.add_argument(_flag(name), default=default, type=kind, help=f"{text} (default: {default})")
+    def add(name: str, text: str, kind: Callable[[str], Any] = str) -> None:
+        flags.add(name, text, kind, getattr(defaults, name))
 
     add("listen", "unix:/path or host:port")
-    parser.add_argument("--model", action="append", metavar="NAME|DIR", help="a model to load; repeatable")
-    parser.add_argument(
-        "--allow-models", action="append", metavar="PATTERN", help="further models that requests may name; repeatable"
-    )
+    flags.several("model", "NAME|DIR", "a model to load")
+    flags.several("allow_models", "PATTERN", "further models that requests may name")
     add("max_models", "models in memory at once", int)
     add("device", "auto, cpu or cuda")
     add("precision", ", ".join(PRECISIONS))
@@ -132,18 +122,5 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("stream_in_flight", "requests of one stream worked on at once", int)
     add("grace_s", "seconds that running calls get when the process stops", float)
     add("exit_with_lock", "end when no other process holds this file's lock", Path)
-    parser.add_argument(
-        "--reflection",
-        action=argparse.BooleanOptionalAction,
-        default=environment.get(_PREFIX + "REFLECTION", "true").lower() in ("1", "true", "yes", "on"),
-        help="let tools ask for the contract",
-    )
-    return parser
-
-
-def _flag(field: str) -> str:
-    return "--" + field.replace("_", "-")
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    flags.switch("reflection", "let tools ask for the contract")
+    return flags

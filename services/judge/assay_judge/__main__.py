@@ -64,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = read_settings(sys.argv[1:] if arguments is None else arguments, os.environ)
         asyncio.run(serve(settings, os.environ))
     except InvalidInputError as error:
-        print(f"assay judge: {error.message}", file=sys.stderr)  # noqa: T201  # the user's terminal
+        for problem in error.problems:
+            print(f"assay judge: {problem}", file=sys.stderr)  # noqa: T201  # the user's terminal
         return 2
     except SetupError as error:
         print(f"assay judge: {error.message}", file=sys.stderr)  # noqa: T201

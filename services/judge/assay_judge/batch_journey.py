@@ -130,7 +130,7 @@ class Journey:
             self._is_uncertain = refusal.may_pass and not refusal.throttles
             if refusal.may_pass:
                 raise
-            failure = refused(refusal)
+            failure = line.refused(refusal)
             await self._settle([(o, failed(o, line, failure.reason, failure.message, cost=0)) for o in orders])
             return await self._end()
         except UnreachableError as problem:

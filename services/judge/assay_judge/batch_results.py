@@ -56,7 +56,7 @@ def come_of(order: Order, result: BatchResult, line: Line, said: str = "") -> St
         said: The provider's own words about the whole batch.
     """
     if result.reply is not None:
-        return _replied(order, result.reply, line)
+        return _replied(order, line.clean(result.reply), line)
     if result.refusal is not None:
         return _refused(order, result.refusal, line)
     if result.standing is not None:
@@ -95,7 +95,7 @@ def _refused(order: Order, refusal: ProviderStatusError, line: Line) -> Step:
         line.learn(order.sent, adapted)
         again = dataclasses.replace(_next(order, _tally(order, line, 0)), sent=adapted)
         return Step(0, again=again, problem=refused(refusal).message)
-    failure: CallFailedError = refused(refusal)
+    failure: CallFailedError = line.refused(refusal)
     reason = failure.reason
     if refusal.throttles:
         reason = "rate_limited"

@@ -189,10 +189,10 @@ class BatchStore:
         rows = await self._store.run(lambda connection: connection.execute(query, (key, run_id)).fetchall())
         return outcome_from_text(rows[-1][0], rubric) if rows else None
 
-    async def fetched(self, item_id: str) -> None:
-        """Forget an outcome that was handed out."""
+    async def fetched(self, item_id: str) -> bool:
+        """Forget an outcome that is handed out; return whether nobody had it before."""
         query = "DELETE FROM orders WHERE item_id = ? AND outcome IS NOT NULL"
-        await self._store.run(lambda connection: connection.execute(query, (item_id,)))
+        return await self._store.run(lambda connection: connection.execute(query, (item_id,)).rowcount > 0)
 
 
 def _insert(connection: sqlite3.Connection, order: Order, now: float) -> None:

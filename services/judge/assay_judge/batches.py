@@ -73,7 +73,6 @@ class _Ordered:
     close: Callable[[], None]
     batch_id: str = ""
     done: asyncio.Future[Outcome] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    is_handed_out: bool = False
 
 
 @dataclass(slots=True)
@@ -145,8 +144,11 @@ class Batches:
         """Return whether a verdict is on its way."""
         return key in self._open
 
-    async def fetch(self, key: str, grading: Grading) -> Outcome | None:
-        """Return what came of an order of this run that nobody waited for, once."""
+    async def found(self, grading: Grading, key: str) -> Outcome | None:
+        """Return what comes of an order that is out, or what came of one of this run; None where there is neither."""
+        ordered = self._open.get(key)
+        if ordered is not None:
+            return await self._awaited(ordered, grading, _until(grading))
         return await self._store.fetch(key, grading.run_id, grading.rubric)
 
     async def verdict(self, line: Line, grading: Grading, key: str) -> Outcome:
@@ -156,21 +158,28 @@ class Batches:
             OverloadedError: Too many orders are out.
             StorageError: It cannot be kept.
         """
-        assert self._stopped is not None
-        loop = asyncio.get_running_loop()
-        until = loop.time() + grading.timeout_s
+        until = _until(grading)
         ordered = self._open.get(key)
         if ordered is None:
             ordering = self._ordering_of(line, grading, key)
-            await asyncio.wait([ordering, self._stopped], timeout=_left(until), return_when=asyncio.FIRST_COMPLETED)
+            await self._wait(ordering, until)
             if not ordering.done():
                 return self._pending("the run's cap has room for the request when others have been paid")
             try:
                 ordered = ordering.result()
             except CallFailedError as failure:
                 return Outcome(Status.UNAVAILABLE, reason=failure.reason, message=failure.message)
-        await asyncio.wait([ordered.done, self._stopped], timeout=_left(until), return_when=asyncio.FIRST_COMPLETED)
+        return await self._awaited(ordered, grading, until)
+
+    async def _awaited(self, ordered: _Ordered, grading: Grading, until: float) -> Outcome:
+        await self._wait(ordered.done, until)
         return await self._handed_out(ordered, grading.run_id) if ordered.done.done() else self._not_yet(ordered)
+
+    async def _wait(self, what: asyncio.Future[Any], until: float) -> None:
+        """Wait for something, until a time of the loop's, or until the process stops."""
+        assert self._stopped is not None
+        timeout = None if math.isinf(until) else max(0.0, until - asyncio.get_running_loop().time())
+        await asyncio.wait([what, self._stopped], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
     def _ordering_of(self, line: Line, grading: Grading, key: str) -> asyncio.Task[_Ordered]:
         """Return the work that makes an order; it goes on though whoever asked has left."""
@@ -221,38 +230,49 @@ class Batches:
             raise
         self._collect(order.line, len(order.text))
 
-    def _collect(self, line: str, chars: int) -> None:
+    def _collect(self, line: str, chars: int, count: int = 1) -> None:
         collecting = self._collecting.get(line)
         if collecting is None:
             collecting = self._collecting[line] = _Collecting()
             self._task(self._gather(line, collecting))
-        collecting.count += 1
+        collecting.count += count
         collecting.chars += chars
         if collecting.count >= self._rules.requests or collecting.chars >= _MOST_CHARS:
             collecting.is_full.set()
 
     async def _gather(self, line: str, collecting: _Collecting) -> None:
+        """Make batches of what was collected in a while, or as soon as there is enough for one."""
         waits = [self._task(self._clock.sleep(self._rules.wait_s)), self._task(collecting.is_full.wait())]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        is_due = waits[0].done()
         for wait in waits:
             wait.cancel()
         del self._collecting[line]
-        while True:
-            try:
-                formed = await self._store.form(
-                    new_id(), line, self._clock.now(), most=self._rules.requests, most_chars=_MOST_CHARS
-                )
-            except StorageError as error:
-                logger.warning("no batch can be made up: %s", error)
-                await self._clock.sleep(self._rules.poll_s)
-                continue
-            if formed is None:
-                return
-            record, item_ids = formed
-            for ordered in self._open.values():
-                if ordered.item_id in item_ids:
-                    ordered.batch_id = record.batch_id
-            self._travel(record, is_new=True)
+        left, enough = collecting.count, 1
+        while left >= enough:
+            left -= await self._form(line)
+            enough = 1 if is_due else self._rules.requests
+        if left > 0:
+            self._collect(line, 0, left)
+
+    async def _form(self, line: str) -> int:
+        """Make one batch of what waits, and send it off; return how many orders that are or may have been."""
+        try:
+            formed = await self._store.form(
+                new_id(), line, self._clock.now(), most=self._rules.requests, most_chars=_MOST_CHARS
+            )
+        except StorageError as error:
+            logger.warning("no batch can be made up: %s", error)
+            await self._clock.sleep(self._rules.poll_s)
+            return 0
+        if formed is None:
+            return self._rules.requests
+        record, item_ids = formed
+        for ordered in self._open.values():
+            if ordered.item_id in item_ids:
+                ordered.batch_id = record.batch_id
+        self._travel(record, is_new=True)
+        return record.requests
 
     def _travel(self, record: BatchRecord, *, is_new: bool) -> None:
         journey = self._journeys[record.batch_id] = Journey(
@@ -306,15 +326,15 @@ class Batches:
         return (None, None) if reservation is None else (dataclasses.replace(again, reserved=most), reservation)
 
     async def _handed_out(self, ordered: _Ordered, run_id: str) -> Outcome:
+        """Return an outcome: with what it has cost to the first of its run who hears of it, as found to all others."""
         outcome = ordered.done.result()
-        if run_id != ordered.run_id or ordered.is_handed_out:
-            return dataclasses.replace(outcome, tally=Tally(), saved=outcome.tally, cached=outcome.verdict is not None)
-        ordered.is_handed_out = True
         try:
-            await self._store.fetched(ordered.item_id)
+            if run_id == ordered.run_id and await self._store.fetched(ordered.item_id):
+                return outcome
         except StorageError as error:
             logger.warning("an outcome was handed out and may be so again: %s", error)
-        return outcome
+            return outcome
+        return dataclasses.replace(outcome, tally=Tally(), saved=outcome.tally, cached=outcome.verdict is not None)
 
     def _not_yet(self, ordered: _Ordered) -> Outcome:
         journey = self._journeys.get(ordered.batch_id)
@@ -357,8 +377,8 @@ def _order_of(grading: Grading, key: str, prompt: Prompt, sent: Parameters, rese
     )
 
 
-def _left(until: float) -> float | None:
-    return None if math.isinf(until) else max(0.0, until - asyncio.get_running_loop().time())
+def _until(grading: Grading) -> float:
+    return asyncio.get_running_loop().time() + grading.timeout_s
 
 
 async def _returned(reservation: Reservation, close: Callable[[], None]) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from assay_judge.budget import Account, SpendJournal
+    from assay_judge.judges import JudgeChoice
     from assay_judge.limits import Grant, Limits
     from assay_judge.prices import Price
     from assay_judge.prompting import Prompt
@@ -119,6 +120,8 @@ class Line:
         limits: How fast it may be asked.
         patience: How long and how often it is asked.
         jitter: Returns a number in [0, 1).
+        choice: The judge as it was chosen, for advice; None for none.
+        redact: Returns a text without any key.
     """
 
     def __init__(
@@ -130,6 +133,8 @@ class Line:
         limits: Limits,
         patience: Patience,
         jitter: Callable[[], float] = random.random,
+        choice: JudgeChoice | None = None,
+        redact: Callable[[str], str] = str,
     ) -> None:
         self.limiter = Limiter(limits, pause_s=2 * patience.pause_s, jitter=jitter)
         self.breaker = Breaker()
@@ -138,6 +143,8 @@ class Line:
         self._model = model
         self._patience = patience
         self._jitter = jitter
+        self._choice = choice
+        self._redact = redact
         self._refused: dict[str, Any] = {}
 
     async def call(
@@ -178,7 +185,7 @@ class Line:
                 if refusal.throttles:
                     continue
                 if not refusal.may_pass:
-                    raise refused(refusal) from None
+                    raise self.refused(refusal) from None
                 asked_s = retry_after_s(refusal.headers)
             except (UnreachableError, MalformedReplyError) as problem:
                 tally.last_problem, tally.throttled = str(problem), False
@@ -212,6 +219,19 @@ class Line:
                 f"{self._model} has no price, so that a spend cap cannot hold: give its price with --prices, "
                 "or remove the cap",
             )
+
+    def clean(self, reply: Reply) -> Reply:
+        """Return a reply without any key, which a service may repeat that was sent one."""
+        text, model = self._redact(reply.text), self._redact(reply.model)
+        return (
+            reply if (text, model) == (reply.text, reply.model) else dataclasses.replace(reply, text=text, model=model)
+        )
+
+    def refused(self, refusal: ProviderStatusError) -> CallFailedError:
+        """Return the failure of a call that will be refused again, with what to do about it."""
+        failure = refused(refusal)
+        advice = self._choice.remedy(refusal.status) if self._choice else ""
+        return CallFailedError(failure.reason, f"{failure.message}: {advice}") if advice else failure
 
     def accepted(self, wanted: Parameters) -> Parameters:
         """Return the parameters without what the model is known not to take."""
@@ -280,7 +300,7 @@ class Line:
         self, prompt: Prompt, schema: Mapping[str, Any], sent: Parameters, turn: _Turn, tally: Tally
     ) -> Reply:
         try:
-            reply = await self._in_time(self._provider.ask(self._model, prompt, schema, sent))
+            reply = self.clean(await self._in_time(self._provider.ask(self._model, prompt, schema, sent)))
         except ProviderStatusError as refusal:
             turn.cost, turn.used, turn.answered = 0, 0.0, True
             self._take_refusal(refusal, turn)

@@ -144,24 +144,19 @@ class Grader:
         if grading.judge.provider == "replay":
             return self._replayed(grading, known)
         if grading.batch:
-            fetched = await self._batches.fetch(known["key"], grading)
-            if fetched is not None:
-                return dataclasses.replace(fetched, **known)
+            self.statistics.joined += self._batches.is_ordered(known["key"])
+            ordered = await self._batches.found(grading, known["key"])
+            if ordered is not None:
+                return dataclasses.replace(ordered, **known)
         found = await self._keeping.find(known["key"], grading.rubric)
         if found is not None:
             self.statistics.hits += 1
             return dataclasses.replace(found, cached=True, **known)
         line = await self._switchboard.line(grading.judge)
         if grading.batch:
-            return dataclasses.replace(await self._batched(line, grading, known["key"]), **known)
-        return dataclasses.replace(await self._joined(line, grading, known["key"]), **known)
-
-    async def _batched(self, line: Line, grading: Grading, key: str) -> Outcome:
-        if self._batches.is_ordered(key):
-            self.statistics.joined += 1
-        else:
             self.statistics.misses += 1
-        return await self._batches.verdict(line, grading, key)
+            return dataclasses.replace(await self._batches.verdict(line, grading, known["key"]), **known)
+        return dataclasses.replace(await self._joined(line, grading, known["key"]), **known)
 
     async def _joined(self, line: Line, grading: Grading, key: str) -> Outcome:
         # Another run's cap must not decide about this one's verdict.

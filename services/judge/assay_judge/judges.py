@@ -82,6 +82,19 @@ class JudgeChoice:
         ]  # fmt: skip
         return [Problem(message, f"{where}{field}") for wrong, field, message in checks if wrong]
 
+    def remedy(self, status: int) -> str:
+        """Return what to do where the judge refuses whoever asks with an HTTP status; empty where nobody knows."""
+        if status in (401, 403):
+            name = self.key_name
+            return (
+                f"check the key in {name} where the judge service runs"
+                if name
+                else "the service wants a key: name the variable that holds it with key_variable"
+            )
+        if status in (402, 429):
+            return "check what the account may still spend"
+        return f"check the model {self.model!r} and the address {self.url}" if status == 404 else ""
+
     def batch_problems(self, services: Sequence[str], where: str) -> list[Problem]:
         """Return why it cannot be asked in batches.
 

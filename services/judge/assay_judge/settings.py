@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
-from assay.version import __version__
+from assay.settings_flags import SettingsFlags, flag
 from assay_judge.batches import BatchRules
 from assay_judge.calling import Patience
 from assay_judge.judges import JudgeChoice, Permissions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["Settings", "read_settings"]
 
-_PREFIX = "ASSAY_JUDGE_"
-_LISTS = ("allow_judges", "allow_base_urls", "allow_key_variables", "batch_base_urls", "rubric")
 _DEFAULT_STATE = "~/.assay"
 
 
@@ -107,8 +104,8 @@ class Settings:
             (not 0 < self.batch_poll_s <= 3_600, "batch_poll_s", "must be above 0 and at most 3600"),
             (self.grace_s < 0, "grace_s", "is negative"),
         ]
-        problems = [Problem(message, field=_flag(name)) for wrong, name, message in checks if wrong]
-        problems += [Problem(p.message, field=_flag(p.field)) for p in self.judge.problems("")]
+        problems = [Problem(message, field=flag(name)) for wrong, name, message in checks if wrong]
+        problems += [Problem(p.message, field=flag(p.field)) for p in self.judge.problems("")]
         if problems:
             raise InvalidInputError(problems, reason="INVALID_SETTINGS")
 
@@ -132,11 +129,12 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 
     Raises:
         InvalidInputError: All problems, each with its flag.
-        SystemExit: A flag is unknown or its value no number; argparse has said so.
+        SystemExit: Help or the version was asked for.
     """
-    given = vars(_parser(environment).parse_args(arguments))
-    for name in _LISTS:
-        given[name] = tuple(given[name] or _listed(environment.get(_PREFIX + name.upper(), "")))
+    return _flags(environment).read(arguments, _settings)
+
+
+def _settings(given: dict[str, Any]) -> Settings:
     given["rubrics"] = tuple(map(Path, given.pop("rubric")))
     judge = JudgeChoice(
         given.pop("provider"),
@@ -150,28 +148,12 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     return Settings(judge=judge, permissions=permissions, **given)
 
 
-def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="assay serve judge",
-        description="Grades answers with a language model over gRPC.",
-        epilog="Every flag is also an environment variable: --max-concurrency is ASSAY_JUDGE_MAX_CONCURRENCY; "
-        "lists are comma-separated there.",
-    )
-    parser.add_argument("--version", action="version", version=__version__)
+def _flags(environment: Mapping[str, str]) -> SettingsFlags:
+    flags = SettingsFlags("judge", "Grades answers with a language model over gRPC.", "max_concurrency", environment)
     defaults, judge = Settings(), JudgeChoice()
 
-    def add(name: str, text: str, kind: Any = str, default: object = None) -> None:
-        known = getattr(defaults, name, None) if default is None else default
-        value = environment.get(_PREFIX + name.upper(), known)
-        shown = "" if value is None or value == "" else f" (default: {value})"
-        parser.add_argument(_flag(name), default=value, type=kind, help=text + shown)
-
-    def several(name: str, metavar: str, text: str) -> None:
-        parser.add_argument(_flag(name), action="append", metavar=metavar, help=f"{text}; repeatable")
-
-    def switch(name: str, text: str) -> None:
-        default = environment.get(_PREFIX + name.upper(), "true").lower() in ("1", "true", "yes", "on")
-        parser.add_argument(_flag(name), action=argparse.BooleanOptionalAction, default=default, help=text)
+    def add(name: str, text: str, kind: Callable[[str], Any] = str, default: object = None) -> None:
+        flags.add(name, text, kind, getattr(defaults, name, None) if default is None else default)
 
     add("listen", "unix:/path or host:port")
     add("provider", "the judge of requests that name none: anthropic, openai, replay or none", default=judge.provider)
@@ -180,17 +162,17 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("key_variable", "environment variable with its key, in place of the provider's usual one", default="")
     add("temperature", "its temperature, where the model takes one", float, judge.temperature)
     add("max_tokens", "most tokens of a verdict, thoughts included", int, judge.max_tokens)
-    several("allow_judges", "PATTERN", "further judges that requests may name, as provider:model")
-    several("allow_base_urls", "PATTERN", "services that requests may name, as scheme://host[:port]")
-    several("allow_key_variables", "PATTERN", "environment variables with keys that requests may name")
-    several("rubric", "FILE", "a further rubric, as YAML")
+    flags.several("allow_judges", "PATTERN", "further judges that requests may name, as provider:model")
+    flags.several("allow_base_urls", "PATTERN", "services that requests may name, as scheme://host[:port]")
+    flags.several("allow_key_variables", "PATTERN", "environment variables with keys that requests may name")
+    flags.several("rubric", "FILE", "a further rubric, as YAML")
     add("prices", "prices of models, as YAML or JSON", Path)
     add("limits", "rates that judges may be asked at, as YAML or JSON", Path)
     add("replay", "recorded verdicts for the provider replay, as JSON lines", Path)
     add("record", "a file that takes every new verdict, for a later replay", Path)
     home = environment.get("ASSAY_HOME") or _DEFAULT_STATE
-    add("state_dir", "where verdicts and spending are kept", lambda text: Path(text).expanduser(), f"{home}/judge")
-    switch("cache", "use verdicts again")
+    add("state_dir", "where verdicts and spending are kept", _folder, _folder(f"{home}/judge"))
+    flags.switch("cache", "use verdicts again")
     add("cache_entries", "most verdicts that are kept", int)
     add("timeout_s", "seconds that one verdict may take", float)
     add("attempts", "most attempts at one call", int)
@@ -200,21 +182,17 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("queue_limit", "most verdicts under way; more are refused", int)
     add("stream_in_flight", "requests of one stream worked on at once", int)
     add("spend_cap_usd", "most that any run may spend, in US dollars", float)
-    several(
+    flags.several(
         "batch_base_urls", "PATTERN", "services with a batch API besides the providers' own, as scheme://host[:port]"
     )
     add("batch_wait_s", "seconds that requests are collected before they are submitted as a batch", float)
     add("batch_requests", "most requests of one batch", int)
     add("batch_poll_s", "seconds before a batch is first looked at; longer before each further time", float)
     add("grace_s", "seconds that running calls get when the process stops", float)
-    switch("reflection", "let tools ask for the contract")
+    flags.switch("reflection", "let tools ask for the contract")
     add("exit_with_lock", "end when no other process holds this file's lock", Path)
-    return parser
+    return flags
 
 
-def _flag(field: str) -> str:
-    return "--" + field.replace("_", "-")
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+def _folder(text: str) -> Path:
+    return Path(text).expanduser()

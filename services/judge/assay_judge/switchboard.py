@@ -83,6 +83,10 @@ class Switchboard:
         """Return the text without any key, nor the beginning of one."""
         for key in sorted(self._keys, key=len, reverse=True):
             text = text.replace(key, _REDACTED)
+        return self._without_long_keys(text)
+
+    def _without_long_keys(self, text: str) -> str:
+        """Return a judge's reply without any key but those that are so short that its words may hold them."""
         for key in self._keys:
             if len(key) > _RECOGNISABLE_CHARS:
                 text = _without_beginning(text, key)
@@ -107,6 +111,8 @@ class Switchboard:
             self._prices.find(choice),
             limits=self._limits_of(choice),
             patience=self._patience,
+            choice=choice,
+            redact=self._without_long_keys,
         )
 
     def _key(self, choice: JudgeChoice) -> str:

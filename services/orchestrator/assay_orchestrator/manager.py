@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from assay.errors import (
     AssayError,
     NotFoundError,
+    SpecError,
     StorageError,
     WrongStateError,
 )
@@ -114,6 +115,15 @@ class RunManager:
             OverloadedError: Too many runs are going on.
         """
         return await self.get(await self._creation.create(request_id, settings, dataset))
+
+    async def check_judge(self, settings: RunSettings) -> None:
+        """Refuse a run for which the judge service will not judge.
+
+        Raises:
+            SpecError: It will not; holds every problem.
+        """
+        if problems := await self._planner.judge_problems(settings):
+            raise SpecError(problems)
 
     async def get(self, run_id: str) -> Run:
         """Return a run as it stands.

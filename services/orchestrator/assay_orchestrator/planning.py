@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Mapping, Sequence
 
-    from assay.results import AgentSettings, Run
+    from assay.errors import Problem
+    from assay.results import AgentSettings, Run, RunSettings
     from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay_orchestrator.embedding import EmbeddingClient
@@ -94,6 +95,14 @@ class Planner:
             judge=self._run_judge(run, pausing),
         )
 
+    async def judge_problems(self, settings: RunSettings) -> Sequence[Problem]:
+        """Return why the judge service will not judge for a run, as far as it can be asked."""
+        if self._judge is None or settings.judge is None or not wants_verdicts(settings.metrics):
+            return ()
+        from assay_orchestrator.judge_door import judge_problems  # imported here: most runs are not judged
+
+        return await judge_problems(self._judge, settings.judge)
+
     def _run_judge(self, run: Run, pausing: asyncio.Event) -> RunJudge | None:
         judge = run.settings.judge
         if judge is None or not wants_verdicts(run.settings.metrics):
@@ -103,7 +112,7 @@ class Planner:
                 "the run's metrics need a judge and this orchestrator has none: start it with --judge ADDRESS",
                 reason="NO_JUDGE",
             )
-        from assay_orchestrator.judging import RunJudge  # imported here: most runs are not judged
+        from assay_orchestrator.judging import RunJudge  # as above
 
         return RunJudge(self._judge, judge, run.run_id, patience_s=self._settings.judge_patience_s, pausing=pausing)
 

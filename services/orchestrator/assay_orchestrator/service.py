@@ -110,6 +110,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         except ValueError as problem:
             raise SpecError([Problem(str(problem), "spec")]) from None
         settings = check_settings(settings, self._settings)
+        await self._manager.check_judge(settings)
         if request.validate_only:
             return pb.CreateRunResponse()
         if not 1 <= len(request.request_id) <= _MAX_REQUEST_ID_CHARS:

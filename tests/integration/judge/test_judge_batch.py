@@ -227,7 +227,8 @@ async def test_a_batch_that_the_provider_refuses_says_why(start: Start) -> None:
     assert "the file is wrong" in failed.message
     judge.provider.batches.refusals = [Reply("no batches for you", status=403)]
     denied = (await judge.grade_all(asked(1)))[0]
-    assert (denied.reason, denied.message) == ("judge_denied", "HTTP 403: no batches for you")
+    assert denied.reason == "judge_denied"
+    assert denied.message == "HTTP 403: no batches for you: check the key in JUDGE_KEY where the judge service runs"
     judge.provider.batches.end = "ended"
     judge.provider.batches.refusals = [Reply("slow down", status=429), Reply("oh", status=503)]
     assert dict((await judge.grade_all(asked(1)))[0].scores) == {"score": 1.0}

@@ -104,13 +104,16 @@ async def test_a_judge_that_likes_everything_is_not_trusted(set_up: SetUp, case_
 async def test_small_runs_and_a_rate_of_0_have_none(set_up: SetUp, case_of: CaseOf) -> None:
     """By default one in twenty; none means none."""
     stage = set_up(honest)
-    for judge, count in ((stage.who(), 19), (stage.who(canary_rate=0.0), 25)):
-        run, _ = await stage.done(stage.settings(judge=judge), [case_of(n) for n in range(100, 100 + count)])
-        assert run.summary is not None
-        assert run.summary.judging is not None
-        assert run.summary.judging.canaries is None
-    run, _ = await stage.done(stage.settings(judge=stage.who()), [case_of(n) for n in range(100, 120)])
-    assert canaries_of(run).count == 1
+    counts = []
+    async with stage.judge(), stage.orchestrator() as client:
+        for judge, cases in ((stage.who(), 19), (stage.who(canary_rate=0.0), 25), (stage.who(), 20)):
+            settings = stage.settings(judge=judge)
+            run = await stage.create(client, settings, [case_of(n) for n in range(100, 100 + cases)])
+            summary = (await stage.follow(client, run)).summary
+            assert summary is not None
+            assert summary.judging is not None
+            counts.append(summary.judging.canaries and summary.judging.canaries.count)
+    assert counts == [None, None, 1]
 
 
 async def test_canaries_are_not_paid_for_twice_after_a_kill(set_up: SetUp, case_of: CaseOf) -> None:

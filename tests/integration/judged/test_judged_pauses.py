@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.errors import InvalidInputError, WrongStateError
+from assay.errors import InvalidInputError, SpecError, WrongStateError
 from assay.results import PauseCause, RunState, SpendCap
 from assay.testing.judges import says, user_of
 from assay.testing.providers import ProviderRequest, Reply
@@ -71,16 +71,30 @@ async def test_a_judge_that_cannot_be_reached(set_up: SetUp, case_of: CaseOf) ->
     assert len(set(stage.agent.asked)) == len(stage.agent.asked) == 40
 
 
+async def test_runs_wait_in_postgresql_too(set_up: SetUp, case_of: CaseOf, postgres_url: str) -> None:
+    """The same run, the same end, whatever database keeps it."""
+    stage = set_up()
+    async with stage.orchestrator("--database-url", postgres_url) as client:
+        settings = stage.settings(judge=stage.who(spend_cap_usd=0.0, canary_rate=0.0), adapter="replay")
+        cases = [dataclasses.replace(case_of(1, "a1"), case_id=f"c{n}") for n in range(1_200)]
+        run = await stage.follow(client, await stage.create(client, settings, cases))
+        assert_waits(run, 1_200, "the judge service cannot be reached")
+        async with stage.judge():
+            assert_waits(await resumed(stage, client, run), 1_200, "the spend cap of 0 dollars is reached")
+            done = await resumed(stage, client, run, SpendCap(1.0))
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 1_200)
+
+
 async def test_many_shards_wait_and_are_judged(set_up: SetUp, case_of: CaseOf) -> None:
     """Shards that await verdicts do not keep the others from being answered."""
     stage = set_up()
-    cases = [dataclasses.replace(case_of(1, "a1"), case_id=f"c{n}") for n in range(2_300)]
+    cases = [dataclasses.replace(case_of(1, "a1"), case_id=f"c{n}") for n in range(1_300)]
     async with stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, stage.settings(adapter="replay"), cases))
-        assert_waits(run, 2_300)
+        assert_waits(run, 1_300)
         async with stage.judge():
             done = await resumed(stage, client, run)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 2_300)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 1_300)
     assert len(stage.provider.requests) == 1
 
 
@@ -122,13 +136,18 @@ async def test_a_judge_that_fails_from_some_answer_on(set_up: SetUp, case_of: Ca
 
 
 async def test_a_judge_that_may_not_be_asked_here(set_up: SetUp, case_of: CaseOf) -> None:
-    """What the operator of the judge service does not allow is said in its words."""
+    """What the operator of the judge service does not allow is said in its words: at the door where it can be asked."""
     from assay_judge.judges import Permissions
 
     stage = set_up()
-    async with stage.judge(permissions=Permissions()), stage.orchestrator() as client:
-        run = await stage.follow(client, await stage.create(client, stage.settings(), [case_of(1)]))
-        assert_waits(run, 1, "the operator allows it with --allow-judges")
+    async with stage.orchestrator("--judge-patience-s", "60") as client:
+        run = await stage.create(client, stage.settings(), [case_of(1)])
+        async with stage.judge(permissions=Permissions()):
+            run = await stage.follow(client, run)
+            assert_waits(run, 1, "the operator allows it with --allow-judges")
+            with pytest.raises(SpecError, match="the operator allows it with --allow-judges") as caught:
+                await stage.create(client, stage.settings(), [case_of(1)])
+    assert {problem.field for problem in caught.value.problems} == {"judge", "judge.base_url"}
     assert not stage.provider.requests
 
 
@@ -143,12 +162,17 @@ async def test_a_key_that_is_missing_where_the_judge_runs(set_up: SetUp, case_of
 
 @pytest.mark.parametrize("rubric", ["tone", "pairwise"])
 async def test_a_rubric_that_nobody_knows(set_up: SetUp, case_of: CaseOf, rubric: str) -> None:
-    """The sentence names those that there are."""
+    """The sentence names those that there are; at the door where the judge can be asked, else once it can."""
     stage = set_up()
-    async with stage.judge(), stage.orchestrator() as client:
-        settings = stage.settings("judge_score", judge=stage.who(rubric=rubric))
-        run = await stage.follow(client, await stage.create(client, settings, [case_of(1)]))
-        assert_waits(run, 1, f"no rubric '{rubric}', only answer, quality")
+    settings = stage.settings("judge_score", judge=stage.who(rubric=rubric))
+    async with stage.orchestrator("--judge-patience-s", "60") as client:
+        run = await stage.create(client, settings, [case_of(1)])
+        async with stage.judge():
+            run = await stage.follow(client, run)
+            assert_waits(run, 1, f"no rubric '{rubric}', only answer, quality")
+            with pytest.raises(SpecError, match=f"unknown rubric '{rubric}'; known: answer, quality"):
+                await stage.create(client, settings, [case_of(1)])
+    assert not stage.provider.requests
 
 
 async def test_a_spend_cap_pauses_and_can_be_raised(set_up: SetUp, case_of: CaseOf) -> None:

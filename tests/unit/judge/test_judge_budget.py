@@ -201,6 +201,11 @@ def test_worked_examples_of_cost(tokens: Tokens, usd: float) -> None:
     assert usd_of(Price(1.0, 5.0).nano(tokens)) == usd
 
 
+def test_the_worked_example_of_a_batch() -> None:
+    """The same tokens at half the price."""
+    assert usd_of(Price(1.0, 5.0).nano(Tokens(1_200, 150, cache_read=1_000), batched=True)) == 0.000525
+
+
 @given(st.text(max_size=200), st.integers(0, 5_000), st.integers(0, 100))
 def test_what_is_reserved_is_never_less_than_the_cost(text: str, output: int, cached: int) -> None:
     """No token is shorter than a byte, so that a call of at most max_tokens cannot cost more."""

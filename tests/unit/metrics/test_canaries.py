@@ -48,6 +48,7 @@ def test_a_bad_answer_is_never_right_by_chance() -> None:
     """Another case's reference that says the same, or holds it, is passed over; without another, so is the kind."""
     found = choose_canaries(["Paris", "PARIS ", "It is Paris.", "Rome"], first=0, rate=1.0)
     assert found[0] == Canary("known_bad", "Rome")
+    assert choose_canaries(["It is Paris.", "Paris", "Rome"], first=0, rate=1.0)[0].answer == "Rome"
     assert choose_canaries(["Paris", "paris"], first=0, rate=1.0)[0].kind == "known_good"
     assert choose_canaries(["Paris"], first=0, rate=1.0)[0].kind == "known_good"
 

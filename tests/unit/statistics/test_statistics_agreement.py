@@ -99,6 +99,17 @@ def test_range_and_symmetry(pairs: list[tuple[int, int]]) -> None:
             assert -1 - 1e-9 <= here <= 1
 
 
+@given(LABELS)
+def test_weighted_kappa_is_what_its_definition_says(pairs: list[tuple[int, int]]) -> None:
+    """Squared distances seen, by those of every label of one rater with every label of the other."""
+    one, other = [a for a, _ in pairs], [b for _, b in pairs]
+    found = weighted_kappa(one, other).value
+    if found is not None:
+        by_chance = sum((a - b) ** 2 for a in one for b in other) / len(pairs) ** 2
+        seen = sum((a - b) ** 2 for a, b in pairs) / len(pairs)
+        assert found == pytest.approx(1 - seen / by_chance)
+
+
 @given(LABELS, st.randoms())
 def test_the_order_of_items_and_raters_does_not_matter(pairs: list[tuple[int, int]], order: random.Random) -> None:
     """Any order of items, and of the ratings within a unit, gives the same alpha and kappa."""

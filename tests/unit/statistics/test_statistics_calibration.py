@@ -77,6 +77,16 @@ def test_a_judge_who_guesses_is_not_hidden_by_people_who_agree() -> None:
     assert "Do not let it decide" in found.trust.sentence
 
 
+def test_good_scores_with_a_threshold_at_the_wrong_place_are_tentative() -> None:
+    """A judge that is a little stricter than people keeps their order but fails half of what they pass."""
+    people: list[float] = [1, 2, 3, 4, 5] * 12
+    found = scores([each - 0.6 for each in people], [[each] for each in people])
+    assert found.figures["alpha_interval"].value == pytest.approx(0.91, abs=0.01)
+    assert found.figures["sensitivity"].value == 0.5
+    assert found.trust.level == "tentative"
+    assert "do not gate on its pass rate" in found.trust.warnings[0]
+
+
 def test_a_judge_that_passes_everything_is_no_better_than_chance() -> None:
     """Its specificity is 0: sensitivity and specificity add up to 1."""
     people = [["pass"]] * 19 + [["fail"]] * 3

@@ -19,6 +19,7 @@ _BATCH_CALLS_AT_ONCE = 8
 _MAX_RESULTS_BYTES = 1024 * 1024 * 1024  # of a batch; they are read line by line
 _EXCERPT_CHARS = 200
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+_WEB_PAGE = "the reply is a web page and not a model's: check base_url"
 
 
 def _excerpt(body: bytes) -> str:
@@ -43,7 +44,8 @@ def failure_of(problem: Exception, status: int | None, reply: httpx2.Response | 
         reply: The reply, where there was one.
     """
     if status is not None and reply is not None:
-        return ProviderStatusError(status, headers_of(reply), _RULES.error_in(reply.content))
+        said = _WEB_PAGE if status < 500 and _is_web_page(reply.content) else _RULES.error_in(reply.content)
+        return ProviderStatusError(status, headers_of(reply), said)
     cause = problem.__cause__ or problem
     if isinstance(cause, MalformedReplyError):
         return cause
@@ -64,4 +66,10 @@ def read_object(body: bytes) -> dict[str, Any]:
     Raises:
         MalformedReplyError: It is none.
     """
+    if _is_web_page(body):
+        raise MalformedReplyError(f"{_WEB_PAGE}: {_excerpt(body)}")
     return _RULES.require_object(_RULES.json_in(body), body)
+
+
+def _is_web_page(body: bytes) -> bool:
+    return body.lstrip()[:1] == b"<"

@@ -1,0 +1,92 @@
+"""Commands that host an agent are killed: the run goes on with the next one, and reports are complete or absent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.chaos.commands import Command
+from tests.chaos.drills import Plan, drilling
+from tests.chaos.topologies import OneOrchestrator
+
+from assay.failpoints import FAILPOINTS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.chaos
+
+PLAN = Plan(case_count=60, repeats=1)
+OF_CLIENTS = sorted(name for name in FAILPOINTS if name.startswith(("client", "host", "report")))
+
+
+@asynccontextmanager
+async def commanding(folder: Path, undisturbed: Callable[[Plan], dict[str, Any]]) -> AsyncIterator[Command]:
+    """Yield a command beside an orchestrator; afterwards every promise must have been kept."""
+    async with drilling(PLAN, folder, OneOrchestrator) as drill:
+        command = Command(drill)
+        try:
+            yield command
+            (verdict,) = await drill.conclude()
+        finally:
+            command.close()
+        rows = json.loads(command.report.read_text())["rows"]
+    assert not verdict.problems, command
+    assert (verdict.lost, verdict.duplicated, verdict.repaid, verdict.unexplained) == (0, 0, 0, 0)
+    assert verdict.summary == undisturbed(PLAN)
+    assert sorted(row["case_id"] for row in rows) == sorted(case.case_id for case in PLAN.cases())
+
+
+@pytest.mark.parametrize("name", OF_CLIENTS)
+async def test_a_command_that_is_killed(folder: Path, undisturbed: Callable[[Plan], dict[str, Any]], name: str) -> None:
+    """Wherever it is, from the uploaded dataset to the written report, the next command ends the run."""
+    async with commanding(folder, undisturbed) as command:
+        command.armed.append(f"{name}=kill@{5 if name.startswith('host') else 1}")
+        command.drill.topology.start()
+        await command.insist()
+        assert command.statuses[0] == -signal.SIGKILL
+        assert len(command.statuses) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_command_that_is_told_to_stop(
+    folder: Path, undisturbed: Callable[[Plan], dict[str, Any]], number: signal.Signals
+) -> None:
+    """It says how to go on and ends; the run waits for the next command."""
+    async with commanding(folder, undisturbed) as command:
+        command.drill.agent.delay_s = 0.05
+        command.drill.topology.start()
+        insisting = asyncio.ensure_future(command.insist())
+        await command.drill.agent.until_asked(20)
+        command.send(number)
+        await insisting
+        assert len(command.statuses) == 2
+        assert command.statuses[0] == 130
+
+
+async def test_the_orchestrator_is_killed_under_a_command(
+    folder: Path, undisturbed: Callable[[Plan], dict[str, Any]]
+) -> None:
+    """The command attaches again and hosts its agent for the next process; nobody has to do anything."""
+    async with commanding(folder, undisturbed) as command:
+        kills = ("result.after_commit=kill@3", "agent.before_call=kill@9", "shard.leave_after_commit=kill")
+        command.drill.topology.slots["orchestrator"].armed += kills
+        command.drill.topology.start()
+        await command.insist()
+        assert len(command.statuses) == 1
+        assert command.drill.topology.slots["orchestrator"].statuses == [-signal.SIGKILL] * 3
+
+
+async def test_both_are_killed(folder: Path, undisturbed: Callable[[Plan], dict[str, Any]]) -> None:
+    """Command and orchestrator at different moments of the same run."""
+    async with commanding(folder, undisturbed) as command:
+        command.drill.topology.slots["orchestrator"].armed += ["answer.before_commit=kill@4", "watch.page_read=kill@2"]
+        command.armed += ["host.answer_ready=kill@7", "host.question_received=kill@7"]
+        command.drill.topology.start()
+        await command.insist()
+        assert command.statuses[:2] == [-signal.SIGKILL] * 2

@@ -1,0 +1,165 @@
+"""Files of people's labels, and the options that name a judge: read whole, refused with every problem at once."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.errors import DatasetError, InvalidInputError
+from assay_cli.commands.judge_access import JudgeName, judge_access, judge_name
+from assay_cli.commands.judge_baseline import read_baseline
+from assay_cli.commands.judge_labels import Labels, read_items
+from assay_cli.commands.judge_rubrics import known_rubric, passing_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OPTIONS: dict[str, Any] = dict.fromkeys(
+    ("address", "provider", "model", "base_url", "key_variable", "replay", "prices", "spend_cap")
+)
+OPTIONS["concurrency"] = 8
+
+
+def read(tmp_path: Path, text: str, name: str = "labels.jsonl") -> Labels:
+    """Return the labels of a file with this text."""
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return read_items(path)
+
+
+@pytest.mark.parametrize(
+    ("human", "kind", "people"),
+    [
+        (4, "scores", (4.0,)),
+        ("4.5", "scores", (4.5,)),
+        ([4, None, "5"], "scores", (4.0, 5.0)),
+        ("Pass", "labels", ("pass",)),
+        (True, "labels", ("pass",)),
+        (["no", "good"], "labels", ("fail", "pass")),
+    ],
+)
+def test_what_people_say_of_one_answer(tmp_path: Path, human: object, kind: str, people: tuple[object, ...]) -> None:
+    """Scores, or pass and fail in whatever words."""
+    found = read(tmp_path, json.dumps({"question": "q", "answer": "a", "human": human}))
+    assert (found.kind, found.items[0].people) == (kind, people)
+
+
+@pytest.mark.parametrize(
+    ("human", "label"), [("a", "a"), (1, "a"), ("output_2", "b"), ("second", "b"), ("Tie", "tie"), (0, "tie")]
+)
+def test_what_people_say_of_two(tmp_path: Path, human: object, label: str) -> None:
+    """The better one by any usual name."""
+    record = {"instruction": "", "input": "q", "output_1": "x", "output_2": "y", "preference": human}
+    found = read(tmp_path, json.dumps(record))
+    assert (found.kind, found.items[0].people, found.items[0].second) == ("pairs", (label,), "y")
+
+
+def test_other_names_and_further_people(tmp_path: Path) -> None:
+    """Columns of several people, an empty cell for one who did not label, an empty answer."""
+    found = read(tmp_path, "query,response,expected,human_a,human_b\nq1,,r,1,\nq2,x,,4,5\n", "labels.csv")
+    assert [(item.name, item.answer, item.reference, item.people) for item in found.items] == [
+        ("#1", "", "r", (1.0,)),
+        ("#2", "x", None, (4.0, 5.0)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"answer": "a", "human": 1}', "labels.jsonl:1: question: is missing; also read: input"),
+        ('{"question": "q", "human": 1}', "labels.jsonl:1: answer: is missing"),
+        ('{"question": "q", "answer": "a"}', "labels.jsonl:1: human: is missing: what a person says of it"),
+        ('{"question": " ", "answer": "a", "human": 1}', "labels.jsonl:1: question: is empty"),
+        ('{"question": "q", "answer": ["a"], "human": 1}', "labels.jsonl:1: answer: must be a text"),
+        ('{"question": "q", "answer": "a", "human": "well"}', 'must be a score, or pass or fail, not "well"'),
+        ('{"question": "q", "answer": "a", "human": 1, "contexts": 3}', "contexts: must be a text or a list"),
+        ('{"question": "q", "answer_a": "a", "human": "a"}', "labels.jsonl:1: answer_b: is missing"),
+        ('{"question": "q", "answer_a": "a", "answer_b": "b", "human": "c"}', "a, b or tie, not"),
+        ('{"question": "q\\u0000", "answer": "a", "human": 1}', "holds the character NUL"),
+        ('[1]', "is no object with question, answer and human"),
+        ("nothing", "is of a kind"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_record(tmp_path: Path, text: str, problem: str) -> None:
+    """Its line, its field, what to do."""
+    with pytest.raises(DatasetError) as caught:
+        read(tmp_path, text, "labels.jsonl" if problem != "is of a kind" else "labels.txt")
+    assert problem in caught.value.message
+
+
+def test_all_problems_come_at_once(tmp_path: Path) -> None:
+    """Of every record, those of a kind of label that the rest of the file does not have among them."""
+    lines = [
+        '{"id": "x", "question": "q", "answer": "a", "human": "pass"}',
+        '{"id": "x", "question": "q", "answer": "a", "human": 3}',
+        '{"question": "q", "answer": "a", "human": "fail", "human_2": "perhaps"}',
+    ]
+    with pytest.raises(DatasetError) as caught:
+        read(tmp_path, "\n".join(lines))
+    assert [problem.line for problem in caught.value.problems] == [2, 2, 3]
+    assert caught.value.problems[2].field == "human_2"
+    with pytest.raises(DatasetError, match="there is no such file"):
+        read_items(tmp_path / "nowhere.jsonl")
+
+
+def test_the_name_of_a_judge() -> None:
+    """Provider, model, and where it is; a key is sent to a named service only where one is named."""
+    assert judge_name("openai:gpt-4o-mini") == JudgeName("openai", "gpt-4o-mini")
+    there = judge_name("openai:llama3:8b@http://127.0.0.1:11434/v1/", "MY_KEY")
+    assert there == JudgeName("openai", "llama3:8b", "http://127.0.0.1:11434/v1", "MY_KEY")
+    assert str(there) == "openai:llama3:8b@http://127.0.0.1:11434/v1"
+    for wrong in ("gpt-4o-mini", "openai:", "mistral:x"):
+        with pytest.raises(InvalidInputError, match="PROVIDER:MODEL"):
+            judge_name(wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({}, "--provider: is missing"),
+        ({"provider": "opnai"}, "must be one of"),
+        ({"provider": "openai"}, "--model: is missing"),
+        ({"model": "m"}, "--provider: is missing"),
+        ({"provider": "replay"}, "--replay: is missing"),
+        ({"provider": "openai", "model": "m", "spend_cap": -1.0}, "--spend-cap: must be at least 0"),
+        ({"provider": "openai", "model": "m", "spend_cap": float("nan")}, "--spend-cap: must be at least 0"),
+        ({"address": "h:1", "prices": "p.yaml"}, "--prices: belongs to a service that is started here"),
+        ({"jury": ("openai:m", "openai:m")}, "names openai:m twice"),
+    ],
+)
+def test_options_that_do_not_fit(given: dict[str, Any], problem: str) -> None:
+    """Said before anything is started."""
+    with pytest.raises(InvalidInputError, match=problem):
+        judge_access(**{**OPTIONS, **given})
+
+
+def test_when_a_score_passes() -> None:
+    """As the metric of a rubric says, or from the threshold that is given."""
+    quality, answer = known_rubric("quality"), known_rubric("answer")
+    assert quality is not None
+    assert answer is not None
+    by_quality, by_answer = passing_of(quality, None), passing_of(answer, None)
+    assert by_quality is not None
+    assert by_answer is not None
+    assert (by_quality.label(4.0), by_quality.label(3.9)) == ("pass", "fail")
+    assert (by_answer.label(0.75), by_answer.label(0.76)) == ("fail", "pass")
+    assert answer.score({"accuracy": 0.9, "completeness": 0.6, "relevance": 0.9}) == pytest.approx(0.8)
+    assert answer.score({"accuracy": 0.9, "completeness": 0.6, "relevance": 0.9, "overall_score": 0.5}) == 0.5
+    assert answer.score({"accuracy": 0.9, "overall_score": 0.5}, "accuracy") == 0.9
+    assert answer.score({}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [(None, "save one with --save first"), ("{", "is no baseline"), ("[]", "is no baseline"),
+     ('{"format": "assay-judge-baseline/1", "scores": 3}', "is damaged")],
+)  # fmt: skip
+def test_what_is_no_baseline(tmp_path: Path, text: str | None, problem: str) -> None:
+    """A sentence, whatever the file holds."""
+    path = tmp_path / "b.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InvalidInputError, match=problem):
+        read_baseline(path)

@@ -1,0 +1,98 @@
+"""What judging came to: counted over rows, in any order, and told in a line."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from assay.answers import AgentStatus
+from assay.results import CaseResult, JudgeSettings, JudgingSummary, Score, ScoreStatus
+from assay_cli.judging_text import judge_line, judging_line
+from assay_orchestrator.judging_fold import JudgingFold
+
+
+def verdict(key: str, **changes: Any) -> dict[str, Any]:
+    """Return what a score's detail holds of a verdict that was asked for."""
+    return {
+        "status": "valid", "fingerprint": "f1", "key": key, "cached": False, "by_rule": False, "attempts": 1,
+        "input_tokens": 1000, "output_tokens": 100, "cost_usd": 0.1, **changes,
+    }  # fmt: skip
+
+
+def cached(key: str, saved: float | None) -> dict[str, Any]:
+    """Return that of one from the cache."""
+    nothing = {"input_tokens": None, "output_tokens": None, "cost_usd": None, "attempts": 0}
+    return verdict(key, cached=True, saved_usd=saved, **nothing)
+
+
+def row(*verdicts: dict[str, Any]) -> CaseResult:
+    """Return a row whose metrics rest on these verdicts."""
+    scores = tuple(
+        Score(f"m{index}", ScoreStatus.SCORED, value=1.0, detail={"verdict": found})
+        for index, found in enumerate(verdicts)
+    )
+    return CaseResult("c", 0, 0, "", AgentStatus.SUCCESS, True, scores, None, "")
+
+
+ROWS = [
+    row(verdict("a"), verdict("b", fingerprint="f0", cost_usd=0.2)),
+    row(verdict("a"), verdict("a")),
+    row(cached("c", 0.3), cached("d", None)),
+    row(verdict("e", status="invalid", attempts=2, cost_usd=0.4)),
+    row(verdict("f", by_rule=True, attempts=0, input_tokens=None, output_tokens=None, cost_usd=None)),
+    row(verdict("g", cost_usd=None)),
+    row(),
+]
+FOUND = JudgingSummary(
+    verdicts=8, asked=5, cached=2, by_rule=1, failed=1, input_tokens=5000, output_tokens=500, cost_usd=0.8,
+    saved_usd=0.3, unpriced=1, fingerprints=("f0", "f1"),
+)  # fmt: skip
+
+
+def folded(rows: list[CaseResult]) -> JudgingSummary | None:
+    """Return what judging came to over rows."""
+    fold = JudgingFold()
+    for each in rows:
+        fold.add(each)
+    return fold.result()
+
+
+def test_verdicts_are_counted_and_added_up() -> None:
+    """One that several metrics of a row rest on counts once; what a cached one had cost is no cost."""
+    assert folded(ROWS) == FOUND
+    assert FOUND.hit_rate == pytest.approx(2 / 7)
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    """To the last bit, as for everything in a summary."""
+    rng = random.Random(1)
+    rows = [row(verdict(str(n), cost_usd=rng.random())) for n in range(200)]
+    first = folded(rows)
+    rng.shuffle(rows)
+    assert folded(rows) == first
+
+
+def test_without_verdicts_there_is_nothing() -> None:
+    """None, not zeros; the detail of a score may hold anything."""
+    odd = Score("m", ScoreStatus.SCORED, value=1.0, detail={"verdict": "yes"})
+    other = CaseResult("c", 0, 0, "", AgentStatus.SUCCESS, True, (odd,), None, "")
+    assert folded([row(), other]) is None
+    assert JudgingSummary().hit_rate is None
+
+
+def test_a_line_for_people() -> None:
+    """What was asked, what the cache gave, what it cost and saved; nothing is said of what there is none of."""
+    assert judging_line(FOUND) == (
+        "verdicts  8: 5 asked, 2 from the cache (28.6%), 1 by rule, 1 not valid  5,500 tokens  $0.8000  "
+        "1 without a price  the cache saved $0.3000"
+    )
+    assert (
+        judging_line(JudgingSummary(verdicts=1, cached=1))
+        == "verdicts  1: 0 asked, 1 from the cache (100.0%)  0 tokens"
+    )
+    assert judge_line(JudgeSettings("openai", "m", rubric="tone", spend_cap_usd=2.5)) == (
+        "judge  openai:m, rubric tone, spend cap $2.5"
+    )
+    assert judge_line(JudgeSettings("replay")) == "judge  replay"
