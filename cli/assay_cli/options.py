@@ -46,7 +46,10 @@ server_option = click.option(
     "--server", metavar="HOST:PORT", envvar="ASSAY_SERVER", help="Use this orchestrator instead of the local stack."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one machine-readable JSON document.")
-debug_option = click.option("--debug", is_flag=True, help="Show Assay's own traceback when something fails.")
+# Read from the command line where an error is told.
+debug_option = click.option(
+    "--debug", is_flag=True, expose_value=False, help="Show Assay's own traceback when something fails."
+)
 bad_case_option = click.option(
     "--on-bad-case",
     type=click.Choice(ON_BAD_CASE),

@@ -102,7 +102,7 @@ class SettingsFlags:
 
         Raises:
             InvalidInputError: Everything that is wrong, each with its flag or variable; and what `build` finds, be it
-                in a ValueError.
+                in the lines of a ValueError.
             SystemExit: Help or the version was asked for.
         """
         known, unknown = self._parser.parse_known_args(arguments)
@@ -114,7 +114,8 @@ class SettingsFlags:
         except InvalidInputError as error:
             raise InvalidInputError([*problems, *error.problems], reason="INVALID_SETTINGS") from None
         except ValueError as error:
-            raise InvalidInputError([*problems, Problem(str(error))], reason="INVALID_SETTINGS") from None
+            problems += [Problem(line) for line in str(error).splitlines()]
+            raise InvalidInputError(problems, reason="INVALID_SETTINGS") from None
         if problems:
             raise InvalidInputError(problems, reason="INVALID_SETTINGS")
         return built

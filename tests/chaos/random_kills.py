@@ -23,6 +23,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 from tests.chaos.commands import Command
 from tests.chaos.drills import Plan, drilling
 from tests.chaos.topologies import OneOrchestrator
@@ -107,8 +108,8 @@ class Round:
         ) as drill:
             drill.agent.delay_s = self.chance.choice((0.002, 0.01))
             slot = drill.topology.slots["orchestrator"]
-            slot.armed += [self._failpoint(SERVING) for _ in range(self.chance.randint(1, 4))]
-            command = Command(drill, [self._failpoint(HOSTING) for _ in range(2)] if self.kind == "command" else [])
+            slot.armed += [self._failpoint(SERVING) for _ in range(self.chance.randint(2, 6))]
+            command = Command(drill, [self._failpoint(HOSTING) for _ in range(3)] if self.kind == "command" else [])
             killing: asyncio.Task[None] | None = None
             try:
                 drill.topology.start()
@@ -136,7 +137,7 @@ class Round:
         return f"{self.chance.choice(names)}=kill@{self.chance.choice((1, 1, 2, 3, 5, 8, 13))}"
 
     async def _kill_at_random(self, drill: Drill, command: Command) -> None:
-        for _ in range(self.chance.randint(1, 5)):
+        for _ in range(self.chance.randint(2, 7)):
             with suppress(Exception):  # killed while it starts: the next kill comes all the same
                 await drill.topology.ready(5.0)
             await asyncio.sleep(self.chance.uniform(0, _LATEST_S))
@@ -174,57 +175,89 @@ async def undisturbed(plan: Plan, known: dict[Plan, dict[str, Any]]) -> dict[str
     return known[plan]
 
 
-async def kill_many(kills: int, seed: int, only: int | None) -> tuple[dict[str, Count], Counter[str]]:
+@dataclass(slots=True)
+class Report:
+    """What is saved and printed.
+
+    Args:
+        seed: Of all rounds.
+        path: Where it is saved after each round; None for nowhere.
+    """
+
+    seed: int
+    path: Path | None
+    counts: dict[str, Count] = field(default_factory=lambda: {kind: Count() for kind in KINDS})
+    places: Counter[str] = field(default_factory=Counter)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def kills(self) -> int:
+        """How many processes were killed so far."""
+        return sum(count.kills for count in self.counts.values())
+
+    @property
+    def problems(self) -> list[str]:
+        """All that was wrong."""
+        return [problem for count in self.counts.values() for problem in count.problems]
+
+    def save(self) -> None:
+        """Write the figures there are."""
+        if self.path is None:
+            return
+        document = {
+            "seed": self.seed,
+            "wall_s": round(time.monotonic() - self.began),
+            "cpus": os.cpu_count(),
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+            "kills": self.kills,
+            "kinds": {kind: asdict(count) for kind, count in self.counts.items()},
+            "killed_at": dict(self.places.most_common()),
+        }
+        self.path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+async def kill_many(kills: int, only: int | None, report: Report) -> None:
     """Do rounds until there were so many kills, or only one round."""
-    counts = {kind: Count() for kind in KINDS}
     known: dict[Plan, dict[str, Any]] = {}
-    places: Counter[str] = Counter()
     with _own_server() as postgres:
-        for number in _numbers(counts, kills, only):
-            chance = random.Random(f"{seed}/{number}")
+        for number in _numbers(report, kills, only):
             kind = KINDS[number % len(KINDS)]
             folder = Path(mkdtemp(prefix="assay-chaos-"))
+            count = report.counts[kind]
             try:
-                one = Round(kind, chance, postgres, places)
-                plan, problems, summary = await one.run(folder, counts[kind])
+                one = Round(kind, random.Random(f"{report.seed}/{number}"), postgres, report.places)
+                plan, problems, summary = await one.run(folder, count)
                 if summary != await undisturbed(plan, known):
                     problems.append("the summary differs from that of an undisturbed run")
             except Exception as problem:  # noqa: BLE001 - told with its round; the others go on
                 problems = [f"{type(problem).__name__}: {problem}"]
-            counts[kind].rounds += 1
-            counts[kind].problems += [f"seed {seed}, round {number}, {kind}: {text}" for text in problems]
+            count.rounds += 1
+            count.problems += [f"seed {report.seed}, round {number}, {kind}: {text}" for text in problems]
             if problems and only is not None:
                 sys.stderr.write((folder / "orchestrator.log").read_text(errors="replace"))
             shutil.rmtree(folder, ignore_errors=True)
-            _say(number, kind, counts, problems)
+            sys.stderr.write(f"round {number} ({kind}): {report.kills} kills so far\n")
+            sys.stderr.writelines(f"  {problem}\n" for problem in problems)
+            report.save()
             _forget(postgres)
-    return counts, places
 
 
-def _numbers(counts: dict[str, Count], kills: int, only: int | None) -> Iterator[int]:
+def _numbers(report: Report, kills: int, only: int | None) -> Iterator[int]:
     if only is not None:
         yield only
         return
     number = 0
-    while sum(count.kills for count in counts.values()) < kills:
+    while report.kills < kills:
         yield number
         number += 1
 
 
 def _forget(postgres: PostgresServer) -> None:
     """Empty the database for the next round."""
-    import psycopg
-
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE SCHEMA public")
-
-
-def _say(number: int, kind: str, counts: dict[str, Count], problems: Sequence[str]) -> None:
-    total = sum(count.kills for count in counts.values())
-    sys.stderr.write(f"round {number} ({kind}): {total} kills so far\n")
-    for problem in problems:
-        sys.stderr.write(f"  {problem}\n")
 
 
 def table(counts: dict[str, Count]) -> str:
@@ -246,21 +279,10 @@ def main() -> None:
     parser.add_argument("--round", type=int, help="do this round alone")
     parser.add_argument("--json", type=Path, help="save the figures here")
     given = parser.parse_args()
-    began = time.monotonic()
-    counts, places = asyncio.run(kill_many(given.kills, given.seed, given.round))
-    sys.stdout.write(table(counts) + "\n")
-    if given.json is not None:
-        machine = {"cpus": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
-        document = {
-            "seed": given.seed,
-            "wall_s": round(time.monotonic() - began),
-            **machine,
-            "kinds": {kind: asdict(count) for kind, count in counts.items()},
-            "killed_at": dict(places.most_common()),
-        }
-        given.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    problems = [problem for count in counts.values() for problem in count.problems]
-    sys.exit("\n".join(problems) if problems else 0)
+    report = Report(given.seed, given.json)
+    asyncio.run(kill_many(given.kills, given.round, report))
+    sys.stdout.write(table(report.counts) + "\n")
+    sys.exit("\n".join(report.problems) if report.problems else 0)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class Finding:
 @click.command()
 @json_option
 @debug_option
-def doctor(as_json: bool, debug: bool) -> int:
+def doctor(as_json: bool) -> int:
     """Say what works on this machine and what is missing; exit status 3 if a run could not work."""
     findings = [*_check_installation(), *_check_home()]
     healthy = all(finding.ok for finding in findings)

@@ -45,7 +45,6 @@ def calibrate(
     observed: str | None,
     require: str | None,
     as_json: bool,
-    debug: bool,
     **judge: Any,
 ) -> int:
     """Hold a judge against people's labels: agreement, errors, how far it may be trusted, and what that cost.

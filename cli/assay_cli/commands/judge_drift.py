@@ -46,7 +46,6 @@ def drift(
     rubric: str,
     criterion: str | None,
     as_json: bool,
-    debug: bool,
     **judge: Any,
 ) -> int:
     """Judge a frozen set of answers again and say whether the judge has moved since the baseline was saved.

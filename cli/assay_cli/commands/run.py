@@ -75,7 +75,6 @@ def run(
     no_progress: bool,
     server: str | None,
     as_json: bool,
-    debug: bool,
 ) -> int:
     """Evaluate an agent as SPEC (an assay.yaml) says, print a summary and write the reports.
 

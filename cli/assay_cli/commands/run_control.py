@@ -30,7 +30,7 @@ _output_dir_option = click.option(
 @server_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line for each event.")
 @debug_option
-def watch(run_id: str, output_dir: Path | None, server: str | None, as_json: bool, debug: bool) -> int:
+def watch(run_id: str, output_dir: Path | None, server: str | None, as_json: bool) -> int:
     """Follow a run until it ends or pauses, from wherever it stands.
 
     Takes up a run whose command was killed, too: where the local stack was stopped with it, the run goes on, unless
@@ -66,7 +66,7 @@ async def _take_up(client: Client, stack: LocalStack | None, run: Run) -> Run:
 @server_option
 @json_option
 @debug_option
-def pause(run_id: str, server: str | None, as_json: bool, debug: bool) -> int:
+def pause(run_id: str, server: str | None, as_json: bool) -> int:
     """Let the questions in flight end, store their answers, and ask nothing more.
 
     The run stays paused, also when the orchestrator is started again, until `assay runs resume`.
@@ -95,7 +95,7 @@ def pause(run_id: str, server: str | None, as_json: bool, debug: bool) -> int:
 @server_option
 @json_option
 @debug_option
-def cancel(run_id: str, server: str | None, as_json: bool, debug: bool) -> int:
+def cancel(run_id: str, server: str | None, as_json: bool) -> int:
     """Stop a run for good; what is stored stays."""
 
     async def main() -> int:
@@ -127,7 +127,6 @@ def resume(
     output_dir: Path | None,
     server: str | None,
     as_json: bool,
-    debug: bool,
 ) -> int:
     """Continue a paused run and follow it; stored answers are not asked for again.
 

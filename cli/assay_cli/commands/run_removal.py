@@ -67,7 +67,7 @@ class _Found:
 @server_option
 @json_option
 @debug_option
-def delete(run_ids: tuple[str, ...], yes: bool, server: str | None, as_json: bool, debug: bool) -> int:
+def delete(run_ids: tuple[str, ...], yes: bool, server: str | None, as_json: bool) -> int:
     """Delete runs that have ended or are paused: their answers, results and events.
 
     A dataset goes with the last run that uses it. What is deleted cannot be brought back.
@@ -112,7 +112,6 @@ def prune(
     yes: bool,
     server: str | None,
     as_json: bool,
-    debug: bool,
 ) -> int:
     """Delete old runs, by age, by number, or both; says what goes and about how much room that frees.
 

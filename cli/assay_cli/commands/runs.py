@@ -42,7 +42,7 @@ for _command in (
 @server_option
 @json_option
 @debug_option
-def list_runs(limit: int, server: str | None, as_json: bool, debug: bool) -> int:
+def list_runs(limit: int, server: str | None, as_json: bool) -> int:
     """List runs, newest first."""
 
     async def main() -> int:
@@ -77,7 +77,7 @@ def list_runs(limit: int, server: str | None, as_json: bool, debug: bool) -> int
 @server_option
 @json_option
 @debug_option
-def show(run_id: str, case_id: str | None, server: str | None, as_json: bool, debug: bool) -> int:
+def show(run_id: str, case_id: str | None, server: str | None, as_json: bool) -> int:
     """Show one run: its state and its summary; of one that has not succeeded, over the rows there are."""
 
     async def main() -> int:

@@ -74,7 +74,6 @@ def score(
     on_bad_case: str | None,
     embedder: str | None,
     as_json: bool,
-    debug: bool,
 ) -> int:
     """Score the answer TEXT against REFERENCE with METRIC, or every row of a file.
 

@@ -17,7 +17,7 @@ __all__ = ["down", "up"]
 @click.option("--judge", is_flag=True, help="Start the judge, too; it has the keys that are in the environment now.")
 @click.option("--model", "models", multiple=True, metavar="NAME", help=f"Model to load ({DEFAULT_MODEL}).")
 @debug_option
-def up(no_embedder: bool, judge: bool, models: tuple[str, ...], debug: bool) -> int:
+def up(no_embedder: bool, judge: bool, models: tuple[str, ...]) -> int:
     """Start the local stack and keep it running, so that later runs find it warm."""
 
     async def main() -> int:
@@ -48,7 +48,7 @@ def up(no_embedder: bool, judge: bool, models: tuple[str, ...], debug: bool) -> 
 
 @click.command()
 @debug_option
-def down(debug: bool) -> int:
+def down() -> int:
     """Stop the local stack; runs that are going on are paused and can be resumed."""
     from assay.local.home import Home
     from assay.local.stack import running_services, stop_services

@@ -52,7 +52,6 @@ def validate(
     on_bad_case: str | None,
     server: str | None,
     as_json: bool,
-    debug: bool,
 ) -> int:
     """Check SPEC, its dataset and its agent's code; say what was recognised, or every problem at once."""
     from assay.datasets import open_dataset

@@ -11,7 +11,6 @@ passes with a rating of at least the threshold, which also applies to the averag
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
@@ -20,15 +19,14 @@ from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
 from assay.metrics.score import judged, not_computed, scored_by_threshold
 from assay.metrics.structured_verdict import objects_in
-from assay.metrics.thresholds import meets
 from assay.results import Score
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from assay.metrics.score import JudgeEvidence, Row
 
-__all__ = ["RUBRIC", "Quality", "parse_quality", "weighted_quality"]
+__all__ = ["RUBRIC", "Quality", "parse_quality"]
 
 RUBRIC = "quality"
 INFO = MetricInfo(
@@ -47,7 +45,6 @@ INFO = MetricInfo(
 _DENOMINATOR = re.compile(r"(?<=\d)\s*(?:/\s*5|\bout\s+of\s+5|\bof\s+5)(?!\w|\.\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?!\w)")
 _DIGITS = {ord(digit): str(value) for digits in ("٠١٢٣٤٥٦٧٨٩", "۰۱۲۳۴۵۶۷۸۹") for value, digit in enumerate(digits)}
-_LEAST_MASS = 0.8
 
 
 def parse_quality(reply: str) -> int | None:
@@ -58,18 +55,6 @@ def parse_quality(reply: str) -> int | None:
         return None
     value = numbers.pop()
     return int(value) if value.is_integer() and 1 <= value <= 5 else None
-
-
-def weighted_quality(probabilities: Sequence[float]) -> float | None:
-    """Return Σ k·p_k / Σ p_k over the ratings 1 to 5, or None where their mass is below 0.8.
-
-    Args:
-        probabilities: Of the five ratings, from 1 to 5, each in [0, 1].
-    """
-    mass = math.fsum(probabilities)
-    if len(probabilities) != 5 or not meets(mass, _LEAST_MASS):
-        return None
-    return math.fsum(rating * share for rating, share in enumerate(probabilities, start=1)) / mass
 
 
 def read_rating(evidence: JudgeEvidence) -> int | None:

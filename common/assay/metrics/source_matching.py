@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from assay.answers import Source
     from assay.cases import Case
 
-__all__ = ["first_match", "same_source", "usable_sources"]
+__all__ = ["first_match", "usable_sources"]
 
 _DEFAULT_PORTS = (None, 80, 443)
 _LONGEST_REMEMBERED = 1000
@@ -32,11 +32,6 @@ class _Key:
 
     text: str
     address: str = ""
-
-
-def same_source(first: str, second: str) -> bool:
-    """Return whether two titles, identifiers or addresses name the same source; a blank one names none."""
-    return _same(_key(first), _key(second))
 
 
 def usable_sources(case: Case) -> tuple[str, ...]:

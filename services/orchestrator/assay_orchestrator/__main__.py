@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import logging
@@ -10,10 +9,11 @@ import os
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import AssayError
-from assay.version import __version__
+from assay.errors import AssayError, InvalidInputError
+from assay.settings_flags import SettingsFlags
 from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SERVICE = "assay.v1.RunService"
-_PREFIX = "ASSAY_ORCHESTRATOR_"
 _RECONNECT_MS = 1_000
 
 
@@ -30,7 +29,12 @@ def main() -> None:
     """Serve until told to stop; what cannot work is one sentence on stderr and exit status 3."""
     gc.disable()  # nothing that imports make is garbage; collecting meanwhile is a tenth of the start
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    settings = read_settings(sys.argv[1:], os.environ)
+    try:
+        settings = read_settings(sys.argv[1:], os.environ)
+    except InvalidInputError as error:
+        for problem in error.problems:
+            _fail(str(problem))
+        sys.exit(2)
     try:
         import uvloop
 
@@ -43,17 +47,13 @@ def main() -> None:
 
 def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
     """Return the settings that flags and ASSAY_ORCHESTRATOR_* variables give; flags win."""
-    parser = argparse.ArgumentParser(
-        prog="assay serve orchestrator",
-        description="Accepts runs, asks agents, computes metrics, stores and streams results.",
-        epilog="Every flag can be given as an environment variable, e.g. ASSAY_ORCHESTRATOR_LISTEN.",
-    )
+    text = "Accepts runs, asks agents, computes metrics, stores and streams results."
+    flags = SettingsFlags("orchestrator", text, "grace_s", environ)
     home = Path(environ.get("ASSAY_HOME") or Path.home() / ".assay")
 
-    def add(flag: str, text: str, shown: str = "", also: str = "", **details: Any) -> None:
-        name = _PREFIX + flag.removeprefix("--").replace("-", "_").upper()
-        details["default"] = environ.get(name) or environ.get(also) or details["default"]
-        parser.add_argument(flag, help=f"{text} (default: {shown or details.get('default')})", **details)
+    def add(flag: str, text: str, shown: str | None = None, also: str = "", **details: Any) -> None:
+        name, kind = flag.removeprefix("--").replace("-", "_"), details.get("type", str)
+        flags.add(name, text, kind, details["default"], shown=shown, also=also)
 
     add("--listen", "address: unix:/path or host:port", default="127.0.0.1:7070")
     add("--database", "SQLite file that holds everything", default=str(home / "assay.db"))
@@ -80,10 +80,10 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     add("--shard-limit", "most shards (of about 1,000 rows) worked on at once", type=int, default=64)
     add("--agent-limits", "most questions in flight over all runs: host=count, comma-separated", default="")
     add("--exit-with-lock", "stop when nobody holds this file's shared lock", default="")
-    parser.add_argument("--no-reflection", action="store_true", help="do not serve gRPC reflection")
-    parser.add_argument("--version", action="version", version=f"assay {__version__}")
-    given = parser.parse_args(arguments)
-    try:
+    flags.switch("reflection", "serve gRPC reflection")
+
+    def build(values: dict[str, Any]) -> Settings:
+        given = SimpleNamespace(**values)
         return Settings(
             listen=given.listen,
             database=Path(given.database).expanduser(),
@@ -108,10 +108,10 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
             shard_limit=given.shard_limit,
             agent_limits=_counts(given.agent_limits),
             exit_with_lock=Path(given.exit_with_lock) if given.exit_with_lock else None,
-            reflection=not given.no_reflection,
+            reflection=given.reflection,
         )
-    except ValueError as problem:
-        parser.error(str(problem))
+
+    return flags.read(arguments, build)
 
 
 async def serve(settings: Settings) -> None:

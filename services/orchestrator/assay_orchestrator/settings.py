@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["Settings"]
 
@@ -75,24 +75,28 @@ class Settings:
     reflection: bool = True
 
     def __post_init__(self) -> None:
+        if problems := list(self._problems()):
+            raise ValueError("\n".join(problems))
+
+    def _problems(self) -> Iterator[str]:
         if self.recover not in ("auto", "on-request"):
-            raise ValueError(f"recover must be 'auto' or 'on-request', not {self.recover!r}")
+            yield f"recover must be 'auto' or 'on-request', not {self.recover!r}"
         if self.recover != "auto" and self.database_url:
-            raise ValueError("recover 'on-request' is for a file: of a shared database, others go on with what stops")
+            yield "recover 'on-request' is for a file: of a shared database, others go on with what stops"
         if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
-            raise ValueError("database_url must begin with postgresql://; for an SQLite file use database")
+            yield "database_url must begin with postgresql://; for an SQLite file use database"
         for name in ("database_patience_s", "embedder_patience_s", "judge_patience_s", "grace_s"):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative")
+                yield f"{name} must not be negative"
         if self.watch_bookmark_s <= 0 or self.watch_stall_s <= 0:
-            raise ValueError("watch_bookmark_s and watch_stall_s must be greater than 0")
+            yield "watch_bookmark_s and watch_stall_s must be greater than 0"
         if self.role not in ("api", "worker", "all"):
-            raise ValueError(f"role must be 'api', 'worker' or 'all', not {self.role!r}")
+            yield f"role must be 'api', 'worker' or 'all', not {self.role!r}"
         if self.role != "all" and not self.database_url:
-            raise ValueError(f"role {self.role!r} needs a database_url: a file has one process, which does all")
+            yield f"role {self.role!r} needs a database_url: a file has one process, which does all"
         if not 0 < self.heartbeat_s * 2 <= self.dead_after_s:
-            raise ValueError("dead_after_s must be at least twice heartbeat_s")
+            yield "dead_after_s must be at least twice heartbeat_s"
         if self.active_run_limit < 1:
-            raise ValueError("active_run_limit must be at least 1")
+            yield "active_run_limit must be at least 1"
         if self.row_try_limit < 2:
-            raise ValueError("row_try_limit must be at least 2")
+            yield "row_try_limit must be at least 2"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.metrics.quality import parse_quality, weighted_quality
+from assay.metrics.quality import parse_quality
 from assay.metrics.score import JudgeEvidence
 from assay.results import ScoreStatus
 
@@ -54,13 +54,6 @@ def test_replies_in_words(reply: str, rating: int | None) -> None:
 def test_no_reply_breaks_the_reader(reply: str) -> None:
     """Whatever a judge says is a rating from 1 to 5 or none."""
     assert parse_quality(reply) in (None, 1, 2, 3, 4, 5)
-
-
-def test_weighted_by_probabilities() -> None:
-    """Ratings weighted by their probabilities; too little mass gives none."""
-    assert weighted_quality((0.02, 0.03, 0.15, 0.55, 0.25)) == pytest.approx(3.98)
-    assert weighted_quality((0, 0, 0.30, 0.60, 0)) == pytest.approx(3.6666666667)
-    assert weighted_quality((0, 0, 0.30, 0.40, 0)) is None
 
 
 @pytest.fixture

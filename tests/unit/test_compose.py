@@ -1,0 +1,136 @@
+"""The service on one host: what docker-compose.yml and the images say is what the services understand."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from assay_embedder.settings import read_settings as read_embedder
+from assay_judge.settings import read_settings as read_judge
+from assay_orchestrator.__main__ import read_settings as read_orchestrator
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
+VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
+LIVE = re.sub(r"^#.*$", "", TEXT, flags=re.MULTILINE)
+FILE = yaml.safe_load(VARIABLE.sub(lambda found: found[3] if found[2] == "-" else f"<{found[1]}>", LIVE))
+SERVICES: dict[str, dict[str, Any]] = FILE["services"]
+KINDS = {"embedder": read_embedder, "judge": read_judge, "orchestrator": read_orchestrator}
+OWN = {name: service["build"]["dockerfile"].split("/")[1] for name, service in SERVICES.items() if "build" in service}
+
+
+def image(kind: str) -> str:
+    """Return the Dockerfile of a service, its long lines joined."""
+    return (ROOT / "services" / kind / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+
+
+def settings(name: str) -> Any:
+    """Return the settings that a process has in its container: of its command line, its environment, its image."""
+    service = SERVICES[name]
+    assigned = re.search(r"^ENV (.*)$", image(OWN[name]), re.MULTILINE)
+    assert assigned is not None
+    environment = dict(pair.split("=", 1) for pair in assigned[1].split()) | service.get("environment", {})
+    return KINDS[OWN[name]](service["command"], environment)
+
+
+def port_of(address: str) -> str:
+    """Return the port of an address."""
+    return address.rpartition(":")[2]
+
+
+def seconds(text: str) -> int:
+    """Return a duration such as 40s in seconds."""
+    return int(text.removesuffix("s"))
+
+
+def test_there_is_one_of_all_and_two_of_what_may_fail() -> None:
+    """Two processes that answer, two that work, over one database."""
+    roles = [settings(name).role for name, kind in OWN.items() if kind == "orchestrator"]
+    assert sorted(roles) == ["api", "api", "worker", "worker"]
+    assert set(OWN.values()) == set(KINDS)
+    assert set(SERVICES) - set(OWN) == {"database"}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_command_line_is_one_that_the_service_takes(name: str) -> None:
+    """A flag that is renamed, or a value that is no longer allowed, is found here and not on somebody's host."""
+    found = settings(name)
+    assert found.listen.startswith("0.0.0.0:")
+    assert SERVICES[name]["healthcheck"]["test"][-1] == f"127.0.0.1:{port_of(found.listen)}"
+    assert seconds(SERVICES[name]["stop_grace_period"]) >= found.grace_s + 5
+
+
+@pytest.mark.parametrize("name", [name for name, kind in OWN.items() if kind == "orchestrator"])
+def test_orchestrators_find_what_they_rest_on(name: str) -> None:
+    """Addresses name services of the file, with the ports at which these listen, on a network that both are on."""
+    found = settings(name)
+    for kind in ("embedder", "judge"):
+        assert getattr(found, kind) == f"{kind}:{port_of(settings(kind).listen)}"
+        assert set(SERVICES[kind]["networks"]) & set(SERVICES[name]["networks"])
+    user, host, database = re.findall(r"postgresql://(\w+)@(\w+):5432/(\w+)", found.database_url)[0]
+    made = SERVICES[host]["environment"]
+    assert (user, database) == (made["POSTGRES_USER"], made["POSTGRES_DB"])
+    assert SERVICES[name]["environment"]["PGPASSWORD"] == made["POSTGRES_PASSWORD"] == "<POSTGRES_PASSWORD>"
+    assert SERVICES[name]["depends_on"] == {host: {"condition": "service_healthy"}}
+    for published in SERVICES[name].get("ports", []):
+        assert published.startswith("127.0.0.1:")
+        assert port_of(published) == port_of(found.listen)
+
+
+def test_nobody_but_the_orchestrators_reaches_the_database() -> None:
+    """It publishes no port, and its network leads nowhere."""
+    assert "ports" not in SERVICES["database"]
+    (network,) = SERVICES["database"]["networks"]
+    assert FILE["networks"][network] == {"internal": True}
+    assert {OWN[name] for name in OWN if network in SERVICES[name]["networks"]} == {"orchestrator"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_container_comes_back_and_keeps_what_it_must(name: str) -> None:
+    """Restarted after a failure, watched, ended gently; what outlives it is on a named volume."""
+    service = SERVICES[name]
+    assert service["restart"] == "unless-stopped"
+    assert service["healthcheck"]["test"][0] == "CMD"
+    assert seconds(service["stop_grace_period"]) > 10
+    for volume, folder in (mount.split(":") for mount in service.get("volumes", [])):
+        assert volume in FILE["volumes"]
+        assert name not in OWN or f"--owner=assay {folder}" in image(OWN[name]).replace("--mode=0700 ", "")
+    if name in OWN:
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+
+
+def test_every_variable_is_told_and_no_secret_is_in_the_file() -> None:
+    """The head of the file names what may be set; secrets have no default."""
+    used = {found[0] for found in VARIABLE.findall(LIVE)}
+    told = set(re.findall(r"^#   (\w+)  ", TEXT, re.MULTILINE))
+    assert used == told
+    for name, sign, default in VARIABLE.findall(LIVE):
+        assert name in GUIDE
+        assert not default or sign == "?" or not re.search("PASSWORD|KEY", name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_image_holds_what_its_service_needs_and_is_not_root(kind: str) -> None:
+    """Extras that exist, a user without rights, a probe that can be run, the service as the first process."""
+    text = image(kind)
+    extras = re.findall(r'"\.\[([\w,]+)\]"', text)[0].split(",")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert kind in extras
+    assert set(extras) <= set(project["optional-dependencies"])
+    assert re.search(r"^USER (\d+)$", text, re.MULTILINE) is not None
+    module, address = re.findall(r'^HEALTHCHECK .*"-m", "([\w.]+)", "([\w.:]+)"\]$', text, re.MULTILINE)[0]
+    importlib.import_module(module)
+    assert f"EXPOSE {port_of(address)}" in text
+    assert re.findall(r'^ENTRYPOINT \["python", "-m", "(\w+)"\]$', text, re.MULTILINE) == [f"assay_{kind}"]
+
+
+def test_agents_that_the_orchestrator_asks_find_their_packages_in_its_image() -> None:
+    """Prompts are asked by the orchestrator: without the providers' packages its image would refuse them."""
+    assert '".[orchestrator,postgres,providers]"' in image("orchestrator")

@@ -1,0 +1,59 @@
+"""The orchestrator's settings: where they come from, and that everything wrong is told at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.errors import InvalidInputError
+from assay_orchestrator.__main__ import read_settings
+
+
+def test_flags_go_before_variables() -> None:
+    """The database's address has a second variable, which other programs know; a flag may empty it."""
+    environment = {
+        "ASSAY_HOME": "/state",
+        "ASSAY_DATABASE_URL": "postgresql://a@b/c",
+        "ASSAY_ORCHESTRATOR_HTTP_HOSTS": "one, two",
+        "ASSAY_ORCHESTRATOR_GRACE_S": "5",
+        "ASSAY_ORCHESTRATOR_REFLECTION": "false",
+    }
+    settings = read_settings(["--grace-s", "7"], environment)
+    assert (settings.database, settings.database_url) == (Path("/state/assay.db"), "postgresql://a@b/c")
+    assert (settings.http_hosts, settings.grace_s, settings.reflection) == (("one", "two"), 7.0, False)
+    assert read_settings(["--database-url", ""], environment).database_url == ""
+    assert read_settings(["--no-reflection"], {}).reflection is False
+
+
+def test_all_problems_are_told_at_once() -> None:
+    """Values of another kind, values that are not allowed, and flags that there are not."""
+    wrong = ["--recover", "never", "--grace-s", "-1", "--active-run-limit", "many"]
+    wrong += ["--row-try-limit", "1", "--databse", "x"]
+    with pytest.raises(InvalidInputError) as caught:
+        read_settings(wrong, {"ASSAY_ORCHESTRATOR_WATCH_STALL_S": "soon"})
+    said = "\n".join(str(problem) for problem in caught.value.problems)
+    assert len(caught.value.problems) == 6
+    for part in ("recover", "grace_s", "--active-run-limit", "row_try_limit", "did you mean '--database'",
+                 "ASSAY_ORCHESTRATOR_WATCH_STALL_S"):  # fmt: skip
+        assert part in said
+
+
+def test_wrong_settings_end_the_process_with_a_sentence_each() -> None:
+    """Exit status 2, a line for each problem, no traceback."""
+    command = [sys.executable, "-m", "assay_orchestrator", "--recover", "never", "--grace-s", "soon"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "assay orchestrator: --grace-s: must be a number, not 'soon'",
+        "assay orchestrator: recover must be 'auto' or 'on-request', not 'never'",
+    ]
+
+
+def test_no_help_shows_a_password(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the database's address is set to may hold one."""
+    with pytest.raises(SystemExit):
+        read_settings(["--help"], {"ASSAY_DATABASE_URL": "postgresql://a:secret@b/c"})
+    assert "secret" not in capsys.readouterr().out
