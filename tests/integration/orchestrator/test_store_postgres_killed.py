@@ -112,6 +112,8 @@ async def test_nothing_acknowledged_is_lost(
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=4))
         watching = asyncio.ensure_future(_watch(client, run.run_id, seen))
         await agent.enough.wait()
+        while not any(seen.values()):
+            await asyncio.sleep(0)
         killable_postgres.kill()
         acknowledged = {case_id for case_id in seen.values() if case_id}
         assert 0 < len(acknowledged) < _CASES
@@ -129,3 +131,18 @@ async def test_nothing_acknowledged_is_lost(
     assert sorted(case_id for case_id in seen.values() if case_id) == sorted(case.case_id for case in cases)
     assert all(agent.asked.count(case_id) == 1 for case_id in acknowledged)
     assert max(agent.asked.count(case.case_id) for case in cases) <= 2
+
+
+async def test_a_stop_does_not_wait_for_a_database_that_is_away(
+    serve: Callable[..., Any], settings_of: Callable[..., Any], killable_postgres: Any, cases: list[Case]
+) -> None:
+    """What is under way cannot be stored or given back any more: the process ends all the same."""
+    agent = _Agent()
+    async with serve(database_patience_s=0, grace_s=1.0) as client:
+        dataset = await client.upload_dataset(cases, name="d")
+        run = await client.create_run(settings_of("python", "m:f", concurrency=4), dataset.dataset_id)
+        hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=4))
+        await agent.enough.wait()
+        killable_postgres.kill()
+        hosting.cancel()
+        await asyncio.gather(hosting, return_exceptions=True)

@@ -37,7 +37,7 @@ _TASK = "assay.shard"
 _QUEUE = "shards"
 _REAPER = 0x41535351
 _CONNECTIONS = 4
-_PATIENCE_S = 10.0
+_PATIENCE_S = 5.0
 _POLL_S = 1.0
 _RESTART_S = 1.0
 _MOST_RETRY_S = 30.0
@@ -170,7 +170,8 @@ class QueueDispatcher:
 
     async def _run(self, queue: str) -> None:
         """Work on a queue for good; a worker that ends, because the database went away, say, is followed by another."""
-        while True:
+        task = asyncio.current_task()
+        while not self._closed and self._tasks.get(queue) is task:
             worker = queue_worker.Worker(
                 self._app,
                 queues=[queue],
@@ -196,7 +197,7 @@ class QueueDispatcher:
 
     async def _keep(self) -> None:
         """Give the jobs of dead workers back, once a second, whichever process comes first; see that this one lives."""
-        while True:
+        while not self._closed:
             await asyncio.sleep(_POLL_S)
             try:
                 await self._open()
