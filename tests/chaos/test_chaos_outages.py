@@ -39,30 +39,18 @@ def assert_as_if_nothing_had_happened(verdict: Verdict, undisturbed: dict[str, A
     assert verdict.summary == undisturbed
 
 
-async def until_stopped(drill: Drill) -> psutil.Process:
-    """Wait until the orchestrator stands still."""
-    started = drill.topology.slots["orchestrator"].process
-    assert started is not None
-    process = psutil.Process(started.pid)
-    async with asyncio.timeout(60):
-        while True:
-            if process.status() == psutil.STATUS_STOPPED:
-                return process
-            await asyncio.sleep(0.02)
-
-
 @pytest.mark.parametrize("name", ["result.before_commit", "agent.before_call", "watch.page_read"])
 async def test_a_process_that_stands_still(
     folder: Path, database_url: str, undisturbed: Callable[[Plan], dict[str, Any]], name: str
 ) -> None:
-    """SIGSTOP in the midst of a commit or a call, SIGCONT two seconds later: the run goes on where it was."""
+    """SIGSTOP in the midst of a commit or a call, SIGCONT six seconds later: the run goes on where it was."""
     async with drilling(PLAN, folder, OneOrchestrator, database_url) as drill:
         drill.topology.slots["orchestrator"].armed.append(f"{name}=stop@3")
         drill.topology.start()
         watching = asyncio.ensure_future(drill.watch_to_the_end(await drill.submit()))
-        process = await until_stopped(drill)
-        await asyncio.sleep(2)  # it is the disturbance, nothing is waited for
-        process.resume()
+        await drill.topology.until_stopped("orchestrator")
+        await asyncio.sleep(6)  # it is the disturbance, nothing is waited for
+        drill.topology.send("orchestrator", signal.SIGCONT)
         await watching
         (verdict,) = await drill.conclude()
     assert verdict.repeated == 0

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
+import psutil
 import psycopg
 import sqlalchemy as sa
 
@@ -128,6 +129,17 @@ class Topology:
     def disturbed(self, name: str) -> None:
         """Note that answers on their way may have been lost just now."""
         self.endings.append(Ending(name, time.time(), None))
+
+    async def until_stopped(self, name: str) -> None:
+        """Wait until the process in a place stands still."""
+        started = self.slots[name].process
+        assert started is not None, "start it first"
+        process = psutil.Process(started.pid)
+        async with asyncio.timeout(_READY_S):
+            while True:
+                if process.status() == psutil.STATUS_STOPPED:
+                    return self.disturbed(name)
+                await asyncio.sleep(0.02)
 
     async def lose(self, name: str) -> None:
         """Kill the process in a place, and let nobody take its place."""
@@ -246,8 +258,11 @@ class Cluster(Topology):
         self.dead_after_s = dead_after_s
         common = ("--database-url", database_url, "--heartbeat-s", "0.5", "--dead-after-s", str(dead_after_s))
         self.add("api", "--role", "api", "--listen", self.address, *common)
+        one = ("--shard-limit", "1")  # so that each has some of the work
         for index in range(workers):
-            self.add(f"worker{index}", "--role", "worker", "--listen", f"unix:{folder}/worker{index}.sock", *common)
+            self.add(
+                f"worker{index}", "--role", "worker", "--listen", f"unix:{folder}/worker{index}.sock", *common, *one
+            )
 
 
 def open_engine(topology: OneOrchestrator | Cluster) -> sa.Engine:

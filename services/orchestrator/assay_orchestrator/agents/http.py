@@ -34,6 +34,9 @@ __all__ = ["HttpAgent"]
 
 _RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
 _CONNECT_TIMEOUT_S = 10.0
+# A process that stood still for longer than this (suspended, paused) finds connections expired that a question was just
+# given, and the pool closes them under it: httpx's 5 s are too few.
+_KEEPALIVE_S = 60.0
 
 
 class HttpAgent:
@@ -78,7 +81,11 @@ class HttpAgent:
         self._client = httpx.AsyncClient(
             headers=_DEFAULT_HEADERS | {name.lower(): value for name, value in headers.items()},
             timeout=httpx.Timeout(None, connect=_CONNECT_TIMEOUT_S),
-            limits=httpx.Limits(max_connections=settings.concurrency, max_keepalive_connections=settings.concurrency),
+            limits=httpx.Limits(
+                max_connections=settings.concurrency,
+                max_keepalive_connections=settings.concurrency,
+                keepalive_expiry=_KEEPALIVE_S,
+            ),
             follow_redirects=False,
             trust_env=False,
         )
