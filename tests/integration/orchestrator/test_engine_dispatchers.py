@@ -232,3 +232,25 @@ async def test_a_process_that_counts_as_dead_exits(engine: sa.Engine, postgres_u
         await died.wait()
     finally:
         await queue.aclose()
+
+
+async def test_a_job_whose_end_could_not_be_stored_comes_again(engine: sa.Engine, postgres_url: str) -> None:
+    """The worker lives and the queue takes the job for one in progress: it is given back nevertheless."""
+    queue = make_queue(postgres_url)
+    work = Work()
+    with engine.begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN RAISE 'no'; END $$ LANGUAGE plpgsql"
+        )
+        connection.exec_driver_sql(
+            "CREATE TRIGGER no_end BEFORE DELETE ON procrastinate_jobs FOR EACH ROW EXECUTE FUNCTION refuse()"
+        )
+    try:
+        queue.open(work)
+        enqueue(queue, engine, ShardJob("r", 0, 0))
+        await work.until(1)
+        with engine.begin() as connection:
+            connection.exec_driver_sql("DROP TRIGGER no_end ON procrastinate_jobs")
+        await work.until(2)
+    finally:
+        await queue.aclose()

@@ -91,6 +91,8 @@ class QueueDispatcher:
         self._dead_after_s = dead_after_s
         self._on_dead = on_dead
         self._workers: set[queue_worker.Worker] = set()
+        self._doing: set[int | None] = set()
+        self._left: dict[int, float] = {}  # jobs that nobody does any more, by since when
         self._work: Work | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
@@ -102,7 +104,7 @@ class QueueDispatcher:
             kwargs=dict(parameters), min_size=1, max_size=_CONNECTIONS, timeout=_PATIENCE_S
         )
         self._app = procrastinate.App(connector=self._connector)
-        self._app.task(name=_TASK, retry=_Again())(self._do)
+        self._app.task(name=_TASK, retry=_Again(), pass_context=True)(self._do)
 
     def enqueue(self, connection: sa.Connection, jobs: Sequence[ShardJob]) -> None:
         """Enqueue jobs in the connection's transaction."""
@@ -203,6 +205,7 @@ class QueueDispatcher:
                 await self._open()
                 await self._reap()
                 await self._watch_own()
+                await self._retry_left()
             except _DATABASE_PROBLEMS as problem:
                 _log.warning("the queue cannot be looked after, trying again: %s", type(problem).__name__)
 
@@ -238,6 +241,23 @@ class QueueDispatcher:
             _log.error("no heartbeat of this process came through for %g s: others have its jobs", self._dead_after_s)
             self._on_dead()
 
+    async def _retry_left(self) -> None:
+        """Give back what this process has ended but could not say so: the queue takes it for work in progress."""
+        own = {worker.worker_id for worker in self._workers}
+        now = asyncio.get_running_loop().time()
+        jobs = await self._app.job_manager.list_jobs_async(task=_TASK, status="doing")
+        left = {
+            job.id: job for job in jobs if job.worker_id in own and job.id is not None and job.id not in self._doing
+        }
+        self._left = {job_id: self._left.get(job_id, now) for job_id in left}
+        for job_id, since in self._left.items():
+            if now - since > self._dead_after_s:
+                _log.warning(
+                    "the end of shard %(run_id)s/%(shard_index)s was not stored: its job comes again",
+                    left[job_id].task_kwargs,
+                )
+                await self._app.job_manager.retry_job(left[job_id])
+
     async def _open(self) -> None:
         # Where the database cannot be reached yet, this is tried again with every use.
         async with self._opening:
@@ -245,10 +265,14 @@ class QueueDispatcher:
                 await self._app.open_async()
                 self._opened = True
 
-    async def _do(self, run_id: str, shard_index: int, ticket: int) -> None:
+    async def _do(self, context: procrastinate.JobContext, run_id: str, shard_index: int, ticket: int) -> None:
         if self._work is None:
             raise TryAgainError
-        await self._work(run_id, shard_index, ticket)
+        self._doing.add(context.job.id)
+        try:
+            await self._work(run_id, shard_index, ticket)
+        finally:
+            self._doing.discard(context.job.id)
 
 
 class _Again(queue_retry.BaseRetryStrategy):
