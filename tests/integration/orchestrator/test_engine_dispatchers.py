@@ -234,13 +234,27 @@ async def test_a_process_that_counts_as_dead_exits(engine: sa.Engine, postgres_u
         await queue.aclose()
 
 
+def execute(engine: sa.Engine, statement: str) -> None:
+    """Do something by hand."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql(statement)
+
+
+def refused(engine: sa.Engine) -> bool:
+    """Return whether the end of a job was refused."""
+    with engine.connect() as connection:
+        return bool(connection.exec_driver_sql("SELECT is_called FROM refused").scalar_one())
+
+
 async def test_a_job_whose_end_could_not_be_stored_comes_again(engine: sa.Engine, postgres_url: str) -> None:
     """The worker lives and the queue takes the job for one in progress: it is given back nevertheless."""
     queue = make_queue(postgres_url)
     work = Work()
     with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE SEQUENCE refused")  # it counts in transactions that are rolled back, too
         connection.exec_driver_sql(
-            "CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN RAISE 'no'; END $$ LANGUAGE plpgsql"
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql "
+            "AS $$ BEGIN PERFORM nextval('refused'); RAISE 'no'; END $$"
         )
         connection.exec_driver_sql(
             "CREATE TRIGGER no_end BEFORE DELETE ON procrastinate_jobs FOR EACH ROW EXECUTE FUNCTION refuse()"
@@ -249,8 +263,10 @@ async def test_a_job_whose_end_could_not_be_stored_comes_again(engine: sa.Engine
         queue.open(work)
         enqueue(queue, engine, ShardJob("r", 0, 0))
         await work.until(1)
-        with engine.begin() as connection:
-            connection.exec_driver_sql("DROP TRIGGER no_end ON procrastinate_jobs")
+        while not await asyncio.to_thread(refused, engine):
+            pass
+        # On another thread: it waits for a lock that a connection of this loop may have.
+        await asyncio.to_thread(execute, engine, "DROP TRIGGER no_end ON procrastinate_jobs")
         await work.until(2)
     finally:
         await queue.aclose()
