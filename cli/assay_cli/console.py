@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
 from assay.results import GateOutcome, ScoreStatus
-from assay_cli.judging_text import canary_line, judging_line
+from assay_cli.judging_text import canary_line, judging_line, jury_lines
 from assay_cli.reports.json_report import pass_rate_interval
 from assay_cli.terminal import clean, shorten, table
 
@@ -165,7 +165,7 @@ class ConsoleSummary:
                 f"P95 {_seconds(latency.p95_s)}  max {_seconds(latency.max_s)}  ({latency.count} rows)"
             )
         if summary.judging is not None:
-            lines.append(judging_line(summary.judging))
+            lines += [judging_line(summary.judging), *jury_lines(summary.judging)]
             if summary.judging.canaries is not None:
                 lines.append(canary_line(summary.judging.canaries))
         lines.append(f"thresholds  {self._paint(summary.overall_status)}")

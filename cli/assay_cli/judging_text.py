@@ -10,19 +10,21 @@ if TYPE_CHECKING:
     from assay.canaries import CanarySummary
     from assay.results import JudgeSettings, JudgingSummary
 
-__all__ = ["canary_line", "judge_line", "judging_line"]
+__all__ = ["canary_line", "judge_line", "judging_line", "jury_lines"]
 
 
 def judge_line(judge: JudgeSettings) -> str:
     """Return who judges a run, and for how much at most."""
     cap = f", spend cap ${judge.spend_cap_usd:g}" if judge.spend_cap_usd is not None else ""
     rubric = f", rubric {shorten(judge.rubric, 40)}" if judge.rubric else ""
-    return f"judge  {shorten(judge.identity, 60)}{rubric}{cap}"
+    who = " + ".join(shorten(one.identity, 60) for one in judge.judges)
+    batch = ", in batches" if judge.batch else ""
+    return f"{'jury' if judge.others else 'judge'}  {who}{rubric}{cap}{batch}"
 
 
 def judging_line(judging: JudgingSummary) -> str:
     """Return how many verdicts a run rests on, where they came from, and what they cost."""
-    parts = [f"{judging.asked} asked"]
+    parts = [f"{judging.asked} asked" + (f" ({judging.batched} in batches)" if judging.batched else "")]
     if judging.hit_rate:
         parts.append(f"{judging.cached} from the cache ({judging.hit_rate:.1%})")
     if judging.by_rule:
@@ -37,6 +39,21 @@ def judging_line(judging: JudgingSummary) -> str:
     if judging.saved_usd is not None:
         money += f"  the cache saved ${judging.saved_usd:.4f}"
     return f"verdicts  {judging.verdicts}: {', '.join(parts)}  {money}"
+
+
+def jury_lines(judging: JudgingSummary) -> list[str]:
+    """Return what each judge of a jury has said, and how far they agree."""
+    lines = []
+    for one in judging.jurors:
+        means = "".join(f"  {metric} {mean:.3f}" for metric, mean in one.means.items())
+        failed = f", {one.failed} not valid" if one.failed else ""
+        cost = f"  ${one.cost_usd:.4f}" if one.cost_usd is not None else ""
+        lines.append(f"juror  {shorten(one.judge, 60)}  {one.verdicts} verdicts{failed}{means}{cost}")
+    for agreed in judging.agreement:
+        alpha = "-" if agreed.alpha is None else f"{agreed.alpha:.3f}"
+        too_few = f", {agreed.too_few} rows with fewer than two valid verdicts" if agreed.too_few else ""
+        lines.append(f"jury  {agreed.metric}: alpha {alpha} over {agreed.count} rows{too_few}")
+    return lines
 
 
 def canary_line(canaries: CanarySummary) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from assay.results import CaseResult, Run, StateChange
+from assay.results import CaseResult, Run, RunState, StateChange
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
@@ -91,6 +91,8 @@ class _Hidden:
                 self.show()
         elif isinstance(event, Run):
             self._done_before = event.counts.finished
+        elif event.state is RunState.RUNNING and event.reason:
+            self.say(event.reason)  # it goes on, and this may take hours
         elif event.reason:
             # Said when the run goes on; a run that stays so ends with a sentence of its own.
             self._unsaid = f"{event.state.value}: {event.reason}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay.canaries import CanarySummary, CanaryTally
-from assay.results import JudgeSettings, JudgingSummary, SpendCap
+from assay.results import JudgeSettings, JudgingSummary, JurorSummary, JuryAgreement, SpendCap
 from assay.v1 import orchestrator_pb2 as pb
 
 __all__ = [
@@ -33,6 +33,8 @@ def judge_to_wire(judge: JudgeSettings) -> pb.JudgeSpec:
         spend_cap_usd=judge.spend_cap_usd,
         concurrency=judge.concurrency,
         canary_rate=judge.canary_rate,
+        batch=judge.batch,
+        others=map(judge_to_wire, judge.others),
     )
 
 
@@ -51,6 +53,8 @@ def judge_from_wire(judge: pb.JudgeSpec) -> JudgeSettings:
         spend_cap_usd=judge.spend_cap_usd if judge.HasField("spend_cap_usd") else None,
         concurrency=judge.concurrency or _DEFAULTS.concurrency,
         canary_rate=judge.canary_rate if judge.HasField("canary_rate") else _DEFAULTS.canary_rate,
+        batch=judge.batch,
+        others=tuple(map(judge_from_wire, judge.others)),
     )
 
 
@@ -79,7 +83,17 @@ def judging_to_wire(judging: JudgingSummary) -> pb.JudgingSummary:
         unpriced_count=judging.unpriced,
         fingerprints=judging.fingerprints,
         canaries=_canaries_to_wire(judging.canaries) if judging.canaries is not None else None,
-    )
+        batched_count=judging.batched,
+        jurors=[
+            pb.JurorSummary(judge=one.judge, verdict_count=one.verdicts, failed_count=one.failed,
+                            cost_usd=one.cost_usd, means=one.means)
+            for one in judging.jurors
+        ],
+        agreement=[
+            pb.JuryAgreement(metric=one.metric, alpha=one.alpha, count=one.count, too_few_count=one.too_few)
+            for one in judging.agreement
+        ],
+    )  # fmt: skip
 
 
 def judging_from_wire(judging: pb.JudgingSummary) -> JudgingSummary:
@@ -97,7 +111,18 @@ def judging_from_wire(judging: pb.JudgingSummary) -> JudgingSummary:
         unpriced=judging.unpriced_count,
         fingerprints=tuple(judging.fingerprints),
         canaries=_canaries_from_wire(judging.canaries) if judging.HasField("canaries") else None,
+        batched=judging.batched_count,
+        jurors=tuple(map(_juror_from_wire, judging.jurors)),
+        agreement=tuple(
+            JuryAgreement(one.metric, one.alpha if one.HasField("alpha") else None, one.count, one.too_few_count)
+            for one in judging.agreement
+        ),
     )
+
+
+def _juror_from_wire(juror: pb.JurorSummary) -> JurorSummary:
+    cost = juror.cost_usd if juror.HasField("cost_usd") else None
+    return JurorSummary(juror.judge, juror.verdict_count, juror.failed_count, cost, dict(juror.means))
 
 
 def _canaries_to_wire(canaries: CanarySummary) -> pb.CanarySummary:

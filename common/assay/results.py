@@ -5,6 +5,7 @@ The names are those of `protos/assay/v1/orchestrator.proto`. Absent is None, nev
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -265,6 +266,42 @@ class GroupSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class JurorSummary:
+    """What one judge of a jury has said.
+
+    Args:
+        judge: The judge, e.g. "openai:gpt-4o-mini".
+        verdicts: All of them, those that are not valid among them.
+        failed: Not valid, or not to be had.
+        cost_usd: What those asked for cost; None where none of them has a price.
+        means: Mean of its scores by metric; a metric of which it has no valid verdict is left out.
+    """
+
+    judge: str
+    verdicts: int = 0
+    failed: int = 0
+    cost_usd: float | None = None
+    means: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class JuryAgreement:
+    """How far the judges of a jury agree about one metric.
+
+    Args:
+        metric: Its name.
+        alpha: Krippendorff's alpha for intervals: 1 is perfect, 0 is chance; None where it cannot be computed.
+        count: Rows with two valid verdicts or more.
+        too_few: Rows that are errors because fewer than two verdicts were valid.
+    """
+
+    metric: str
+    alpha: float | None
+    count: int
+    too_few: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class JudgingSummary:
     """The verdicts that the rows of a run rest on; what was paid for others is not among it.
 
@@ -282,6 +319,9 @@ class JudgingSummary:
         fingerprints: Of judge and rubric (model, parameters, template, schema, parser), sorted; at most 20.
         canaries: What the judge said of answers whose worth is known, which is no part of the rest; None where the
             run has none.
+        batched: Came through a provider's batch API, at its price.
+        jurors: What each judge of a jury has said; empty where there is no jury.
+        agreement: How far the judges of a jury agree, by metric; empty where there is no jury.
     """
 
     verdicts: int = 0
@@ -296,6 +336,9 @@ class JudgingSummary:
     unpriced: int = 0
     fingerprints: tuple[str, ...] = ()
     canaries: CanarySummary | None = None
+    batched: int = 0
+    jurors: tuple[JurorSummary, ...] = ()
+    agreement: tuple[JuryAgreement, ...] = ()
 
     @property
     def hit_rate(self) -> float | None:
@@ -395,6 +438,9 @@ class JudgeSettings:
         spend_cap_usd: Most that the run may spend on judging; None for no cap.
         concurrency: Most verdicts under way.
         canary_rate: Share of the cases for which the judge is also asked about an answer whose worth is known.
+        batch: Whether verdicts are asked for through the provider's batch API.
+        others: Further judges, who with this one are a jury. Of each only who it is and how it is asked counts:
+            provider, model, base_url, key_variable, temperature, max_tokens; all else is what it is here.
     """
 
     provider: str
@@ -409,10 +455,21 @@ class JudgeSettings:
     spend_cap_usd: float | None = None
     concurrency: int = 16
     canary_rate: float = 0.05
+    batch: bool = False
+    others: tuple[JudgeSettings, ...] = ()
+
+    @property
+    def judges(self) -> tuple[JudgeSettings, ...]:
+        """Each judge as if there were no other; they have what is said for all of them in common."""
+        one = dataclasses.replace(self, others=())
+        asked = ("provider", "model", "base_url", "key_variable", "temperature", "max_tokens")
+        return one, *(
+            dataclasses.replace(one, **{name: getattr(other, name) for name in asked}) for other in self.others
+        )
 
     @property
     def identity(self) -> str:
-        """The judge in one word, e.g. "openai:gpt-4o-mini"."""
+        """The judge in one word, e.g. "openai:gpt-4o-mini"; of a jury, the first."""
         where = f"@{self.base_url}" if self.base_url else ""
         return f"{self.provider}:{self.model}{where}" if self.model else self.provider
 

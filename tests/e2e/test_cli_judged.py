@@ -159,3 +159,44 @@ def test_the_local_stack_knows_the_judge(cli: Cli) -> None:
     finally:
         stopped = cli.run("down").stdout
     assert "judge" in stopped
+
+
+def batched(cli: Cli, provider: ScriptedProvider, **judge: Any) -> None:
+    """Write a spec whose verdicts come in batches that leave soon."""
+    spec(cli, provider, batch=True, **judge)
+    cli.env |= {"ASSAY_JUDGE_BATCH_WAIT_S": "1", "ASSAY_JUDGE_BATCH_POLL_S": "0.1"}
+
+
+def test_a_batched_run_whose_services_are_killed(judged: tuple[Cli, ScriptedProvider]) -> None:
+    """Orchestrator and judge are killed while a batch is out: nothing is asked twice, and it costs half."""
+    cli, provider = judged
+    batched(cli, provider)
+    provider.batches.is_held = True
+    running = cli.start("run", "assay.yaml")
+    while provider.batches.looked < 2 and running.poll() is None:
+        pass
+    for process in cli.services():
+        process.send_signal(signal.SIGKILL)
+    provider.batches.is_held = False
+    out, err = running.communicate(timeout=100)
+    assert running.returncode == 0, out + err
+    assert "every answer is stored, 20 rows await verdicts of a batch" in err
+    assert "verdicts  20: 20 asked (20 in batches)  27,000 tokens  $0.0195" in out
+    assert (calls(cli), len(provider.batches.paid), len(provider.requests)) == (20, 20, 0)
+
+
+def test_a_jury(judged: tuple[Cli, ScriptedProvider]) -> None:
+    """A line a judge, and how far they agree."""
+    cli, provider = judged
+    who = {"provider": "openai", "base_url": provider.openai_url}
+    spec(cli, provider)
+    data = json.loads((cli.folder / "assay.yaml").read_text())
+    data["judge"] = {"jury": [{**who, "model": "judge-1"}, {**who, "model": "judge-2"}], "canaries": 0}
+    cli.write("assay.yaml", json.dumps(data))
+    out = cli.run("run", "assay.yaml", "--output-dir", "out").stdout
+    assert "verdicts  40: 40 asked" in out
+    assert out.count("juror  openai:judge-") == 2
+    assert "20 verdicts  quality 4.000  $0.0390" in out
+    assert "jury  quality: alpha - over 20 rows" in out
+    judging = json.loads((cli.folder / "out" / "results.json").read_text())["summary"]["judging"]
+    assert [one["means"] for one in judging["jurors"]] == [{"quality": 4.0}] * 2

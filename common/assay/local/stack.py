@@ -194,6 +194,8 @@ class LocalStack:
             # Runs say who judges; nobody else can reach it here. Its verdicts outlive it.
             for kind in ("judges", "base-urls", "key-variables"):
                 arguments += [f"--allow-{kind}", "*"]
+            # Whoever writes `batch` beside an address of their own knows that there is a batch API.
+            arguments += ["--batch-base-urls", "*"]
             arguments += ["--state-dir", str(self._home.verdicts), "--no-reflection"]
         else:
             for model in self._models:

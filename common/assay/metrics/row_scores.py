@@ -8,6 +8,7 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentStatus
+from assay.metrics.jury_scores import score_by_jury
 from assay.metrics.thresholds import holds
 from assay.results import Score, ScoreStatus
 
@@ -62,7 +63,7 @@ def score_row(metrics: Sequence[Metric], row: Row) -> tuple[Score, ...]:
 
 def _score(metric: Metric, row: Row) -> Score:
     try:
-        return _by_own_threshold(metric, row, metric.score(row))
+        return _by_own_threshold(metric, row, score_by_jury(metric, row))
     except Exception:  # noqa: BLE001 - a defect in one metric costs one score, not the run
         _log.exception("metric %s failed on case %s", metric.name, row.case.case_id)
         return Score(metric=metric.name, status=ScoreStatus.ERROR, reason="metric_failed")

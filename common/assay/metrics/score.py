@@ -79,6 +79,7 @@ class JudgeEvidence:
         skipped: Why nobody was asked for one, e.g. "judge_not_configured"; empty where somebody was.
         scale: Lowest and highest score, where the verdict is by a rubric of the user's own criteria.
         detail: Which judge, its fingerprint and what it cost.
+        jury: What each of several judges said, in place of all of the above; empty where one judge was asked.
     """
 
     verdict: Mapping[str, Any] | None
@@ -87,6 +88,7 @@ class JudgeEvidence:
     skipped: str = ""
     scale: tuple[float, float] | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
+    jury: tuple[JudgeEvidence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

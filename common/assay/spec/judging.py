@@ -5,10 +5,19 @@ judge:
   model: gpt-4o-mini
   rubric: rubrics/tone.yaml   # a rubric of the judge service, or a file of one's own; for judge_score
   spend_cap: 2.50             # US dollars
+
+or a jury, with all else said once for all of its judges:
+
+judge:
+  jury:
+    - {provider: openai, model: gpt-4o-mini}
+    - {provider: anthropic, model: claude-haiku-4-5}
+  spend_cap: 2.50
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -31,8 +40,10 @@ NO_JUDGE = "no judge configured: name one under `judge` in the spec, such as {pr
 _PROVIDERS = ("openai", "anthropic", "replay")
 _OWN_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 _KEYS = ("provider", "model", "base_url", "key_variable", "rubric", "temperature", "max_tokens", "timeout",
-         "spend_cap", "concurrency", "canaries")  # fmt: skip
-_LATER_KEYS = ("batch",)
+         "spend_cap", "concurrency", "canaries", "batch", "jury")  # fmt: skip
+_OF_ONE = ("provider", "model", "base_url", "key_variable", "temperature", "max_tokens")
+_WHO = ("provider", "model", "base_url", "key_variable")
+_MOST_JUDGES = 9
 _ELSEWHERE = {
     "record": "is a setting of the judge service: set ASSAY_JUDGE_RECORD to a file where it is started",
     "replay": "is a setting of the judge service: set ASSAY_JUDGE_REPLAY to a file where it is started",
@@ -41,6 +52,7 @@ _ELSEWHERE = {
 }
 _DEFAULTS = JudgeSettings("")
 _MAX_TEXT_CHARS = 300
+_LINE = f"must be one line of at most {_MAX_TEXT_CHARS} characters"
 _MAX_TOKENS = 100_000
 _MAX_CONCURRENCY = 200
 _MAX_SPEND_USD = 1_000_000.0
@@ -48,9 +60,38 @@ _MAX_SPEND_USD = 1_000_000.0
 
 def check_judge(judge: JudgeSettings) -> list[Problem]:
     """Return everything that is wrong with how answers are to be judged."""
+    where = [f"judge.jury[{place}]" if judge.others else "judge" for place in range(len(judge.judges))]
+    problems = [problem for at, one in zip(where, judge.judges, strict=True) for problem in _check_one(one, at)]
+    cap = judge.spend_cap_usd
+    checks = [
+        (not 1 <= judge.timeout_s <= 3600, "timeout", "must be a duration from 1s to 1h, e.g. 2m"),
+        (cap is not None and not 0 <= cap <= _MAX_SPEND_USD, "spend_cap",
+         "must be a number of US dollars that is not negative, e.g. 2.50"),
+        (not 1 <= judge.concurrency <= _MAX_CONCURRENCY, "concurrency",
+         f"must be a whole number from 1 to {_MAX_CONCURRENCY}"),
+        (not 0 <= judge.canary_rate <= 1, "canaries", "must be a share of the cases from 0 to 1, e.g. 0.05"),
+        (not _is_line(judge.rubric), "rubric", _LINE),
+        (judge.batch and any(one.provider == "replay" for one in judge.judges), "batch",
+         "is not for recorded verdicts, which cost nothing: remove it"),
+        (len(judge.judges) > _MOST_JUDGES, "jury", f"has more than {_MOST_JUDGES} judges"),
+    ]  # fmt: skip
+    problems += [Problem(message, f"judge.{field}") for wrong, field, message in checks if wrong]
+    asked = [(one.identity, one.temperature, one.max_tokens) for one in judge.judges]
+    problems += [
+        Problem(f"is the same judge as jury[{asked.index(one)}]: two who say the same are no jury", where[place])
+        for place, one in enumerate(asked)
+        if asked.index(one) < place
+    ]
+    if judge.rubric_yaml:
+        problems += _rubric_problems(judge.rubric_yaml, "")[1]
+    return problems
+
+
+def _check_one(judge: JudgeSettings, where: str) -> list[Problem]:
+    """Return what is wrong with who a judge is, and how it is asked."""
     known = judge.provider in _PROVIDERS
     asks = judge.provider in _OWN_KEYS
-    temperature, cap = judge.temperature, judge.spend_cap_usd
+    temperature = judge.temperature
     checks = [
         (not known, "provider", unknown_name("provider", judge.provider, (*_PROVIDERS, "none"))),
         (asks and not judge.model.strip(), "model", "is missing: name the model that judges"),
@@ -60,22 +101,14 @@ def check_judge(judge: JudgeSettings) -> list[Problem]:
         (temperature is not None and not 0 <= temperature <= 2, "temperature", "must be a number from 0 to 2"),
         (not 1 <= judge.max_tokens <= _MAX_TOKENS, "max_tokens",
          f"must be a whole number from 1 to {_MAX_TOKENS:,}"),
-        (not 1 <= judge.timeout_s <= 3600, "timeout", "must be a duration from 1s to 1h, e.g. 2m"),
-        (cap is not None and not 0 <= cap <= _MAX_SPEND_USD, "spend_cap",
-         "must be a number of US dollars that is not negative, e.g. 2.50"),
-        (not 1 <= judge.concurrency <= _MAX_CONCURRENCY, "concurrency",
-         f"must be a whole number from 1 to {_MAX_CONCURRENCY}"),
-        (not 0 <= judge.canary_rate <= 1, "canaries", "must be a share of the cases from 0 to 1, e.g. 0.05"),
+        (not _is_line(judge.model), "model", _LINE),
+        (not _is_line(judge.key_variable), "key_variable", _LINE),
     ]  # fmt: skip
-    checks += [
-        (len(text) > _MAX_TEXT_CHARS or not (not text or text.isprintable()), field,
-         f"must be one line of at most {_MAX_TEXT_CHARS} characters")
-        for field, text in (("model", judge.model), ("key_variable", judge.key_variable), ("rubric", judge.rubric))
-    ]  # fmt: skip
-    problems = [Problem(message, f"judge.{field}") for wrong, field, message in checks if wrong]
-    if judge.rubric_yaml:
-        problems += _rubric_problems(judge.rubric_yaml, "")[1]
-    return problems
+    return [Problem(message, f"{where}.{field}") for wrong, field, message in checks if wrong]
+
+
+def _is_line(text: str) -> bool:
+    return len(text) <= _MAX_TEXT_CHARS and (not text or text.isprintable())
 
 
 def key_variable_of(judge: JudgeSettings) -> str:
@@ -90,11 +123,14 @@ def missing_key(judge: JudgeSettings, environ: Mapping[str, str]) -> list[Proble
         judge: Settings without problems of their own.
         environ: The environment of the judge service.
     """
-    name = key_variable_of(judge)
-    if not name or environ.get(name):
-        return []
-    message = f"the environment variable {name} is not set: set it to the judge's key, then start again"
-    return [Problem(message, "judge.key_variable" if judge.key_variable else "judge.provider")]
+    problems = []
+    for place, one in enumerate(judge.judges):
+        name = key_variable_of(one)
+        if name and not environ.get(name):
+            message = f"the environment variable {name} is not set: set it to the judge's key, then start again"
+            where = f"judge.jury[{place}]" if judge.others else "judge"
+            problems.append(Problem(message, f"{where}.{'key_variable' if one.key_variable else 'provider'}"))
+    return problems
 
 
 class JudgeReader:
@@ -108,28 +144,66 @@ class JudgeReader:
     def __init__(self, base_dir: Path, problems: list[Problem]) -> None:
         self._base_dir = base_dir
         self._problems = problems
+        self._where = "judge"
 
     def read(self, value: object) -> JudgeSettings | None:
         """Return who judges; None for nobody."""
         if value in (None, "none"):
             return None
+        if isinstance(value, list):
+            value = {"jury": value}
         if not isinstance(value, Mapping):
             self._say("", f"must be a mapping such as {{provider: openai, model: gpt-4o-mini}}, not {value!r}")
             return None
+        before = len(self._problems)
+        judge = self._jury(value) if "jury" in value else self._one(value)
+        if judge is not None:
+            told = {problem.field for problem in self._problems[before:]}
+            self._problems += [problem for problem in check_judge(judge) if problem.field not in told]
+        return judge
+
+    def _jury(self, value: Mapping[Any, Any]) -> JudgeSettings | None:
+        jury, shared = value["jury"], {key: found for key, found in value.items() if key != "jury"}
+        if not isinstance(jury, list) or len(jury) < 2 or not all(isinstance(one, Mapping) for one in jury):
+            self._say("jury", "must be a list of two judges or more, such as {provider: openai, model: gpt-4o-mini}")
+            return None
+        for key in _WHO:
+            if shared.pop(key, None) is not None:
+                self._say(key, "is another one for each judge: write it into the list under jury")
+        common = {key: found for key, found in shared.items() if key in _OF_ONE}
+        judges: list[JudgeSettings | None] = []
+        for place, one in enumerate(jury):
+            self._where = f"judge.jury[{place}]"
+            elsewhere = [key for key in one if key in _KEYS and key not in _OF_ONE]
+            for key in elsewhere:
+                self._problems.append(
+                    Problem("is for the whole jury: write it once, beside `jury`", f"{self._where}.{key}")
+                )
+            own = {key: found for key, found in one.items() if key not in elsewhere}
+            judges.append(self._one({**(common if judges else shared), **own}))
+        self._where = "judge"
+        first, *others = judges
+        if first is None or None in others:
+            return None
+        return dataclasses.replace(first, others=tuple(one for one in others if one is not None))
+
+    def _one(self, value: Mapping[Any, Any]) -> JudgeSettings | None:
+        """Return a judge that is not part of a jury, or one of a jury; the first brings what holds for all."""
         known = self._known(value)
         provider = value.get("provider")
-        if provider == "none" and not known:
+        in_jury = self._where != "judge"
+        if provider == "none" and not known and not in_jury:
             return None
         if not isinstance(provider, str):
             is_missing = "is missing" if provider is None else "must be a text"
-            self._say("provider", f"{is_missing}: openai, anthropic, replay or none")
+            self._say("provider", f"{is_missing}: openai, anthropic, replay{'' if in_jury else ' or none'}")
             return None
         if provider == "none":
-            self._say("provider", "is none, so that nothing else may be set: remove the rest, or name a provider")
+            message = "is none, so that nothing else may be set: remove the rest, or name a provider"
+            self._say("provider", "is none: name a provider, or remove it from the jury" if in_jury else message)
             return None
         rubric, rubric_yaml = self._rubric(value.get("rubric"))
-        before = len(self._problems)
-        judge = JudgeSettings(
+        return JudgeSettings(
             provider=provider,
             model=self._text(value, "model"),
             base_url=self._text(value, "base_url").rstrip("/"),
@@ -142,17 +216,13 @@ class JudgeReader:
             spend_cap_usd=self._number(value, "spend_cap"),
             concurrency=self._whole(value, "concurrency", _DEFAULTS.concurrency),
             canary_rate=_DEFAULTS.canary_rate if (rate := self._number(value, "canaries")) is None else rate,
+            batch=self._flag(value, "batch"),
         )
-        told = {problem.field for problem in self._problems[before:]}
-        self._problems += [problem for problem in check_judge(judge) if problem.field not in told]
-        return judge
 
     def _known(self, value: Mapping[Any, Any]) -> list[str]:
         """Report the keys that there are not; return those set besides the provider."""
         for key in value:
-            if key in _LATER_KEYS:
-                self._say(str(key), "is not part of this version: remove it")
-            elif key in _ELSEWHERE:
+            if key in _ELSEWHERE:
                 self._say(str(key), _ELSEWHERE[key])
             elif key not in _KEYS:
                 self._say(str(key), unknown_name("field of judge", key, _KEYS))
@@ -203,6 +273,13 @@ class JudgeReader:
             return default
         return found
 
+    def _flag(self, value: Mapping[str, Any], key: str) -> bool:
+        found = value.get(key, False)
+        if not isinstance(found, bool):
+            self._say(key, f"must be true or false, not {found!r}")
+            return False
+        return found
+
     def _duration(self, value: object) -> float:
         if value is None:
             return _DEFAULTS.timeout_s
@@ -213,7 +290,8 @@ class JudgeReader:
         return seconds
 
     def _say(self, key: str, message: str) -> None:
-        self._problems.append(Problem(message, f"judge.{key}" if key else "judge"))
+        where = "judge" if key in _KEYS and key not in _OF_ONE else self._where
+        self._problems.append(Problem(message, f"{where}.{key}" if key else where))
 
 
 def _rubric_problems(text: str, file: str) -> tuple[str, list[Problem]]:

@@ -94,6 +94,7 @@ class GradeRequest(_message.Message):
     SPEND_CAP_USD_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
+    ONLY_ORDER_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
     """The rubric's name, e.g. "quality" or "answer"."""
     question: _builtins.str
@@ -121,6 +122,11 @@ class GradeRequest(_message.Message):
     is timeout_ms or the call's deadline alone, be they longer than the server's default. INVALID_ARGUMENT for a
     judge without a batch API: replay, and services other than the provider's own unless the operator lists them.
     """
+    only_order: _builtins.bool
+    """Whether only to order: with batch, a verdict that is there already is left for whoever asks next without this, and
+    the answer is UNAVAILABLE with the reason batch_ready. For callers that need several verdicts together, since an
+    outcome is told with its usage only once. Default: a verdict that is there is returned.
+    """
     @_builtins.property
     def contexts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Passages that the answer should rest on."""
@@ -144,10 +150,11 @@ class GradeRequest(_message.Message):
         spend_cap_usd: _builtins.float | None = ...,
         timeout_ms: _builtins.int = ...,
         batch: _builtins.bool = ...,
+        only_order: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "judge", b"judge", "question", b"question", "reference", b"reference", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "judge", b"judge", "only_order", b"only_order", "question", b"question", "reference", b"reference", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__reference: _TypeAlias = _typing.Literal["reference"]  # noqa: Y015
     _WhichOneofArgType__reference: _TypeAlias = _typing.Literal["_reference", b"_reference"]  # noqa: Y015
@@ -356,6 +363,7 @@ class Verdict(_message.Message):
     BATCHED_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
     SAVED_FIELD_NUMBER: _builtins.int
+    TRIES_FIELD_NUMBER: _builtins.int
     status: Global___VerdictStatus.ValueType
     """Whether the verdict counts."""
     reasoning: _builtins.str
@@ -364,7 +372,8 @@ class Verdict(_message.Message):
     """Why there is no valid verdict, one stable word; empty when VALID. When INVALID: invalid_verdict, refused,
     truncated, empty_verdict. When UNAVAILABLE: judge_not_configured, judge_unavailable, judge_refuses_request
     (this one), judge_denied (any: its key, model or quota is refused), rate_limited, deadline_exceeded,
-    retry_budget_spent, spend_cap_reached, price_unknown, not_recorded; and of batches: batch_pending (not yet: ask again), batch_expired, batch_cancelled, batch_failed.
+    retry_budget_spent, spend_cap_reached, price_unknown, not_recorded; and of batches: batch_pending (not yet: ask again),
+    batch_ready (there: ask without only_order), batch_expired, batch_cancelled, batch_failed.
     """
     fingerprint: _builtins.str
     """Hash of model, parameters, template, schema and parser."""
@@ -406,6 +415,10 @@ class Verdict(_message.Message):
     def saved(self) -> _agent_pb2.Usage:
         """What the verdict took when it was asked for, where that was saved now: by the cache, or by an identical request."""
 
+    @_builtins.property
+    def tries(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeAttempt]:
+        """The calls that were made for this verdict, oldest first; nothing for a verdict from the cache. At most 20."""
+
     def __init__(
         self,
         *,
@@ -427,16 +440,72 @@ class Verdict(_message.Message):
         batched: _builtins.bool = ...,
         retry_after_ms: _builtins.int = ...,
         saved: _agent_pb2.Usage | None = ...,
+        tries: _abc.Iterable[Global___JudgeAttempt] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "saved", b"saved", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "attempts", b"attempts", "batched", b"batched", "by_rule", b"by_rule", "cached", b"cached", "choice", b"choice", "fingerprint", b"fingerprint", "flags", b"flags", "key", b"key", "message", b"message", "model", b"model", "reason", b"reason", "reasoning", b"reasoning", "retry_after_ms", b"retry_after_ms", "saved", b"saved", "scores", b"scores", "status", b"status", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "attempts", b"attempts", "batched", b"batched", "by_rule", b"by_rule", "cached", b"cached", "choice", b"choice", "fingerprint", b"fingerprint", "flags", b"flags", "key", b"key", "message", b"message", "model", b"model", "reason", b"reason", "reasoning", b"reasoning", "retry_after_ms", b"retry_after_ms", "saved", b"saved", "scores", b"scores", "status", b"status", "temperature", b"temperature", "tries", b"tries", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
     _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature) -> _WhichOneofReturnType__temperature | None: ...
 
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
+
+@_typing.final
+class JudgeAttempt(_message.Message):
+    """JudgeAttempt is one call of a judge."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    INPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    COST_USD_FIELD_NUMBER: _builtins.int
+    LATENCY_MS_FIELD_NUMBER: _builtins.int
+    outcome: _builtins.str
+    """What came of it, one stable word: replied, or why there is no reply: http_429 and the like, unreachable,
+    malformed, broken_off, batch_expired, batch_cancelled, batch_failed.
+    """
+    input_tokens: _builtins.int
+    """Tokens read; absent where the judge does not say."""
+    output_tokens: _builtins.int
+    """Tokens written, thoughts included; absent where the judge does not say."""
+    cost_usd: _builtins.float
+    """In US dollars; the most that it may have cost where its outcome is unknown. Absent where the judge has no price."""
+    latency_ms: _builtins.float
+    """From the call to its end, in milliseconds; absent in a batch."""
+    def __init__(
+        self,
+        *,
+        outcome: _builtins.str = ...,
+        input_tokens: _builtins.int | None = ...,
+        output_tokens: _builtins.int | None = ...,
+        cost_usd: _builtins.float | None = ...,
+        latency_ms: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_input_tokens", b"_input_tokens", "_latency_ms", b"_latency_ms", "_output_tokens", b"_output_tokens", "cost_usd", b"cost_usd", "input_tokens", b"input_tokens", "latency_ms", b"latency_ms", "output_tokens", b"output_tokens"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_input_tokens", b"_input_tokens", "_latency_ms", b"_latency_ms", "_output_tokens", b"_output_tokens", "cost_usd", b"cost_usd", "input_tokens", b"input_tokens", "latency_ms", b"latency_ms", "outcome", b"outcome", "output_tokens", b"output_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
+    _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
+    _WhichOneofReturnType__input_tokens: _TypeAlias = _typing.Literal["input_tokens"]  # noqa: Y015
+    _WhichOneofArgType__input_tokens: _TypeAlias = _typing.Literal["_input_tokens", b"_input_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__latency_ms: _TypeAlias = _typing.Literal["latency_ms"]  # noqa: Y015
+    _WhichOneofArgType__latency_ms: _TypeAlias = _typing.Literal["_latency_ms", b"_latency_ms"]  # noqa: Y015
+    _WhichOneofReturnType__output_tokens: _TypeAlias = _typing.Literal["output_tokens"]  # noqa: Y015
+    _WhichOneofArgType__output_tokens: _TypeAlias = _typing.Literal["_output_tokens", b"_output_tokens"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_usd) -> _WhichOneofReturnType__cost_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__input_tokens) -> _WhichOneofReturnType__input_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__latency_ms) -> _WhichOneofReturnType__latency_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__output_tokens) -> _WhichOneofReturnType__output_tokens | None: ...
+
+Global___JudgeAttempt: _TypeAlias = JudgeAttempt  # noqa: Y015
 
 @_typing.final
 class GradeStreamRequest(_message.Message):

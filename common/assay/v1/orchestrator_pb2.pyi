@@ -636,6 +636,8 @@ class JudgeSpec(_message.Message):
     SPEND_CAP_USD_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
     CANARY_RATE_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    OTHERS_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     """"openai" (also any service that speaks its protocol, by base_url), "anthropic" or "replay"."""
     model: _builtins.str
@@ -662,6 +664,14 @@ class JudgeSpec(_message.Message):
     """Most verdicts under way, 1 to 200; 0 means 16."""
     canary_rate: _builtins.float
     """Share of the cases for which the judge is also asked about an answer whose worth is known, 0 to 1; absent: 0.05."""
+    batch: _builtins.bool
+    """Whether verdicts are asked for through the provider's batch API: about half the price, within a day."""
+    @_builtins.property
+    def others(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeSpec]:
+        """Further judges, who with this one are a jury of at most 9; each needs provider, model, base_url, key_variable,
+        temperature and max_tokens alone. All else is what it is here, for all of them: the spend cap is the run's.
+        """
+
     def __init__(
         self,
         *,
@@ -677,10 +687,12 @@ class JudgeSpec(_message.Message):
         spend_cap_usd: _builtins.float | None = ...,
         concurrency: _builtins.int = ...,
         canary_rate: _builtins.float | None = ...,
+        batch: _builtins.bool = ...,
+        others: _abc.Iterable[Global___JudgeSpec] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "canary_rate", b"canary_rate", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "base_url", b"base_url", "canary_rate", b"canary_rate", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "provider", b"provider", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "base_url", b"base_url", "batch", b"batch", "canary_rate", b"canary_rate", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "others", b"others", "provider", b"provider", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__canary_rate: _TypeAlias = _typing.Literal["canary_rate"]  # noqa: Y015
     _WhichOneofArgType__canary_rate: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate"]  # noqa: Y015
@@ -1103,6 +1115,9 @@ class JudgingSummary(_message.Message):
     UNPRICED_COUNT_FIELD_NUMBER: _builtins.int
     FINGERPRINTS_FIELD_NUMBER: _builtins.int
     CANARIES_FIELD_NUMBER: _builtins.int
+    BATCHED_COUNT_FIELD_NUMBER: _builtins.int
+    JURORS_FIELD_NUMBER: _builtins.int
+    AGREEMENT_FIELD_NUMBER: _builtins.int
     verdict_count: _builtins.int
     """All of them, those that are not valid among them."""
     asked_count: _builtins.int
@@ -1123,6 +1138,8 @@ class JudgingSummary(_message.Message):
     """What the cached ones had cost when they were asked for, in US dollars; absent where none of them has a price."""
     unpriced_count: _builtins.int
     """Verdicts asked for without a price: they are not part of cost_usd."""
+    batched_count: _builtins.int
+    """Verdicts that came through a provider's batch API, at its price."""
     @_builtins.property
     def fingerprints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Fingerprints of judge and rubric (model, parameters, template, schema, parser), sorted; at most 20."""
@@ -1130,6 +1147,14 @@ class JudgingSummary(_message.Message):
     @_builtins.property
     def canaries(self) -> Global___CanarySummary:
         """Verdicts on answers whose worth is known; no part of the other counts. Absent where the run has none."""
+
+    @_builtins.property
+    def jurors(self) -> _containers.RepeatedCompositeFieldContainer[Global___JurorSummary]:
+        """What each judge of a jury has said; empty where there is no jury."""
+
+    @_builtins.property
+    def agreement(self) -> _containers.RepeatedCompositeFieldContainer[Global___JuryAgreement]:
+        """How far the judges of a jury agree, by metric, sorted by name; empty where there is no jury."""
 
     def __init__(
         self,
@@ -1146,10 +1171,13 @@ class JudgingSummary(_message.Message):
         unpriced_count: _builtins.int = ...,
         fingerprints: _abc.Iterable[_builtins.str] | None = ...,
         canaries: Global___CanarySummary | None = ...,
+        batched_count: _builtins.int = ...,
+        jurors: _abc.Iterable[Global___JurorSummary] | None = ...,
+        agreement: _abc.Iterable[Global___JuryAgreement] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "canaries", b"canaries", "cost_usd", b"cost_usd", "saved_usd", b"saved_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "asked_count", b"asked_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "canaries", b"canaries", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens", "saved_usd", b"saved_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "agreement", b"agreement", "asked_count", b"asked_count", "batched_count", b"batched_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "canaries", b"canaries", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "input_tokens", b"input_tokens", "jurors", b"jurors", "output_tokens", b"output_tokens", "saved_usd", b"saved_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
     _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
@@ -1161,6 +1189,104 @@ class JudgingSummary(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_usd) -> _WhichOneofReturnType__saved_usd | None: ...
 
 Global___JudgingSummary: _TypeAlias = JudgingSummary  # noqa: Y015
+
+@_typing.final
+class JurorSummary(_message.Message):
+    """JurorSummary is what one judge of a jury has said."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class MeansEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    JUDGE_FIELD_NUMBER: _builtins.int
+    VERDICT_COUNT_FIELD_NUMBER: _builtins.int
+    FAILED_COUNT_FIELD_NUMBER: _builtins.int
+    COST_USD_FIELD_NUMBER: _builtins.int
+    MEANS_FIELD_NUMBER: _builtins.int
+    judge: _builtins.str
+    """The judge, e.g. "openai:gpt-4o-mini"."""
+    verdict_count: _builtins.int
+    """Its verdicts, those that are not valid among them."""
+    failed_count: _builtins.int
+    """Not valid, or not to be had."""
+    cost_usd: _builtins.float
+    """What those asked for cost, in US dollars; absent where none of them has a price."""
+    @_builtins.property
+    def means(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """Mean of its scores by metric; a metric of which it has no valid verdict is left out."""
+
+    def __init__(
+        self,
+        *,
+        judge: _builtins.str = ...,
+        verdict_count: _builtins.int = ...,
+        failed_count: _builtins.int = ...,
+        cost_usd: _builtins.float | None = ...,
+        means: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "cost_usd", b"cost_usd"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "judge", b"judge", "means", b"means", "verdict_count", b"verdict_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
+    _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_usd) -> _WhichOneofReturnType__cost_usd | None: ...
+
+Global___JurorSummary: _TypeAlias = JurorSummary  # noqa: Y015
+
+@_typing.final
+class JuryAgreement(_message.Message):
+    """JuryAgreement is how far the judges of a jury agree about one metric."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METRIC_FIELD_NUMBER: _builtins.int
+    ALPHA_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    TOO_FEW_COUNT_FIELD_NUMBER: _builtins.int
+    metric: _builtins.str
+    """The metric."""
+    alpha: _builtins.float
+    """Krippendorff's alpha for intervals: 1 is perfect, 0 is chance; absent where it cannot be computed."""
+    count: _builtins.int
+    """Rows with two valid verdicts or more."""
+    too_few_count: _builtins.int
+    """Rows that are errors because fewer than two verdicts were valid."""
+    def __init__(
+        self,
+        *,
+        metric: _builtins.str = ...,
+        alpha: _builtins.float | None = ...,
+        count: _builtins.int = ...,
+        too_few_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "alpha", b"alpha"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "alpha", b"alpha", "count", b"count", "metric", b"metric", "too_few_count", b"too_few_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__alpha: _TypeAlias = _typing.Literal["alpha"]  # noqa: Y015
+    _WhichOneofArgType__alpha: _TypeAlias = _typing.Literal["_alpha", b"_alpha"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__alpha) -> _WhichOneofReturnType__alpha | None: ...
+
+Global___JuryAgreement: _TypeAlias = JuryAgreement  # noqa: Y015
 
 @_typing.final
 class CanarySummary(_message.Message):

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay_judge.calling import Tally, refused
+from assay_judge.calling import Tally, Try, refused
 from assay_judge.orders import new_id
 from assay_judge.outcome import Outcome, Status
 from assay_judge.prompting import build_prompt
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from assay_judge.calling import CallFailedError, Line
     from assay_judge.orders import Order
     from assay_judge.providers.batching import BatchResult
-    from assay_judge.providers.protocol import ProviderStatusError, Reply
+    from assay_judge.providers.protocol import ProviderStatusError, Reply, Tokens
 
 __all__ = ["Step", "come_of", "failed"]
 
@@ -66,9 +66,9 @@ def come_of(order: Order, result: BatchResult, line: Line, said: str = "") -> St
     return failed(order, line, "batch_failed", result.problem, cost=order.reserved)
 
 
-def failed(order: Order, line: Line, reason: str, message: str, *, cost: int) -> Step:
-    """Return the step of an order without a reply."""
-    tally = _tally(order, line, cost)
+def failed(order: Order, line: Line, reason: str, message: str, *, cost: int, came: str = "") -> Step:
+    """Return the step of an order without a reply; `came` says what came of the call, where the reason does not."""
+    tally = _tally(order, line, cost, came or reason)
     return Step(cost, _told(order, Outcome(Status.UNAVAILABLE, reason=reason, message=message), tally))
 
 
@@ -76,9 +76,7 @@ def _replied(order: Order, reply: Reply, line: Line) -> Step:
     cost = order.reserved
     if reply.tokens is not None and line.price is not None:
         cost = line.price.nano(reply.tokens, batched=True)
-    tally = _tally(order, line, cost)
-    if reply.tokens is not None:
-        tally.tokens.append(reply.tokens)
+    tally = _tally(order, line, cost, "replied", reply.tokens)
     try:
         outcome = outcome_of(reply, order.rubric, order.prompt.verdict_id)
     except InvalidVerdictError as invalid:
@@ -93,7 +91,7 @@ def _refused(order: Order, refusal: ProviderStatusError, line: Line) -> Step:
     adapted = order.sent.without_refused(refusal)
     if adapted is not None:
         line.learn(order.sent, adapted)
-        again = dataclasses.replace(_next(order, _tally(order, line, 0)), sent=adapted)
+        again = dataclasses.replace(_next(order, _tally(order, line, 0, f"http_{refusal.status}")), sent=adapted)
         return Step(0, again=again, problem=refused(refusal).message)
     failure: CallFailedError = line.refused(refusal)
     reason = failure.reason
@@ -101,7 +99,7 @@ def _refused(order: Order, refusal: ProviderStatusError, line: Line) -> Step:
         reason = "rate_limited"
     elif refusal.may_pass:
         reason = "judge_unavailable"
-    return failed(order, line, reason, f"in the batch: {failure.message}", cost=0)
+    return failed(order, line, reason, f"in the batch: {failure.message}", cost=0, came=f"http_{refusal.status}")
 
 
 def _next(order: Order, tally: Tally, *, problem: str = "", turn: int | None = None) -> Order:
@@ -109,10 +107,14 @@ def _next(order: Order, tally: Tally, *, problem: str = "", turn: int | None = N
     return dataclasses.replace(order, item_id=new_id(), prompt=prompt, turn=turn or order.turn, tally=tally)
 
 
-def _tally(order: Order, line: Line, cost: int) -> Tally:
+def _tally(order: Order, line: Line, cost: int, outcome: str, tokens: Tokens | None = None) -> Tally:
     before = order.tally
     spent = None if line.price is None else (before.cost or 0) + cost
-    return Tally(before.calls + 1, list(before.tokens), spent)
+    counted = [*before.tokens, tokens] if tokens is not None else list(before.tokens)
+    tally = Tally(before.calls + 1, counted, spent, tries=list(before.tries))
+    used, said = (tokens.input, tokens.output) if tokens is not None else (None, None)
+    tally.note(Try(outcome, used, said, None if line.price is None else cost))
+    return tally
 
 
 def _told(order: Order, outcome: Outcome, tally: Tally) -> Outcome:

@@ -183,6 +183,11 @@ class BatchStore:
         query = "DELETE FROM batches WHERE batch_id = ?"
         await self._store.run(lambda connection: connection.execute(query, (batch_id,)))
 
+    async def has(self, key: str, run_id: str) -> bool:
+        """Return whether there is an outcome of a run's order."""
+        query = "SELECT 1 FROM orders WHERE key = ? AND run_id = ? AND outcome IS NOT NULL"
+        return await self._store.run(lambda connection: connection.execute(query, (key, run_id)).fetchone() is not None)
+
     async def fetch(self, key: str, run_id: str, rubric: Rubric) -> Outcome | None:
         """Return the outcome of a run's order once; None where there is none that can be read."""
         query = "DELETE FROM orders WHERE key = ? AND run_id = ? AND outcome IS NOT NULL RETURNING outcome"

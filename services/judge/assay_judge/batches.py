@@ -144,6 +144,10 @@ class Batches:
         """Return whether a verdict is on its way."""
         return key in self._open
 
+    async def has(self, grading: Grading, key: str) -> bool:
+        """Return whether an outcome waits for a run."""
+        return await self._store.has(key, grading.run_id)
+
     async def found(self, grading: Grading, key: str) -> Outcome | None:
         """Return what comes of an order that is out, or what came of one of this run; None where there is neither."""
         ordered = self._open.get(key)
@@ -172,6 +176,8 @@ class Batches:
         return await self._awaited(ordered, grading, until)
 
     async def _awaited(self, ordered: _Ordered, grading: Grading, until: float) -> Outcome:
+        if grading.only_order:
+            return self._not_yet(ordered)
         await self._wait(ordered.done, until)
         return await self._handed_out(ordered, grading.run_id) if ordered.done.done() else self._not_yet(ordered)
 

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from assay_judge.providers.batching import BatchApi
     from assay_judge.providers.protocol import Provider, Reply, Tokens
 
-__all__ = ["CallFailedError", "Line", "Patience", "Payer", "Tally", "cap_reached", "refused"]
+__all__ = ["CallFailedError", "Line", "Patience", "Payer", "Tally", "Try", "cap_reached", "refused"]
+
+MOST_TRIES = 20
 
 _LONGEST_PAUSE_S = 20.0
 _LONGEST_ASKED_S = 60.0
@@ -74,6 +76,25 @@ class Patience:
     breaker_s: float = 30.0
 
 
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One call.
+
+    Args:
+        outcome: What came of it, one stable word.
+        input: Tokens read; None where the judge does not say.
+        output: Tokens written; None where the judge does not say.
+        cost: In billionths of a dollar; None where the judge has no price.
+        latency_ms: From the call to its end; None in a batch.
+    """
+
+    outcome: str
+    input: int | None = None
+    output: int | None = None
+    cost: int | None = None
+    latency_ms: float | None = None
+
+
 @dataclass(slots=True)
 class Tally:
     """What a verdict has cost so far.
@@ -85,6 +106,7 @@ class Tally:
         last_problem: Why the last call gave no reply, for people.
         throttled: Whether that was because the judge was asked too fast.
         temperature: What the last call sent.
+        tries: The calls one by one, at most MOST_TRIES.
     """
 
     calls: int = 0
@@ -93,6 +115,12 @@ class Tally:
     last_problem: str = ""
     throttled: bool = False
     temperature: float | None = None
+    tries: list[Try] = field(default_factory=list)
+
+    def note(self, one: Try) -> None:
+        """Note a call; of very many the first ones stay."""
+        if len(self.tries) < MOST_TRIES:
+            self.tries.append(one)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +299,22 @@ class Line:
             payer.account.calls += 1
             tally.calls += 1
             tally.temperature = sent.temperature
+            begun, counted = time.perf_counter(), len(tally.tokens)
             try:
                 return await self._asked(prompt, schema, sent, turn, tally)
             finally:
                 if self.price is not None:
                     tally.cost = (tally.cost or 0) + turn.cost
+                tokens = tally.tokens[-1] if len(tally.tokens) > counted else None
+                tally.note(
+                    Try(
+                        turn.outcome,
+                        tokens.input if tokens else None,
+                        tokens.output if tokens else None,
+                        turn.cost if self.price is not None else None,
+                        (time.perf_counter() - begun) * 1000,
+                    )
+                )
                 await asyncio.shield(reservation.settle(turn.cost))
 
     @asynccontextmanager
@@ -303,15 +342,17 @@ class Line:
             reply = self.clean(await self._in_time(self._provider.ask(self._model, prompt, schema, sent)))
         except ProviderStatusError as refusal:
             turn.cost, turn.used, turn.answered = 0, 0.0, True
+            turn.outcome = f"http_{refusal.status}"
             self._take_refusal(refusal, turn)
             raise
         except (UnreachableError, MalformedReplyError) as problem:
             turn.answered = True
+            turn.outcome = "malformed" if isinstance(problem, MalformedReplyError) else "unreachable"
             self.breaker.failed()
             if isinstance(problem, UnreachableError) and not problem.sent:
                 turn.cost, turn.used = 0, 0.0
             raise
-        turn.answered = True
+        turn.answered, turn.outcome = True, "replied"
         self.breaker.succeeded()
         self.limiter.observe(*read_allowances(reply.headers, now=time.time()))
         self.limiter.succeeded()
@@ -348,6 +389,7 @@ class _Turn:
     used: float = 0.0
     answered: bool = False
     probes: bool = False
+    outcome: str = "broken_off"
 
 
 def refused(refusal: ProviderStatusError) -> CallFailedError:

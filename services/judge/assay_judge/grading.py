@@ -45,6 +45,7 @@ class Grading:
         cap: Most that the run may spend, in billionths of a dollar; None for no cap.
         sample_index: Which of several verdicts on the same material.
         batch: Whether it is asked through the provider's batch API.
+        only_order: Whether a verdict of a batch that is there is left for whoever asks next.
     """
 
     rubric: Rubric
@@ -55,6 +56,7 @@ class Grading:
     cap: int | None = None
     sample_index: int = 0
     batch: bool = False
+    only_order: bool = False
 
 
 @dataclass(slots=True)
@@ -144,6 +146,9 @@ class Grader:
         if grading.judge.provider == "replay":
             return self._replayed(grading, known)
         if grading.batch:
+            if grading.only_order and await self._is_there(grading, known["key"]):
+                message = "the verdict is there: ask without only_order"
+                return Outcome(Status.UNAVAILABLE, reason="batch_ready", message=message, **known)
             self.statistics.joined += self._batches.is_ordered(known["key"])
             ordered = await self._batches.found(grading, known["key"])
             if ordered is not None:
@@ -157,6 +162,11 @@ class Grader:
             self.statistics.misses += 1
             return dataclasses.replace(await self._batches.verdict(line, grading, known["key"]), **known)
         return dataclasses.replace(await self._joined(line, grading, known["key"]), **known)
+
+    async def _is_there(self, grading: Grading, key: str) -> bool:
+        if self._batches.is_ordered(key):
+            return False
+        return await self._batches.has(grading, key) or await self._keeping.find(key, grading.rubric) is not None
 
     async def _joined(self, line: Line, grading: Grading, key: str) -> Outcome:
         # Another run's cap must not decide about this one's verdict.

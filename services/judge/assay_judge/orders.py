@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.rubric import Criterion, Example, Rubric
-from assay_judge.calling import Tally
+from assay_judge.calling import Tally, Try
 from assay_judge.judges import JudgeChoice
 from assay_judge.keeping import said_in, verdict_from
 from assay_judge.outcome import Outcome, Status
@@ -143,7 +143,8 @@ def outcome_from_text(text: str, rubric: Rubric) -> Outcome | None:
 
 
 def _tally_from(data: dict[str, Any]) -> Tally:
-    return Tally(**{**data, "tokens": [Tokens(**tokens) for tokens in data["tokens"]]})
+    tries = [Try(**one) for one in data.get("tries", ())]  # orders of earlier versions have none
+    return Tally(**{**data, "tokens": [Tokens(**tokens) for tokens in data["tokens"]], "tries": tries})
 
 
 def _rubric_data(rubric: Rubric) -> dict[str, Any]:

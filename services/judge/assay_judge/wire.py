@@ -17,7 +17,7 @@ from assay_judge.prompting import Material
 if TYPE_CHECKING:
     from assay.rubric import Rubric
     from assay_judge.budget import Account
-    from assay_judge.calling import Tally
+    from assay_judge.calling import Tally, Try
     from assay_judge.grading import Statistics
     from assay_judge.outcome import Outcome
 
@@ -100,6 +100,7 @@ def grading_of(request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: f
         nano_of(min(caps)) if caps else None,
         request.sample_index,
         batch=not compares and request.batch,
+        only_order=not compares and request.only_order,
     )
 
 
@@ -143,6 +144,7 @@ def verdict_message(outcome: Outcome) -> judge_pb2.Verdict:
         choice=verdict.winner if verdict else "",
         batched=outcome.batched,
         retry_after_ms=math.ceil(outcome.retry_after_s * 1000),
+        tries=map(_try_message, outcome.tally.tries),
     )
     if outcome.temperature is not None:
         message.temperature = outcome.temperature
@@ -176,6 +178,16 @@ def rubric_message(rubric: Rubric) -> judge_pb2.Rubric:
         maximum=0.0 if rubric.compares else rubric.maximum,
         whole=rubric.whole,
         compares=rubric.compares,
+    )
+
+
+def _try_message(one: Try) -> judge_pb2.JudgeAttempt:
+    return judge_pb2.JudgeAttempt(
+        outcome=one.outcome,
+        input_tokens=one.input,
+        output_tokens=one.output,
+        cost_usd=usd_of(one.cost) if one.cost is not None else None,
+        latency_ms=one.latency_ms,
     )
 
 

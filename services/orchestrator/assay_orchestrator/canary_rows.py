@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentResponse
 from assay.canaries import DETAIL, choose_canaries
+from assay.metrics.jury_scores import JURY, score_by_jury
 from assay.metrics.score import Row, usable_references
 from assay.results import ScoreStatus
+from assay_orchestrator.verdicts import NotYetError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from assay.metrics.score import JudgeEvidence, Metric
     from assay.questions import Message
     from assay.results import CaseResult, Score
-    from assay_orchestrator.judging import RunJudge
+    from assay_orchestrator.juries import RunJury
 
 __all__ = ["CanaryRows"]
 
@@ -38,7 +40,7 @@ class CanaryRows:
         first: The place of the first of them in the dataset.
     """
 
-    def __init__(self, judge: RunJudge, metrics: Sequence[Metric], cases: Sequence[Case], first: int) -> None:
+    def __init__(self, judge: RunJury, metrics: Sequence[Metric], cases: Sequence[Case], first: int) -> None:
         self._judge = judge
         self._metrics = metrics
         references = [next(iter(usable_references(case)), "") for case in cases]
@@ -51,6 +53,14 @@ class CanaryRows:
             )
             for rubric in rubrics
         }
+
+    def beside(self, case_index: int, repeat_index: int) -> list[tuple[AgentResponse, list[str]]]:
+        """Return the answers whose worth is known beside a row's, each with the names of its verdicts."""
+        return [
+            (AgentResponse(text=canary.answer), [rubric])
+            for rubric, chosen in self._chosen.items()
+            if not repeat_index and (canary := chosen.get(case_index)) is not None
+        ]
 
     async def observed(self, result: CaseResult, case: Case, said: Sequence[Message]) -> CaseResult:
         """Return a row's result with what the judge said of the canaries beside it.
@@ -68,9 +78,12 @@ class CanaryRows:
             if canary is None or place is None:
                 continue
             response = AgentResponse(text=canary.answer)
-            verdicts = await self._judge.gather(case, said, response, 0, [rubric])
+            try:
+                verdicts = await self._judge.gather(case, said, response, 0, [rubric])
+            except NotYetError:
+                continue  # it was there, and another row has taken it
             if verdicts is not None:
-                found = self._metrics[place].score(Row(case=case, response=response, verdicts=verdicts))
+                found = score_by_jury(self._metrics[place], Row(case=case, response=response, verdicts=verdicts))
                 document = _document(canary, found, verdicts[rubric])
                 scores[place] = dataclasses.replace(scores[place], detail={**scores[place].detail, DETAIL: document})
         return dataclasses.replace(result, scores=tuple(scores))
@@ -93,4 +106,5 @@ def _document(canary: Canary, found: Score, evidence: JudgeEvidence) -> dict[str
         "value": found.value,
         "reason": found.reason,
         "verdict": evidence.detail.get("verdict"),
+        **({JURY: found.detail.get(JURY)} if evidence.jury else {}),
     }

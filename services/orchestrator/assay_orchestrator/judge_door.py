@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import grpc
@@ -30,14 +31,25 @@ async def judge_problems(stub: JudgeServiceAsyncStub, judge: JudgeSettings) -> l
         stub: The judge service.
         judge: Who is to judge; without problems of its own.
     """
-    # An answer that says nothing has its verdict by rule: whoever may be asked says so, and calls nobody.
-    request = judge_pb2.GradeRequest(rubric="quality", question="-", run_id="-", judge=judge_model(judge))
+    problems: list[Problem] = []
+    for place, one in enumerate(judge.judges):
+        # An answer that says nothing has its verdict by rule: whoever may be asked says so, and calls nobody.
+        request = judge_pb2.GradeRequest(
+            rubric="quality", question="-", run_id="-", judge=judge_model(one), batch=judge.batch
+        )
+        try:
+            await stub.Grade(request, timeout=_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            where = f"judge.jury[{place}]" if judge.others else "judge"
+            problems += _problems(from_rpc_error(error), where)
+    return problems or await _rubric_problems(stub, judge)
+
+
+async def _rubric_problems(stub: JudgeServiceAsyncStub, judge: JudgeSettings) -> list[Problem]:
     try:
-        await stub.Grade(request, timeout=_TIMEOUT_S)
         known = () if judge.rubric_yaml or not judge.rubric else await _rubrics(stub)
-    except grpc.aio.AioRpcError as error:
-        problem = from_rpc_error(error)
-        return [each for each in _problems(problem) if each.field.startswith("judge")]
+    except grpc.aio.AioRpcError:
+        return []
     if known and judge.rubric not in known:
         return [Problem(unknown_name("rubric", judge.rubric, known), "judge.rubric")]
     return []
@@ -48,5 +60,12 @@ async def _rubrics(stub: JudgeServiceAsyncStub) -> tuple[str, ...]:
     return tuple(rubric.name for rubric in answer.rubrics if not rubric.compares)
 
 
-def _problems(problem: Exception) -> list[Problem]:
-    return problem.problems if isinstance(problem, InvalidInputError) else []
+def _problems(problem: Exception, where: str) -> list[Problem]:
+    """Return what of an error concerns who is asked, with its place in the spec."""
+    if not isinstance(problem, InvalidInputError):
+        return []
+    return [
+        dataclasses.replace(each, field="judge.batch" if each.field == "batch" else where + each.field[len("judge") :])
+        for each in problem.problems
+        if each.field == "batch" or each.field.startswith("judge")
+    ]

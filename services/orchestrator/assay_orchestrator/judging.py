@@ -1,4 +1,4 @@
-"""The orchestrator's client of the judge: the verdicts of one run, and when to stop asking for them.
+"""The orchestrator's client of the judge: the verdicts of one judge of a run, and when to stop asking for them.
 
 What concerns one answer alone (no valid verdict, a request that the judge does not take) is that row's error. What
 concerns all of them (a judge that cannot be reached, that refuses everybody, or that must not spend more) stops the
@@ -6,6 +6,9 @@ judging of the run: its rows stay without a result, their answers are stored, an
 
 Some failures may be either: a time-out, say. Then the judge is asked about a plain answer of our own. If it judges
 that, the failure was the answer's.
+
+Verdicts of a batch are ordered first; while one is not there, its row is set aside. What is refused to one order of a
+batch keeps nobody from fetching the others.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -23,6 +27,7 @@ from assay.errors import InvalidInputError, OverloadedError, SetupError, Unavail
 from assay.rpc.status import from_rpc_error
 from assay.v1 import judge_pb2
 from assay_orchestrator.verdicts import (
+    NotYetError,
     RubricUse,
     evidence_of,
     failed_evidence,
@@ -46,7 +51,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["RunJudge"]
+__all__ = ["RunJudge", "Standing"]
 
 _QUALITY = "quality"
 _ANSWER = "answer"
@@ -60,9 +65,28 @@ _OF_THE_RUN = frozenset({"judge_not_configured", "judge_denied", "spend_cap_reac
 _EITHER = frozenset({"judge_unavailable", "judge_failed", "rate_limited", "deadline_exceeded", "retry_budget_spent"})
 """Reasons that may be the answer's, or the judge's whatever the answer."""
 
+_OF_A_BATCH = frozenset({"batch_expired", "batch_cancelled", "batch_failed"})
+"""Reasons that say nothing about the answer: whoever resumes the run has the verdict ordered again."""
+
+_PENDING = "batch_pending"
 _REFUSED = "judge_refuses_request"
+_ORDER_S = 0.5
+_FULL_S = 30.0
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Standing:
+    """How the judging of a run stands, for all of its judges.
+
+    Args:
+        trouble: Why verdicts cannot be had, as a sentence; empty while there is no such trouble.
+        stops: Whether nobody is asked any more for that.
+    """
+
+    trouble: str = ""
+    stops: bool = False
 
 
 class _NotJudgedError(Exception):
@@ -70,7 +94,7 @@ class _NotJudgedError(Exception):
 
 
 class RunJudge:
-    """Gathers the verdicts of one run.
+    """Asks one judge for verdicts of one run.
 
     Args:
         stub: The judge service.
@@ -78,6 +102,7 @@ class RunJudge:
         run_id: The run, which pays.
         patience_s: How long a judge service that cannot be reached is asked again.
         pausing: Set when nothing more is to be asked.
+        standing: Takes what stops the judging.
     """
 
     def __init__(
@@ -88,9 +113,9 @@ class RunJudge:
         *,
         patience_s: float,
         pausing: asyncio.Event,
+        standing: Standing,
     ) -> None:
-        self.trouble = ""
-        """Why no verdict can be had, as a sentence; empty while there is no such trouble."""
+        self._standing = standing
         self._stub = stub
         self._judge = judge
         self._run_id = run_id
@@ -102,34 +127,6 @@ class RunJudge:
         self._uses: dict[str, asyncio.Future[RubricUse]] = {}
         self._proof: asyncio.Future[bool] | None = None
 
-    async def gather(
-        self, case: Case, said: Sequence[Message], response: AgentResponse, repeat_index: int, rubrics: Sequence[str]
-    ) -> dict[str, JudgeEvidence] | None:
-        """Return the verdicts on an answer, each by the name under which metrics look for it.
-
-        Args:
-            case: The case.
-            said: What was said before its last question.
-            response: The answer to that.
-            repeat_index: Which repeat: each has verdicts of its own.
-            rubrics: The names.
-
-        Returns:
-            None where a verdict cannot be had now; `trouble` says why, unless the run is being paused.
-        """
-        found = await asyncio.gather(*(self._evidence(case, said, response, repeat_index, name) for name in rubrics))
-        verdicts = {name: evidence for name, evidence in zip(rubrics, found, strict=True) if evidence is not None}
-        return verdicts if len(verdicts) == len(rubrics) else None
-
-    @property
-    def canary_rate(self) -> float:
-        """Share of the cases for which it is also asked about an answer whose worth is known."""
-        return self._judge.canary_rate
-
-    def goes_by_references(self, rubric: str) -> bool:
-        """Return whether a rubric asks if an answer is right, so that a reference is a good one and others are not."""
-        return rubric == _QUALITY or (not self._judge.rubric_yaml and self._judge.rubric in ("", _ANSWER, _QUALITY))
-
     async def aclose(self) -> None:
         """End what is under way for nobody."""
         waiting: list[asyncio.Future[Any]] = [*self._uses.values()]
@@ -139,9 +136,36 @@ class RunJudge:
             future.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
 
-    async def _evidence(
+    async def order(
         self, case: Case, said: Sequence[Message], response: AgentResponse, repeat_index: int, rubric: str
-    ) -> JudgeEvidence | None:
+    ) -> NotYetError | None:
+        """Order a verdict of a batch; return when to ask for it, or None where that can be done at once."""
+        async with self._slots:
+            try:
+                use = await self._use(rubric)
+                request = grade_request(case, said, response, use, repeat_index)
+                if request is None:
+                    return None
+                self._sign(request)
+                request.only_order, request.timeout_ms = True, round(_ORDER_S * 1000)
+                return _not_yet((await self._called(lambda: self._stub.Grade(request, timeout=_SPARE_S))).verdict)
+            except NotYetError as pending:
+                return pending
+            except (_NotJudgedError, _FailedError, InvalidInputError, SetupError, WrongStateError):
+                return None  # whoever asks for the verdict finds out
+
+    async def evidence(
+        self, case: Case, said: Sequence[Message], response: AgentResponse, repeat_index: int, rubric: str
+    ) -> JudgeEvidence | NotYetError | None:
+        """Return a verdict on an answer; None where it cannot be had now, or when to ask for it again.
+
+        Args:
+            case: The case.
+            said: What was said before its last question.
+            response: The answer to that.
+            repeat_index: Which repeat: each has verdicts of its own.
+            rubric: The name under which a metric looks for the verdict.
+        """
         async with self._slots:
             try:
                 use = await self._use(rubric)
@@ -151,46 +175,53 @@ class RunJudge:
                 return await self._verdict(request, use)
             except _NotJudgedError:
                 return None
+            except NotYetError as pending:
+                return pending
 
     async def _verdict(self, request: judge_pb2.GradeRequest, use: RubricUse) -> JudgeEvidence:
         evidence = await self._asked(request, use)
-        if evidence.error in _EITHER:
+        if evidence.error in _EITHER and not self._judge.batch:  # one of a batch would be ordered and wait once more
             await self._prove_that_it_judges(evidence)
             evidence = await self._asked(request, use)
         # Whoever has judged an answer of the run does not refuse all of them.
-        if evidence.error in _EITHER or (evidence.error == _REFUSED and not self._has_judged):
+        is_suspect = evidence.error in _EITHER and not (self._judge.batch and self._has_judged)
+        if is_suspect or (evidence.error == _REFUSED and not self._has_judged):
             await self._prove_that_it_judges(evidence)
         return evidence
 
-    async def _asked(self, request: judge_pb2.GradeRequest, use: RubricUse) -> JudgeEvidence:
+    async def _asked(self, request: judge_pb2.GradeRequest, use: RubricUse, *, at_once: bool = False) -> JudgeEvidence:
         """Return what came of one request.
 
         Raises:
             _NotJudgedError: No request of the run would get a verdict.
+            NotYetError: It is ordered.
         """
-        self._sign(request)
-        timeout_s = self._judge.timeout_s + _SPARE_S
+        self._sign(request, at_once=at_once)
+        timeout_s = request.timeout_ms / 1000 + _SPARE_S
         try:
             verdict = (await self._called(lambda: self._stub.Grade(request, timeout=timeout_s))).verdict
         except InvalidInputError as problem:
-            if any(each.field.startswith(("judge", "rubric")) for each in problem.problems):
+            if any(each.field.startswith(("judge", "rubric", "batch")) for each in problem.problems):
                 raise self._stopped(problem.message) from None
             return failed_evidence(_REFUSED, problem.message)
         except (SetupError, WrongStateError) as problem:
             raise self._stopped(problem.message) from None
         except _FailedError as failure:
             return failed_evidence("judge_failed", failure.problem.message)
-        if verdict.reason in _OF_THE_RUN:
-            raise self._stopped(verdict.message, verdict.reason)
+        if (pending := _not_yet(verdict)) is not None:
+            raise pending
+        if verdict.reason in _OF_THE_RUN | _OF_A_BATCH:
+            raise self._stopped(verdict.message, verdict.reason, for_all=not request.batch)
         self._has_judged |= verdict.status != judge_pb2.VERDICT_STATUS_UNAVAILABLE and verdict.attempts > 0
         return evidence_of(verdict, self._judge, use)
 
-    def _sign(self, request: judge_pb2.GradeRequest) -> None:
+    def _sign(self, request: judge_pb2.GradeRequest, *, at_once: bool = False) -> None:
         """Say who is asked, who pays, and how long it may take."""
         judge = self._judge
         request.judge.CopyFrom(judge_model(judge))
         request.run_id = self._run_id
-        request.timeout_ms = round(judge.timeout_s * 1000)
+        request.batch = judge.batch and not at_once
+        request.timeout_ms = 1 if request.batch else round(judge.timeout_s * 1000)
         if judge.spend_cap_usd is not None:
             request.spend_cap_usd = judge.spend_cap_usd
 
@@ -199,13 +230,14 @@ class RunJudge:
 
         Raises:
             _NotJudgedError: It cannot be reached, or the run is being paused.
+            NotYetError: It has as many orders of batches as it takes.
             _FailedError: It failed at this request.
             AssayError: It refuses the request.
         """
         loop = asyncio.get_running_loop()
         begun, pause_s = loop.time(), 0.1
         while True:
-            if self.trouble or self._pausing.is_set():
+            if self._standing.stops or self._pausing.is_set():
                 raise _NotJudgedError
             try:
                 found = await call()
@@ -213,6 +245,8 @@ class RunJudge:
                 problem = from_rpc_error(error)
                 if isinstance(problem, OverloadedError):
                     self._heard_at = loop.time()  # it is there
+                    if self._judge.batch:
+                        raise NotYetError(max(problem.retry_after_s, _FULL_S)) from None
                     pause_s = max(pause_s, problem.retry_after_s)
                 elif not isinstance(problem, UnavailableError):
                     self._heard_at = loop.time()
@@ -232,12 +266,14 @@ class RunJudge:
             async with asyncio.timeout(seconds):
                 await self._pausing.wait()
 
-    def _stopped(self, message: str, reason: str = "") -> _NotJudgedError:
-        """Note why no verdict of the run can be had; the first reason stands."""
-        if not self.trouble:
+    def _stopped(self, message: str, reason: str = "", *, for_all: bool = True) -> _NotJudgedError:
+        """Note why no verdict of the run can be had, or not this one; the first reason stands."""
+        standing = self._standing
+        standing.stops |= for_all
+        if not standing.trouble:
             message = clean_text(message).replace("\n", "; ")[:_MAX_MESSAGE_CHARS].rstrip(".")
-            self.trouble = _sentence(message, reason, self._judge, self._run_id)
-            _log.warning("run %s: judging stops: %s", self._run_id, self.trouble)
+            standing.trouble = _sentence(message, reason, self._judge, self._run_id)
+            _log.warning("run %s: judging stops: %s", self._run_id, standing.trouble)
         return _NotJudgedError()
 
     async def _prove_that_it_judges(self, failed: JudgeEvidence) -> None:
@@ -249,7 +285,8 @@ class RunJudge:
         if self._proof is None or self._proof.done():
             self._proof = asyncio.ensure_future(self._judges())
         if not await asyncio.shield(self._proof):
-            raise self._stopped(str(failed.detail.get("message", "")) or failed.error, failed.error)
+            message = str(failed.detail.get("message", "")) or failed.error
+            raise self._stopped(message, failed.error, for_all=not self._judge.batch)
 
     async def _judges(self) -> bool:
         """Return whether there is a verdict, or a wrong one, on a plain answer."""
@@ -262,8 +299,8 @@ class RunJudge:
             sample_index=random.randrange(2**31, 2**32),  # noqa: S311 - no secret
         )
         try:
-            evidence = await self._asked(request, RubricUse(_QUALITY))
-        except _NotJudgedError:
+            evidence = await self._asked(request, RubricUse(_QUALITY), at_once=True)
+        except (_NotJudgedError, NotYetError):
             return False
         return evidence.error not in _EITHER | {_REFUSED}
 
@@ -298,6 +335,10 @@ class _FailedError(Exception):
     def __init__(self, problem: AssayError) -> None:
         super().__init__(problem.message)
         self.problem = problem
+
+
+def _not_yet(verdict: judge_pb2.Verdict) -> NotYetError | None:
+    return NotYetError(verdict.retry_after_ms / 1000) if verdict.reason == _PENDING else None
 
 
 def _sentence(message: str, reason: str, judge: JudgeSettings, run_id: str) -> str:

@@ -6,59 +6,104 @@ from typing import TYPE_CHECKING, Any
 
 from assay.canaries import DETAIL, CanaryFold, canary_of
 from assay.metrics.exact_sum import ExactSum
-from assay.results import JudgingSummary
+from assay.metrics.jury_agreement import AgreementFold
+from assay.metrics.jury_scores import JURY
+from assay.results import JudgingSummary, JurorSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from assay.results import CaseResult
+    from assay.results import CaseResult, Score
 
 __all__ = ["JudgingFold"]
 
 _MOST_FINGERPRINTS = 20
 
 
+class _Juror:
+    """What one judge of a jury has said."""
+
+    def __init__(self, judge: str) -> None:
+        self._judge = judge
+        self._verdicts = self._failed = 0
+        self._cost = ExactSum()
+        self._scores: dict[str, ExactSum] = {}
+
+    def add(self, verdict: Mapping[str, Any]) -> None:
+        self._verdicts += 1
+        self._failed += verdict["status"] != "valid"
+        if not verdict["cached"] and verdict["cost_usd"] is not None:
+            self._cost.add(verdict["cost_usd"])
+
+    def score(self, metric: str, value: float | None) -> None:
+        if value is not None:
+            self._scores.setdefault(metric, ExactSum()).add(value)
+
+    def result(self) -> JurorSummary:
+        means = {metric: total.mean or 0.0 for metric, total in sorted(self._scores.items())}
+        cost = self._cost.total if self._cost.count else None
+        return JurorSummary(self._judge, self._verdicts, self._failed, cost, means)
+
+
 class JudgingFold:
     """Counts verdicts and adds up what they took; the order of rows does not matter."""
 
     def __init__(self) -> None:
-        self._counts = dict.fromkeys(("verdicts", "asked", "cached", "by_rule", "failed", "unpriced"), 0)
+        names = ("verdicts", "asked", "cached", "by_rule", "failed", "unpriced", "batched")
+        self._counts = dict.fromkeys(names, 0)
         self._tokens = {"input_tokens": 0, "output_tokens": 0}
         self._money = {"cost_usd": ExactSum(), "saved_usd": ExactSum()}
         self._fingerprints: set[str] = set()
         self._canaries = CanaryFold()
+        self._jurors: dict[int, _Juror] = {}
+        self._agreement: dict[str, AgreementFold] = {}
 
     def add(self, row: CaseResult) -> None:
         """Take one more row; a verdict that several of its metrics rest on counts once."""
-        found = {}
+        found: dict[object, tuple[int | None, Mapping[str, Any]]] = {}
         for score in row.scores:
-            verdict = score.detail.get("verdict")
-            if isinstance(verdict, dict) and "fingerprint" in verdict:
-                found[verdict.get("key") or score.metric] = verdict
+            for place, verdict in _verdicts(score.detail):
+                found[verdict.get("key") or (score.metric, place)] = place, verdict
             self._add_canary(score.detail.get(DETAIL))
-        for verdict in found.values():
+        for place, verdict in found.values():
             self._add(verdict)
+            if place is not None:
+                self._jurors.setdefault(place, _Juror(verdict["judge"])).add(verdict)
+        for score in row.scores:
+            self._add_jury(score)
 
     def result(self) -> JudgingSummary | None:
         """Return the summary; None where no row has a verdict."""
         if not self._counts["verdicts"]:
             return None
         cost, saved = (total.total if total.count else None for total in self._money.values())
+        counts: dict[str, Any] = {**self._counts, **self._tokens}
         return JudgingSummary(
-            **self._counts,
-            **self._tokens,
+            **counts,
             cost_usd=cost,
             saved_usd=saved,
             fingerprints=tuple(sorted(self._fingerprints)[:_MOST_FINGERPRINTS]),
             canaries=self._canaries.result(),
+            jurors=tuple(self._jurors[place].result() for place in sorted(self._jurors)),
+            agreement=tuple(fold.result() for _, fold in sorted(self._agreement.items())),
         )
 
     def _add_canary(self, document: object) -> None:
         canary = canary_of(document) if isinstance(document, dict) else None
         if canary is not None and isinstance(document, dict):
-            verdict = document.get("verdict") or {}
-            cost = None if verdict.get("cached") else verdict.get("cost_usd")
-            self._canaries.add(canary, passed=document.get("passed"), cost_usd=cost)
+            paid = [verdict["cost_usd"] for _, verdict in _verdicts(document) if not verdict.get("cached")]
+            costs = [cost for cost in paid if cost is not None]
+            self._canaries.add(canary, passed=document.get("passed"), cost_usd=sum(costs) if costs else None)
+
+    def _add_jury(self, score: Score) -> None:
+        each = score.detail.get(JURY)
+        if not isinstance(each, list):
+            return
+        values = [one.get("value") for one in each]
+        self._agreement.setdefault(score.metric, AgreementFold(score.metric)).add(values)
+        for place, value in enumerate(values):
+            if place in self._jurors:
+                self._jurors[place].score(score.metric, value)
 
     def _add(self, verdict: Mapping[str, Any]) -> None:
         asked = not verdict["cached"] and verdict["attempts"] > 0
@@ -69,6 +114,7 @@ class JudgingFold:
             "by_rule": verdict["by_rule"],
             "failed": verdict["status"] != "valid",
             "unpriced": asked and verdict["cost_usd"] is None,
+            "batched": verdict.get("batched", False),
         }
         for name, holds in counted.items():
             self._counts[name] += bool(holds)
@@ -79,3 +125,14 @@ class JudgingFold:
                 total.add(verdict[name])
         if verdict["fingerprint"]:
             self._fingerprints.add(verdict["fingerprint"])
+
+
+def _verdicts(detail: Mapping[str, Any]) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
+    """Yield the verdicts that a score rests on, each with the place of its judge in the jury, where there is one."""
+    each: list[tuple[int | None, object]] = [(None, detail.get("verdict"))]
+    jury = detail.get(JURY)
+    if isinstance(jury, list):
+        each = [(place, one.get("verdict")) for place, one in enumerate(jury)]
+    for place, verdict in each:
+        if isinstance(verdict, dict) and "fingerprint" in verdict:
+            yield place, verdict

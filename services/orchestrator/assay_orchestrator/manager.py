@@ -294,6 +294,7 @@ class RunManager:
         await asyncio.wait([closing], timeout=self._settings.grace_s / 2)
         await self._worker.hand_over()
         await closing  # a store that is away makes it wait for seconds, not for ever
+        await self._worker.looks.aclose()
         await self._deleter.aclose()
         await self._partial.aclose()
         self.notifier.notify_all()

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import AssayError, StorageError
-from assay_orchestrator.store import runs, shards
+from assay_orchestrator.store import runs, shards, unjudged
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -119,6 +119,9 @@ class Peers:
                 await self._worker.enqueue(lambda c, one=one: self._again(c, one))  # type: ignore[misc]
         for run_id in await self._database.read(runs.list_idle):
             await self._worker.enqueue(lambda c, run_id=run_id: self._worker.next_jobs(c, run_id))  # type: ignore[misc]
+
+        for run_id in await self._database.read(unjudged.list_awaiting):
+            self._worker.looks.later(run_id)  # whoever was to look may be gone
 
     def _again(self, connection: sa.Connection, lost: Held) -> list[ShardJob]:
         shards.lock_sharing(connection, lost.job.run_id)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay_orchestrator.embedding import EmbeddingClient
-    from assay_orchestrator.judging import RunJudge
+    from assay_orchestrator.juries import RunJury
     from assay_orchestrator.settings import Settings
 
 __all__ = ["HOSTED_ADAPTERS", "Planner", "agent_key"]
@@ -103,7 +103,7 @@ class Planner:
 
         return await judge_problems(self._judge, settings.judge)
 
-    def _run_judge(self, run: Run, pausing: asyncio.Event) -> RunJudge | None:
+    def _run_judge(self, run: Run, pausing: asyncio.Event) -> RunJury | None:
         judge = run.settings.judge
         if judge is None or not wants_verdicts(run.settings.metrics):
             return None
@@ -112,9 +112,9 @@ class Planner:
                 "the run's metrics need a judge and this orchestrator has none: start it with --judge ADDRESS",
                 reason="NO_JUDGE",
             )
-        from assay_orchestrator.judging import RunJudge  # as above
+        from assay_orchestrator.juries import RunJury  # as above
 
-        return RunJudge(self._judge, judge, run.run_id, patience_s=self._settings.judge_patience_s, pausing=pausing)
+        return RunJury(self._judge, judge, run.run_id, patience_s=self._settings.judge_patience_s, pausing=pausing)
 
     def _embedders(self, models: Sequence[str]) -> dict[str, EmbeddingClient]:
         if self._embedder is None or not models:

@@ -21,6 +21,7 @@ from assay_orchestrator.canary_rows import CanaryRows
 from assay_orchestrator.store import attempts, datasets, results
 from assay_orchestrator.store.attempts import Tries
 from assay_orchestrator.store.results import AnswerRecord
+from assay_orchestrator.verdicts import NotYetError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.agents import Agent
     from assay_orchestrator.embedding import EmbeddingClient
     from assay_orchestrator.engine.session import Session
-    from assay_orchestrator.judging import RunJudge
+    from assay_orchestrator.juries import RunJury
     from assay_orchestrator.store.database import Database
     from assay_orchestrator.store.shards import Shard
 
@@ -67,7 +68,7 @@ class Plan:
     agent: Agent
     metrics: Sequence[Metric]
     embedders: Mapping[str, EmbeddingClient]
-    judge: RunJudge | None = None
+    judge: RunJury | None = None
     pausing: asyncio.Event = field(default_factory=asyncio.Event)
     try_limit: int = 3
 
@@ -99,6 +100,10 @@ class ShardRunner:
         self._shard = shard
         self._begun: set[tuple[int, int]] = set()
         self._unjudged = 0
+        self.has_judged = False
+        """Whether a row has got its verdicts here."""
+        self.look_after_s: float | None = None
+        """When to look again for verdicts that are ordered; None where rows wait for none."""
         self._canaries: CanaryRows | None = None
 
     @property
@@ -170,16 +175,20 @@ class ShardRunner:
                 # Durable before any further work is paid for it.
                 await self._put(fresh, None)
                 fresh = None
+            await self._order(rubrics, work, answers)
             evidence, verdicts = await asyncio.gather(
                 self._gather(wanted, work.case, response), self._judge(rubrics, work, answers)
             )
             if verdicts is None:
                 self._unjudged += 1
                 return
+            self.has_judged |= bool(verdicts)
             result = self._result(work, response, evidence, verdicts)
             if verdicts and self._canaries is not None:
                 result = await self._canaries.observed(result, work.case, _history(work.case, answers[:-1]))
             await self._put(fresh, result)
+        except NotYetError as pending:
+            self.look_after_s = min(pending.after_s, self.look_after_s or pending.after_s)
         except NotAskedError:
             pass  # the run is being paused: what was stored of this row stays
 
@@ -267,6 +276,19 @@ class ShardRunner:
         )
         failpoint("evidence.after")
         return dict(zip(wanted, gathered, strict=True))
+
+    async def _order(self, rubrics: Sequence[str], work: _Work, answers: Sequence[AgentResponse]) -> None:
+        """Order all verdicts that a row needs, where they come in batches: nothing else is done before they are there.
+
+        Raises:
+            NotYetError: They are not.
+        """
+        judge = self._plan.judge
+        if not rubrics or judge is None or not judge.batches:
+            return
+        beside = self._canaries.beside(work.case_index, work.repeat_index) if self._canaries is not None else []
+        said = _history(work.case, answers[:-1])
+        await judge.order(work.case, said, work.repeat_index, [(answers[-1], rubrics), *beside])
 
     async def _judge(
         self, rubrics: Sequence[str], work: _Work, answers: Sequence[AgentResponse]

@@ -14,6 +14,8 @@ from assay.results import (
     GroupSummary,
     JudgeSettings,
     JudgingSummary,
+    JurorSummary,
+    JuryAgreement,
     LatencySummary,
     MetricSettings,
     MetricSummary,
@@ -40,8 +42,12 @@ def settings_from_json(data: dict[str, Any]) -> RunSettings:
         repeats=data["repeats"],
         preset=data["preset"],
         dataset=DatasetReading(**{**reading, "warnings": tuple(reading["warnings"])}) if reading is not None else None,
-        judge=JudgeSettings(**judge) if judge is not None else None,
+        judge=_judge_from_json(judge) if judge is not None else None,
     )
+
+
+def _judge_from_json(data: dict[str, Any]) -> JudgeSettings:
+    return JudgeSettings(**{**data, "others": tuple(map(_judge_from_json, data.get("others", ())))})
 
 
 def summary_to_json(summary: RunSummary) -> dict[str, Any]:
@@ -58,8 +64,12 @@ def summary_from_json(data: dict[str, Any]) -> RunSummary:
         if canaries is not None:
             kinds = tuple(CanaryTally(**each) for each in canaries["kinds"])
             canaries = CanarySummary(**{**canaries, "kinds": kinds})
-        judging = {**judging, "fingerprints": tuple(judging["fingerprints"]), "canaries": canaries}
-        judging = JudgingSummary(**judging)
+        jury = {
+            "jurors": tuple(JurorSummary(**each) for each in judging.get("jurors", ())),
+            "agreement": tuple(JuryAgreement(**each) for each in judging.get("agreement", ())),
+        }
+        fingerprints = tuple(judging["fingerprints"])
+        judging = JudgingSummary(**{**judging, **jury, "fingerprints": fingerprints, "canaries": canaries})
     return RunSummary(
         **{
             **data,

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from assay.results import JudgeSettings
     from assay.v1 import agent_pb2
 
-__all__ = ["RubricUse", "evidence_of", "failed_evidence", "grade_request", "judge_model", "own_rubric", "rubric_use"]
+__all__ = [
+    "NotYetError",
+    "RubricUse",
+    "evidence_of",
+    "failed_evidence",
+    "grade_request",
+    "judge_model",
+    "own_rubric",
+    "rubric_use",
+]
 
 MAX_TEXT_CHARS = 400_000
 """What a judge takes in all."""
@@ -34,6 +43,18 @@ _STATUSES = {
     judge_pb2.VERDICT_STATUS_UNAVAILABLE: "unavailable",
 }
 _ANY = "Any one of these is right:\n\n"
+
+
+class NotYetError(Exception):
+    """A row's verdicts are ordered and not all of them are there.
+
+    Args:
+        after_s: When to ask again, in seconds.
+    """
+
+    def __init__(self, after_s: float) -> None:
+        super().__init__(f"not yet: again after {after_s:g} s")
+        self.after_s = after_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +169,10 @@ def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse
         "attempts": verdict.attempts,
         **_taken(verdict.usage),
     }
+    if verdict.batched:
+        found["batched"] = True
+    if verdict.tries:
+        found["tries"] = [_try(one) for one in verdict.tries]
     if verdict.cached:
         saved = _taken(verdict.saved)
         found["saved_tokens"] = (
@@ -157,7 +182,12 @@ def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse
     return found
 
 
-def _taken(usage: agent_pb2.Usage) -> dict[str, Any]:
+def _try(one: judge_pb2.JudgeAttempt) -> dict[str, Any]:
+    latency = {"latency_ms": round(one.latency_ms, 1)} if one.HasField("latency_ms") else {}
+    return {"outcome": one.outcome, **_taken(one), **latency}
+
+
+def _taken(usage: agent_pb2.Usage | judge_pb2.JudgeAttempt) -> dict[str, Any]:
     return {
         name: getattr(usage, name) if usage.HasField(name) else None
         for name in ("input_tokens", "output_tokens", "cost_usd")

@@ -307,3 +307,17 @@ async def test_an_error_is_judged_again_on_request(set_up: SetUp, case_of: CaseO
         done = await stage.until(client, run, RunState.SUCCEEDED)
     assert (done.counts.passed, len(stage.agent.asked)) == (3, 3)
     assert len(stage.provider.requests) == before + 1
+
+
+async def test_shards_that_wait_go_on_when_the_judge_judges_again(set_up: SetUp, case_of: CaseOf) -> None:
+    """The first shard finds the judge shut and is set aside; the second is judged, and so is the first, unasked."""
+    stage = set_up(Reply("no such key", status=401))
+    settings = with_agent(stage.settings(adapter="replay"), concurrency=1)
+    cases = [case_of(n, f"a{n % 2}") for n in range(1_020)]
+    async with stage.judge(), stage.orchestrator() as client:
+        run = await stage.create(client, settings, cases)
+        while not stage.provider.requests:  # noqa: ASYNC110 - the provider has threads of its own
+            await asyncio.sleep(0.005)
+        stage.say(says(GOOD))
+        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 1_020), done.state_reason

@@ -255,3 +255,18 @@ async def test_a_judge_that_fails_on_the_only_answer_there_is(set_up: SetUp, cas
     run, rows = await stage.done(stage.settings(adapter="replay"), [case_of(1, "a1")])
     assert run.state is RunState.SUCCEEDED
     assert score_of(rows[0], "quality").reason == "judge_unavailable"
+
+
+async def test_every_attempt_is_kept_with_its_tokens_and_cost(set_up: SetUp, case_of: CaseOf) -> None:
+    """A failure, a reply that is no verdict, and one that is: each with what it took, and they add up."""
+    stage = set_up(Reply("oh", status=500), says({"no": "verdict"}), says(GOOD))
+    _, rows = await stage.done(stage.settings(), [case_of(1)])
+    verdict = rows[0].scores[0].detail["verdict"]
+    tries = verdict["tries"]
+    assert [one["outcome"] for one in tries] == ["http_500", "replied", "replied"]
+    assert [one["input_tokens"] for one in tries] == [None, 1_200, 1_200]
+    assert [one["cost_usd"] for one in tries] == [0, pytest.approx(0.00195), pytest.approx(0.00195)]
+    assert all(one["latency_ms"] > 0 for one in tries)
+    assert verdict["attempts"] == 3
+    assert verdict["cost_usd"] == pytest.approx(sum(one["cost_usd"] for one in tries))
+    assert verdict["output_tokens"] == sum(one["output_tokens"] or 0 for one in tries)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.errors import Problem, SpecError
+from assay.judging_wire import judge_from_wire, judge_to_wire
 from assay.results import JudgeSettings
 from assay.spec.judging import check_judge, key_variable_of
 from assay.spec.loading import load_spec, spec_from_mapping
@@ -56,6 +57,10 @@ def test_every_field_is_read() -> None:
     assert spec_of({"provider": "replay"}).settings.judge == JudgeSettings("replay")
 
 
+MEMBER = {"provider": "openai", "model": "m"}
+OTHER = {"provider": "anthropic", "model": "n"}
+
+
 @pytest.mark.parametrize(
     ("judge", "field", "message"),
     [
@@ -77,7 +82,17 @@ def test_every_field_is_read() -> None:
         ({"provider": "openai", "model": "m", "spend_cap": -1}, "judge.spend_cap", "not negative"),
         ({"provider": "openai", "model": "m", "spend_cap": "2$"}, "judge.spend_cap", "must be a number"),
         ({"provider": "openai", "model": "m", "concurrency": 201}, "judge.concurrency", "1 to 200"),
-        ({"provider": "openai", "model": "m", "batch": True}, "judge.batch", "not part of this version"),
+        ({"provider": "openai", "model": "m", "batch": "yes"}, "judge.batch", "true or false"),
+        ({"provider": "replay", "batch": True}, "judge.batch", "recorded verdicts"),
+        ([{"provider": "openai", "model": "m"}], "judge.jury", "two judges or more"),
+        ({"jury": "openai"}, "judge.jury", "two judges or more"),
+        ({"jury": [MEMBER, {"provider": "anthropic"}]}, "judge.jury[1].model", "is missing"),
+        ({"jury": [MEMBER, {"provider": "none"}]}, "judge.jury[1].provider", "is none"),
+        ({"jury": [MEMBER, MEMBER]}, "judge.jury[1]", "the same judge as jury[0]"),
+        ({"jury": [MEMBER, {**MEMBER, "spend_cap": 2}]}, "judge.jury[1].spend_cap", "write it once"),
+        ({"jury": [MEMBER, OTHER], "model": "m"}, "judge.model", "write it into the list"),
+        ({"jury": [MEMBER, OTHER], "timeout": "soon"}, "judge.timeout", "duration"),
+        ({"jury": [MEMBER, {**OTHER, "temperature": 3}]}, "judge.jury[1].temperature", "0 to 2"),
         ({"provider": "openai", "model": "m", "canaries": 5}, "judge.canaries", "from 0 to 1"),
         ({"provider": "openai", "model": "m", "canaries": "few"}, "judge.canaries", "must be a number"),
         ({"provider": "openai", "model": "m", "replay": "f"}, "judge.replay", "ASSAY_JUDGE_REPLAY"),
@@ -158,3 +173,20 @@ def test_an_orchestrator_checks_again_what_a_client_sent() -> None:
     assert {"judge.model", "judge.base_url", "judge.max_tokens", "judge.timeout", "judge.spend_cap"} <= fields
     assert any(field.startswith("judge.rubric") for field in fields)
     assert check_judge(JudgeSettings("openai", "m", spend_cap_usd=float("nan")))
+
+
+@pytest.mark.parametrize("judge", [[MEMBER, OTHER], {"jury": [MEMBER, OTHER], "spend_cap": 2, "batch": True}])
+def test_a_jury_is_a_list_of_judges_with_all_else_in_common(judge: object) -> None:
+    """Each keeps who it is; what is said once holds for all, over the wire and back too."""
+    data = {"agent": {"adapter": "replay"}, "metrics": ["judge_score"], "judge": judge}
+    found = spec_from_mapping(data, needs_dataset=False).settings.judge
+    assert found is not None
+    assert [one.identity for one in found.judges] == ["openai:m", "anthropic:n"]
+    assert len({(one.spend_cap_usd, one.batch, one.timeout_s) for one in found.judges}) == 1
+    assert judge_from_wire(judge_to_wire(found)) == found
+
+
+def test_each_key_of_a_jury_is_needed() -> None:
+    """The judge whose key is not set is named."""
+    (problem,) = problems_of([MEMBER, OTHER], environ={"OPENAI_API_KEY": "k"})
+    assert problem.field == "judge.jury[1].provider"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from assay.errors import StorageError
 from assay.failpoints import failpoint
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
+from assay_orchestrator.engine.looks import Looks
 from assay_orchestrator.engine.session import Session, Sessions
 from assay_orchestrator.runner import ShardRunner
 from assay_orchestrator.store import runs, shards, unjudged
@@ -60,10 +61,17 @@ class RunSupervisor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What became of a run when a shard of it was left; why it is paused now, empty where it is not."""
+    """What became of a run when a shard of it was left.
+
+    Args:
+        jobs: What follows.
+        paused: Why it is paused now; empty where it is not.
+        awaits: Whether nothing is left to do before verdicts come that are ordered.
+    """
 
     jobs: list[ShardJob]
     paused: str
+    awaits: bool
 
 
 class ShardWorker:
@@ -99,6 +107,7 @@ class ShardWorker:
             return make_session(await supervisor.plan(run_id))
 
         self.sessions = Sessions(make)
+        self.looks = Looks(self._look_again)
 
     async def work(self, run_id: str, shard_index: int, ticket: int) -> None:
         """Do one job.
@@ -188,30 +197,40 @@ class ShardWorker:
                 runner = ShardRunner(self._database, session, shard)
                 async with session.share(shard.slots):
                     await runner.run()
-                await self._leave(shard, runner.trouble)
+                await self._leave(shard, runner)
         except BaseException as problem:
             is_for_others = isinstance(problem, StorageError) or self._handing_over
             await asyncio.shield(self._give_back(shard, enqueue=is_for_others and not self._dispatcher.alone))
             raise
 
-    async def _leave(self, shard: Shard, trouble: str) -> None:
+    async def _leave(self, shard: Shard, runner: ShardRunner) -> None:
         def leave(connection: sa.Connection) -> _Left:
-            if not shards.complete(connection, shard):
-                if trouble:
-                    unjudged.park(connection, shard, trouble)
-                else:
-                    shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
+            _settle(connection, shard, runner)
             jobs = self.next_jobs(connection, shard.run_id)
             self._dispatcher.enqueue(connection, jobs)
-            paused = "" if any(job.run_id == shard.run_id for job in jobs) else _pause(connection, shard.run_id)
+            goes_on = any(job.run_id == shard.run_id for job in jobs)
+            paused = "" if goes_on else _pause(connection, shard.run_id)
+            awaits = not goes_on and not paused and unjudged.await_batch(connection, shard.run_id)
             failpoint("shard.leave_before_commit")
-            return _Left(jobs, paused)
+            return _Left(jobs, paused, awaits)
+
+        if runner.look_after_s is not None:
+            self.looks.note(shard.run_id, runner.look_after_s)
 
         left = await self._database.write(leave)
         failpoint("shard.leave_after_commit")
         self._dispatcher.committed(left.jobs)
         if left.paused:
             self._supervisor.paused(shard.run_id, left.paused)
+        if left.awaits:
+            self.looks.later(shard.run_id)
+            self._supervisor.moved(shard.run_id)
+
+    async def _look_again(self, run_id: str) -> None:
+        def change(connection: sa.Connection) -> list[ShardJob]:
+            return self.next_jobs(connection, run_id) if unjudged.look_again(connection, run_id) else []
+
+        await self.enqueue(change)
 
     async def _give_back(self, shard: Shard, *, enqueue: bool) -> None:
         """Let a shard wait again that was broken off, or go to somebody else.
@@ -237,6 +256,19 @@ class _Begun:
     shard: Shard | None
     is_first: bool = False
     paused: bool = False
+
+
+def _settle(connection: sa.Connection, shard: Shard, runner: ShardRunner) -> None:
+    """Say how a shard stands that a worker leaves."""
+    if shards.complete(connection, shard):
+        if runner.has_judged:  # so others may have verdicts too that could have none before
+            unjudged.release_unjudged(connection, shard.run_id)
+    elif runner.look_after_s is not None:
+        unjudged.set_aside(connection, shard)
+    elif runner.trouble:
+        unjudged.park(connection, shard, runner.trouble)
+    else:
+        shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
 
 
 def _pause(connection: sa.Connection, run_id: str) -> str:

@@ -1,0 +1,145 @@
+"""Everybody who judges one run: a judge, or a jury; what they say of an answer, once all of it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING
+
+from assay.metrics.score import JudgeEvidence
+from assay_orchestrator.judging import RunJudge, Standing
+from assay_orchestrator.verdicts import NotYetError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from assay.answers import AgentResponse
+    from assay.cases import Case
+    from assay.questions import Message
+    from assay.results import JudgeSettings
+    from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
+
+__all__ = ["RunJury"]
+
+_QUALITY = "quality"
+_ANSWER = "answer"
+_LEAST_S, _MOST_S = 1.0, 300.0
+
+
+class RunJury:
+    """Gathers the verdicts of one run.
+
+    Args:
+        stub: The judge service.
+        judge: Who judges.
+        run_id: The run, which pays.
+        patience_s: How long a judge service that cannot be reached is asked again.
+        pausing: Set when nothing more is to be asked.
+    """
+
+    def __init__(
+        self,
+        stub: JudgeServiceAsyncStub,
+        judge: JudgeSettings,
+        run_id: str,
+        *,
+        patience_s: float,
+        pausing: asyncio.Event,
+    ) -> None:
+        self._judge = judge
+        self._standing = Standing()
+        self._judges = [
+            RunJudge(stub, one, run_id, patience_s=patience_s, pausing=pausing, standing=self._standing)
+            for one in judge.judges
+        ]
+
+    @property
+    def trouble(self) -> str:
+        """Why verdicts cannot be had, as a sentence; empty while there is no such trouble."""
+        return self._standing.trouble
+
+    @property
+    def batches(self) -> bool:
+        """Whether verdicts are ordered, and come hours later."""
+        return self._judge.batch
+
+    @property
+    def canary_rate(self) -> float:
+        """Share of the cases for which it is also asked about an answer whose worth is known."""
+        return self._judge.canary_rate
+
+    def goes_by_references(self, rubric: str) -> bool:
+        """Return whether a rubric asks if an answer is right, so that a reference is a good one and others are not."""
+        return rubric == _QUALITY or (not self._judge.rubric_yaml and self._judge.rubric in ("", _ANSWER, _QUALITY))
+
+    async def order(
+        self,
+        case: Case,
+        said: Sequence[Message],
+        repeat_index: int,
+        wanted: Iterable[tuple[AgentResponse, Sequence[str]]],
+    ) -> None:
+        """Order all that a row needs. An outcome is told once: none is fetched before all of them are there.
+
+        Args:
+            case: The case.
+            said: What was said before its last question.
+            repeat_index: Which repeat.
+            wanted: Answers, each with the names of its verdicts.
+
+        Raises:
+            NotYetError: Some are not there.
+        """
+        found = await asyncio.gather(
+            *(
+                judge.order(case, said, response, repeat_index, rubric)
+                for response, rubrics in wanted
+                for rubric, judge in itertools.product(rubrics, self._judges)
+            )
+        )
+        _raise_if_pending(found)
+
+    async def gather(
+        self, case: Case, said: Sequence[Message], response: AgentResponse, repeat_index: int, rubrics: Sequence[str]
+    ) -> dict[str, JudgeEvidence] | None:
+        """Return the verdicts on an answer, each by the name under which metrics look for it.
+
+        Args:
+            case: The case.
+            said: What was said before its last question.
+            response: The answer to that.
+            repeat_index: Which repeat: each has verdicts of its own.
+            rubrics: The names.
+
+        Returns:
+            None where a verdict cannot be had now; `trouble` says why, unless the run is being paused.
+
+        Raises:
+            NotYetError: One is ordered and not there.
+        """
+        asked = list(itertools.product(rubrics, self._judges))
+        found = await asyncio.gather(
+            *(judge.evidence(case, said, response, repeat_index, name) for name, judge in asked)
+        )
+        _raise_if_pending(found)
+        verdicts = [evidence for evidence in found if isinstance(evidence, JudgeEvidence)]
+        if len(verdicts) < len(asked):
+            return None
+        if len(self._judges) == 1:
+            return dict(zip(rubrics, verdicts, strict=True))
+        size = len(self._judges)
+        return {
+            name: JudgeEvidence(None, jury=tuple(verdicts[place * size : (place + 1) * size]))
+            for place, name in enumerate(rubrics)
+        }
+
+    async def aclose(self) -> None:
+        """End what is under way for nobody."""
+        for judge in self._judges:
+            await judge.aclose()
+
+
+def _raise_if_pending(found: Iterable[object]) -> None:
+    pending = [one.after_s for one in found if isinstance(one, NotYetError)]
+    if pending:
+        raise NotYetError(min(_MOST_S, max(_LEAST_S, *pending)))

@@ -1,0 +1,203 @@
+"""Runs whose verdicts come in batches: everything is ordered at once, nobody waits, and nothing is paid twice."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.errors import SpecError
+from assay.results import PauseCause, RunState, SpendCap, StateChange
+from assay.testing.judges import says, user_of
+from assay.testing.providers import ProviderRequest, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.integration.judged.conftest import Stage
+
+    from assay.cases import Case
+    from assay.client import Client
+    from assay.results import Run
+
+    SetUp = Callable[..., Stage]
+    CaseOf = Callable[..., Case]
+
+GOOD = {"reasoning": "It is right.", "score": 4}
+HALF_PRICE = 0.000975
+QUICK: dict[str, Any] = {"batch_base_urls": ("*",), "batch_wait_s": 0.3, "batch_poll_s": 0.05}
+
+
+def batched(stage: Stage, *metrics: str, **judge: Any) -> Any:
+    """Return the settings of a run whose verdicts come in batches."""
+    return stage.settings(*metrics, judge=stage.who(**{"batch": True, "canary_rate": 0.0, **judge}))
+
+
+async def awaiting(client: Client, run: Run) -> str:
+    """Wait until a run says that it awaits a batch; return the sentence."""
+    async for event in client.watch_run(run.run_id):
+        if isinstance(event, StateChange) and "verdicts of a batch" in event.reason:
+            assert event.state is RunState.RUNNING
+            return event.reason
+    raise AssertionError("the run ended without awaiting a batch")
+
+
+async def test_all_verdicts_are_one_batch_at_half_the_price(set_up: SetUp, case_of: CaseOf) -> None:
+    """A run of several shards is ordered whole before any verdict is fetched, says that it waits, and costs half."""
+    stage = set_up()
+    stage.provider.batches.is_held = True
+    cases = [case_of(n, f"a{n}") for n in range(1_030)]
+    settings = dataclasses.replace(batched(stage), agent=dataclasses.replace(stage.settings().agent, adapter="replay",
+                                                                             target="", concurrency=32))  # fmt: skip
+    async with stage.judge(**{**QUICK, "batch_wait_s": 8.0, "batch_requests": 1_030}), stage.orchestrator() as client:
+        run = await stage.create(client, settings, cases)
+        said = await awaiting(client, run)
+        assert said == "every answer is stored, 1030 rows await verdicts of a batch"
+        stage.provider.batches.is_held = False
+        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)
+        rows = await stage.rows(client, run)
+    assert (done.state, done.state_reason, done.counts.passed) == (RunState.SUCCEEDED, "", 1_030)
+    assert [len(batch) for batch in stage.provider.batches.submitted] == [1_030]
+    assert stage.provider.requests == []
+    assert done.summary is not None
+    judging = done.summary.judging
+    assert judging is not None
+    assert (judging.asked, judging.batched, judging.cached) == (1_030, 1_030, 0)
+    assert judging.cost_usd == pytest.approx(1_030 * HALF_PRICE)
+    verdict = rows[0].scores[0].detail["verdict"]
+    assert verdict["batched"] is True
+    assert verdict["tries"] == [
+        {"outcome": "replied", "input_tokens": 1_200, "output_tokens": 150, "cost_usd": pytest.approx(HALF_PRICE)}
+    ]
+
+
+async def test_kills_while_a_batch_is_out(set_up: SetUp, case_of: CaseOf) -> None:
+    """The orchestrator is killed, the judge service goes: after both are back nothing is asked or paid twice."""
+    stage = set_up()
+    stage.provider.batches.is_held = True
+    async with stage.judge(**QUICK), stage.orchestrator() as client:
+        run = await stage.create(client, batched(stage), [case_of(n) for n in range(30)])
+        async with stage.hosting(client, run):
+            await awaiting(client, run)
+            assert len(stage.agent.asked) == 30
+            stage.kill()
+    async with stage.judge(**QUICK), stage.orchestrator() as client:
+        stage.provider.batches.is_held = False
+        done = await stage.follow(client, run)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 30)
+    assert len(stage.agent.asked) == 30
+    assert len(stage.provider.batches.paid) == 30
+    assert done.summary is not None
+    assert done.summary.judging is not None
+    assert done.summary.judging.cost_usd == pytest.approx(30 * HALF_PRICE)
+
+
+async def test_a_run_that_awaits_a_batch_can_be_paused_resumed_and_cancelled(set_up: SetUp, case_of: CaseOf) -> None:
+    """At once, since nothing of it is under way; what was ordered is fetched after the resume."""
+    stage = set_up()
+    stage.provider.batches.is_held = True
+    async with stage.judge(**QUICK), stage.orchestrator() as client:
+        run = await stage.create(client, batched(stage), [case_of(n) for n in range(5)])
+        other = await stage.create(client, batched(stage), [case_of(n) for n in range(9)])
+        async with stage.hosting(client, run), stage.hosting(client, other):
+            await awaiting(client, run)
+            await awaiting(client, other)
+        assert (await client.cancel_run(other.run_id)).state is RunState.CANCELLED
+        paused = await client.pause_run(run.run_id)
+        assert (paused.state, paused.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
+        stage.provider.batches.is_held = False
+        await client.resume_run(run.run_id)
+        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
+    assert (done.state, done.counts.passed, len(stage.agent.asked)) == (RunState.SUCCEEDED, 5, 14)
+
+
+async def test_rows_of_several_verdicts_and_canaries_pay_for_each_once(set_up: SetUp, case_of: CaseOf) -> None:
+    """None is fetched before all of a row are there, though one needs another turn: each cost is in the summary."""
+    parts = {"reasoning": "Right.", "accuracy": 1.0, "completeness": 1.0, "relevance": 1.0, "overall_score": 1.0}
+    odd: list[str] = []
+
+    def script(request: ProviderRequest) -> Reply:
+        if '"completeness"' in json.dumps(request.body["response_format"]):
+            return says(parts)(request)
+        if "q3" in user_of(request) and not odd:
+            odd.append("q3")
+            return says({"no": "verdict"})(request)
+        return says(GOOD)(request)
+
+    stage = set_up(script)
+    settings = batched(stage, "quality", "judge_score", canary_rate=0.5)
+    async with stage.judge(**QUICK), stage.orchestrator() as client:
+        run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(10)]))
+        rows = await stage.rows(client, run)
+    assert run.state is RunState.SUCCEEDED, run.state_reason
+    assert run.summary is not None
+    judging = run.summary.judging
+    assert judging is not None
+    assert (judging.verdicts, judging.cached, judging.failed) == (20, 0, 0), [score.detail for score in rows[3].scores]
+    assert judging.canaries is not None
+    assert judging.canaries.count >= 4
+    paid = (judging.cost_usd or 0) + (judging.canaries.cost_usd or 0)
+    assert paid == pytest.approx(len(stage.provider.batches.paid) * HALF_PRICE)
+
+
+async def test_a_cap_that_is_reached_leaves_what_was_ordered(set_up: SetUp, case_of: CaseOf) -> None:
+    """What the cap paid for is fetched, the rest waits with the usual sentence; a higher cap orders the rest."""
+    stage = set_up()
+    async with stage.judge(**QUICK), stage.orchestrator() as client:
+        settings = batched(stage, spend_cap_usd=0.02)
+        run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(24)]))
+        assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE), run.state_reason
+        assert 0 < run.counts.finished < 24
+        assert "the spend cap of 0.02 dollars is reached" in run.state_reason
+        assert len(stage.provider.batches.paid) * HALF_PRICE <= 0.02
+        await client.resume_run(run.run_id, spend_cap=SpendCap(1.0))
+        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 24)
+    assert len(stage.provider.batches.paid) == len(stage.agent.asked) == 24
+
+
+async def test_a_batch_that_is_refused_or_expires_makes_no_errors(set_up: SetUp, case_of: CaseOf) -> None:
+    """All rows wait, none has an error; one resume orders all of them again."""
+    stage = set_up()
+    stage.provider.batches.refusals.append(Reply("invalid api key", status=401))
+    async with stage.judge(**QUICK), stage.orchestrator() as client:
+        run = await stage.follow(client, await stage.create(client, batched(stage), [case_of(n) for n in range(12)]))
+        assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
+        assert "HTTP 401: invalid api key" in run.state_reason
+        stage.provider.batches.end, stage.provider.batches.undone = "expired", 5
+        await client.resume_run(run.run_id)
+        run = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
+        assert (run.state, run.counts.passed) == (RunState.PAUSED, 7), run.state_reason
+        assert "5 rows await a verdict" in run.state_reason
+        stage.provider.batches.end = "ended"
+        await client.resume_run(run.run_id)
+        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 12)
+    assert len(stage.provider.batches.paid) == len(stage.agent.asked) == 12
+
+
+async def test_a_failure_of_one_request_is_its_rows_error(set_up: SetUp, case_of: CaseOf) -> None:
+    """The judge judges a plain answer, so that it was the row's: the run ends, and the row may be retried."""
+
+    def script(request: ProviderRequest) -> Reply:
+        return Reply("oh", status=500) if "q2" in user_of(request) else says(GOOD)(request)
+
+    stage = set_up(script)
+    async with stage.judge(**QUICK), stage.orchestrator() as client:
+        run = await stage.follow(client, await stage.create(client, batched(stage), [case_of(n) for n in range(4)]))
+        rows = await stage.rows(client, run)
+        assert (run.state, run.counts.passed) == (RunState.SUCCEEDED, 3), run.state_reason
+        assert rows[2].scores[0].reason == "judge_unavailable"
+        assert [one["outcome"] for one in rows[2].scores[0].detail["verdict"]["tries"]] == ["http_500"]
+
+
+async def test_a_judge_without_a_batch_api_is_refused_before_anything_is_called(set_up: SetUp, case_of: CaseOf) -> None:
+    """The sentence says what to do; neither agent nor judge was asked."""
+    stage = set_up()
+    async with stage.judge(**{**QUICK, "batch_base_urls": ()}), stage.orchestrator() as client:
+        with pytest.raises(SpecError, match=r"judge.batch: needs a batch API.*--batch-base-urls"):
+            await stage.create(client, batched(stage), [case_of(1)])
+    assert not stage.agent.asked
+    assert not stage.provider.requests

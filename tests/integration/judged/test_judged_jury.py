@@ -1,0 +1,176 @@
+"""Runs that a jury judges: the mean of the valid verdicts, each judge in the detail, one purse for all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.errors import SpecError
+from assay.results import JudgeSettings, PauseCause, RunState, ScoreStatus, SpendCap
+from assay.statistics.krippendorff import alpha
+from assay.testing.judges import says, user_of
+from assay.testing.providers import ProviderRequest, Reply
+from assay_judge.judges import Permissions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.integration.judged.conftest import Stage
+
+    from assay.cases import Case
+
+    SetUp = Callable[..., Stage]
+    CaseOf = Callable[..., Case]
+
+PRICE = 0.00195
+
+
+def jury_of(stage: Stage, size: int = 3, **changes: Any) -> JudgeSettings:
+    """Return a jury of judges that the provider plays."""
+    others = tuple(stage.who(model=f"judge-{number}") for number in range(2, size + 1))
+    return stage.who(**{"others": others, "canary_rate": 0.0, **changes})
+
+
+def by_model(**scores: int | Reply) -> Callable[[ProviderRequest], Reply]:
+    """Have each judge give its own score; `judge_1` is the model "judge-1"."""
+
+    def script(request: ProviderRequest) -> Reply:
+        said = scores[request.body["model"].replace("-", "_")]
+        return said if isinstance(said, Reply) else says({"reasoning": f"I say {said}.", "score": said})(request)
+
+    return script
+
+
+async def test_the_score_is_the_mean_and_each_judge_is_in_the_detail(set_up: SetUp, case_of: CaseOf) -> None:
+    """Three judges, one row score; who said what and for how much is kept, and adds up in the summary."""
+    stage = set_up(by_model(judge_1=5, judge_2=4, judge_3=2))
+    run, rows = await stage.done(stage.settings(judge=jury_of(stage)), [case_of(n) for n in range(4)])
+    score = rows[0].scores[0]
+    assert score.value == pytest.approx(11 / 3)
+    assert (score.passed, score.detail["voted"]) == (False, 3)
+    assert [one["value"] for one in score.detail["jury"]] == [5, 4, 2]
+    assert [one["reasoning"] for one in score.detail["jury"]] == ["I say 5.", "I say 4.", "I say 2."]
+    judges = [one["verdict"]["judge"].partition("@")[0] for one in score.detail["jury"]]
+    assert judges == ["openai:judge-1", "openai:judge-2", "openai:judge-3"]
+    assert run.summary is not None
+    judging = run.summary.judging
+    assert judging is not None
+    assert (judging.verdicts, judging.asked, judging.failed) == (12, 12, 0)
+    assert judging.cost_usd == pytest.approx(12 * PRICE)
+    assert [one.judge.partition("@")[0] for one in judging.jurors] == [f"openai:judge-{n}" for n in (1, 2, 3)]
+    assert [dict(one.means) for one in judging.jurors] == [{"quality": 5}, {"quality": 4}, {"quality": 2}]
+    assert [one.cost_usd for one in judging.jurors] == [pytest.approx(4 * PRICE)] * 3
+    expected = alpha([(5.0, 4.0, 2.0)] * 4, "interval").value
+    assert [(one.metric, one.count, one.too_few) for one in judging.agreement] == [("quality", 4, 0)]
+    assert judging.agreement[0].alpha == pytest.approx(expected)
+    assert run.summary.metrics[0].value == pytest.approx(11 / 3)
+
+
+async def test_a_judge_without_a_valid_verdict_is_left_out(set_up: SetUp, case_of: CaseOf) -> None:
+    """Two of three decide, and the row says so; one of three is no jury, so that its row is an error."""
+
+    def script(request: ProviderRequest) -> Reply:
+        silent = {"judge-3"} | ({"judge-2"} if "q1" in user_of(request) else set())
+        if request.body["model"] in silent:
+            return says({"nothing": 1})(request)
+        return says({"reasoning": "Right.", "score": 4})(request)
+
+    stage = set_up(script)
+    run, rows = await stage.done(stage.settings(judge=jury_of(stage)), [case_of(n) for n in range(3)])
+    assert (run.state, run.counts.passed) == (RunState.SUCCEEDED, 2)
+    assert [row.scores[0].detail["voted"] for row in rows] == [2, 1, 2]
+    assert (rows[1].scores[0].status, rows[1].scores[0].reason) == (ScoreStatus.ERROR, "too_few_judges")
+    assert [one.get("reason", "") for one in rows[1].scores[0].detail["jury"]] == ["", *["invalid_verdict"] * 2]
+    assert run.summary is not None
+    assert run.summary.judging is not None
+    assert [one.failed for one in run.summary.judging.jurors] == [0, 1, 3]
+    assert run.summary.judging.agreement[0].too_few == 1
+
+
+async def test_parts_of_a_structured_verdict_are_means_too(set_up: SetUp, case_of: CaseOf) -> None:
+    """The metric's own summary is made of them as it is with one judge."""
+    low = {"reasoning": "r", "accuracy": 0.5, "completeness": 0.5, "relevance": 0.5, "overall_score": 0.5}
+    high = {**low, "accuracy": 1.0, "overall_score": 0.9}
+    stage = set_up(lambda request: says(high if request.body["model"] == "judge-1" else low)(request))
+    run, rows = await stage.done(stage.settings("judge_score", judge=jury_of(stage, 2)), [case_of(1)])
+    assert rows[0].scores[0].value == pytest.approx(0.7)
+    assert rows[0].scores[0].detail["accuracy"] == pytest.approx(0.75)
+    assert run.summary is not None
+    assert run.summary.metrics[0].detail["avg_accuracy"] == pytest.approx(0.75)
+
+
+async def test_one_cap_holds_for_all_judges(set_up: SetUp, case_of: CaseOf) -> None:
+    """The run pauses when the sum of what they took reaches it; resumed with more, nobody is asked twice."""
+    stage = set_up(by_model(judge_1=5, judge_2=4))
+    async with stage.judge(), stage.orchestrator() as client:
+        settings = stage.settings(judge=jury_of(stage, 2, spend_cap_usd=0.05))
+        run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(30)]))
+        assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
+        assert "the spend cap of 0.05 dollars is reached" in run.state_reason
+        assert len(stage.provider.requests) * PRICE <= 0.05
+        await client.resume_run(run.run_id, spend_cap=SpendCap(1.0))
+        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 30)
+    assert len(stage.provider.requests) == 60
+    assert len(stage.agent.asked) == 30
+
+
+async def test_a_judge_that_lets_nobody_in_pauses_the_jury(set_up: SetUp, case_of: CaseOf) -> None:
+    """A jury that shrinks in the midst of a run would be another jury: the run waits, and says whose fault it is."""
+    stage = set_up(by_model(judge_1=5, judge_2=Reply("invalid api key", status=401), judge_3=3))
+    async with stage.judge(), stage.orchestrator() as client:
+        settings = stage.settings(judge=jury_of(stage))
+        run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(3)]))
+        assert (run.state, run.pause_cause, run.counts.finished) == (RunState.PAUSED, PauseCause.JUDGE, 0)
+        assert "openai:judge-2@" in run.state_reason
+        stage.say(by_model(judge_1=5, judge_2=4, judge_3=3))
+        await client.resume_run(run.run_id)
+        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 3)
+
+
+async def test_canaries_are_put_to_the_whole_jury(set_up: SetUp, case_of: CaseOf) -> None:
+    """Whether one passes is what the jury says; what it cost is the sum."""
+    stage = set_up(by_model(judge_1=5, judge_2=5))
+    settings = stage.settings(judge=jury_of(stage, 2, canary_rate=0.5))
+    run, rows = await stage.done(settings, [case_of(n) for n in range(20)])
+    assert run.summary is not None
+    assert run.summary.judging is not None
+    canaries = run.summary.judging.canaries
+    assert canaries is not None
+    assert canaries.count == 10
+    assert canaries.is_untrusted
+    verdicts = [one["verdict"] for row in rows for one in row.scores[0].detail.get("canary", {"jury": ()})["jury"]]
+    assert len(verdicts) == 20
+    asked = sum(not verdict["cached"] and not verdict["by_rule"] for verdict in verdicts)
+    assert canaries.cost_usd == pytest.approx(asked * PRICE)
+
+
+async def test_a_jury_is_asked_in_batches(set_up: SetUp, case_of: CaseOf) -> None:
+    """A batch for each judge; no verdict is fetched before all of a row's are there, and each cost is counted."""
+    stage = set_up(by_model(judge_1=5, judge_2=4))
+    settings = stage.settings(judge=jury_of(stage, 2, batch=True))
+    own = {"batch_base_urls": ("*",), "batch_wait_s": 0.3, "batch_poll_s": 0.05}
+    async with stage.judge(**own), stage.orchestrator() as client:
+        run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(8)]))
+    assert run.state is RunState.SUCCEEDED
+    assert run.summary is not None
+    judging = run.summary.judging
+    assert judging is not None
+    assert (judging.batched, judging.cached) == (16, 0)
+    assert judging.cost_usd == pytest.approx(16 * PRICE / 2)
+
+
+async def test_each_judge_of_a_jury_is_asked_at_the_door(set_up: SetUp, case_of: CaseOf) -> None:
+    """One that the operator does not allow refuses the run, with its place in the spec."""
+    stage = set_up()
+    away = JudgeSettings("openai", "judge-9", "http://127.0.0.1:9/v1")
+    async with stage.judge(permissions=only(stage)), stage.orchestrator() as client:
+        with pytest.raises(SpecError, match=r"judge\.jury\[1\]\.base_url: .*may not be called"):
+            await stage.create(client, stage.settings(judge=stage.who(others=(away,))), [case_of(1)])
+
+
+def only(stage: Stage) -> Any:
+    """Return the permissions of a judge service that may call the provider alone."""
+    return Permissions(("*",), (stage.provider.url,), ())
