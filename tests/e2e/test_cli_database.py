@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import signal
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -161,13 +161,6 @@ def test_too_many_connections(cli: Cli, postgres_url: str, role: Callable[[str],
     """A user whose connections are used up is told which setting to raise."""
     said = refused(cli, url_of(postgres_url, role("CONNECTION LIMIT 0")))
     assert "no connection left: raise its max_connections" in said
-
-
-def test_a_database_in_use(cli: Cli, postgres_url: str) -> None:
-    """A second orchestrator on one PostgreSQL database is refused with who uses it, as on one file."""
-    with closing(PostgresDatabase(postgres_url)):
-        said = refused(cli, postgres_url)
-    assert "in use by another orchestrator (assay-orchestrator" in said
 
 
 def test_a_file_in_use(cli: Cli) -> None:

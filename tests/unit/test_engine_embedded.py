@@ -23,7 +23,7 @@ class Work:
         self.moved = asyncio.Event()
         self.before: Callable[[tuple[str, int]], Any] = lambda _: None
 
-    async def __call__(self, run_id: str, shard_index: int) -> None:
+    async def __call__(self, run_id: str, shard_index: int, ticket: int) -> None:
         waited = self.before((run_id, shard_index))
         if waited is not None:
             await waited

@@ -73,6 +73,12 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     add("--watch-bookmark-s", "how often idle watchers are told so", type=float, default=15.0)
     add("--watch-stall-s", "how long a watcher may take nothing", type=float, default=30.0)
     add("--grace-s", "how long calls may go on after SIGTERM", type=float, default=10.0)
+    add("--role", "what this process does: api, worker or all; processes share a PostgreSQL database", default="all")
+    add("--heartbeat-s", "how often a process that shares the work says that it lives", type=float, default=5.0)
+    add("--dead-after-s", "when its work goes to others without that", type=float, default=20.0)
+    add("--reconcile-s", "how often work is looked for that nobody has", type=float, default=30.0)
+    add("--shard-limit", "most shards (of about 1,000 rows) worked on at once", type=int, default=64)
+    add("--agent-limits", "most questions in flight over all runs: host=count, comma-separated", default="")
     add("--exit-with-lock", "stop when nobody holds this file's shared lock", default="")
     flags.switch("reflection", "serve gRPC reflection")
 
@@ -95,6 +101,12 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
             watch_bookmark_s=given.watch_bookmark_s,
             watch_stall_s=given.watch_stall_s,
             grace_s=given.grace_s,
+            role=given.role,
+            heartbeat_s=given.heartbeat_s,
+            dead_after_s=given.dead_after_s,
+            reconcile_s=given.reconcile_s,
+            shard_limit=given.shard_limit,
+            agent_limits=_counts(given.agent_limits),
             exit_with_lock=Path(given.exit_with_lock) if given.exit_with_lock else None,
             reflection=given.reflection,
         )
@@ -109,6 +121,7 @@ async def serve(settings: Settings) -> None:
     from assay.rpc.options import ChannelOptions, ServerOptions
     from assay.rpc.server import RpcServer, serve_until_signal
     from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
+    from assay_orchestrator.engine.opening import open_dispatcher
     from assay_orchestrator.manager import RunManager
     from assay_orchestrator.planning import Planner
     from assay_orchestrator.service import RunService
@@ -132,9 +145,11 @@ async def serve(settings: Settings) -> None:
                     open_channel(settings.judge, ChannelOptions(reconnect_max_ms=_RECONNECT_MS))
                 )
                 judge = judge_pb2_grpc.JudgeServiceStub(channel)
-            manager = RunManager(database, settings, Planner(settings, embedder, judge))
-            service = RunService(database, manager, settings, server.stopping)
-            server.add(_SERVICE, lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc))
+            planner = Planner(settings, embedder, judge)
+            manager = RunManager(database, settings, planner, open_dispatcher(settings, database))
+            if settings.role != "worker":
+                service = RunService(database, manager, settings, server.stopping)
+                server.add(_SERVICE, lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc))
 
             async def begin(address: str) -> None:
                 gc.freeze()
@@ -157,6 +172,16 @@ async def serve(settings: Settings) -> None:
 
 def _patterns(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _counts(text: str) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for part in _patterns(text):
+        name, _, count = part.rpartition("=")
+        if not name or not count.isdecimal() or not int(count):
+            raise ValueError(f"agent_limits must be host=count, not {part!r}")
+        counts[name] = int(count)
+    return counts
 
 
 def _fail(message: str) -> int:

@@ -5,53 +5,45 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import hashlib
-import json
 import logging
-import re
-import secrets
 import uuid
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assay.errors import (
     AssayError,
-    ConflictError,
     NotFoundError,
-    OverloadedError,
     SpecError,
     StorageError,
     WrongStateError,
 )
 from assay.failpoints import failpoint
 from assay.results import PauseCause, Run, RunSettings, RunState
-from assay.version import __version__
 from assay_orchestrator.catalogue import Catalogue
+from assay_orchestrator.creation import Creation
 from assay_orchestrator.deletion import Deleter
-from assay_orchestrator.engine.embedded import EmbeddedDispatcher
 from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.worker import ShardWorker
+from assay_orchestrator.hosting import Hosting
 from assay_orchestrator.notifier import Notifier
 from assay_orchestrator.partial import PartialSummaries, fold
-from assay_orchestrator.planning import HOSTED_ADAPTERS, agent_key
+from assay_orchestrator.peers import Peers
 from assay_orchestrator.retries import set_errors_aside
-from assay_orchestrator.settings_json import settings_to_json, summary_to_json
+from assay_orchestrator.settings_json import summary_to_json
 from assay_orchestrator.spend_caps import check_spend_cap
 from assay_orchestrator.store import attempts, datasets, deletions, results, runs, shards, unjudged
-from assay_orchestrator.store.shards import FairShares
-from assay_orchestrator.store.times import now
+from assay_orchestrator.store.shards import FairShares, RunStoppedError
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.results import DatasetRef, Deletion, RunSummary, SpendCap
-    from assay_orchestrator.agents.hosted import HostedAgent
+    from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.planning import Planner
     from assay_orchestrator.runner import Plan
     from assay_orchestrator.settings import Settings
     from assay_orchestrator.store.database import Database
-    from assay_orchestrator.store.runs import RunRecord
+    from assay_orchestrator.store.runs import RunRecord, Standing
     from assay_orchestrator.store.shards import ShardJob
 
 __all__ = ["RunManager"]
@@ -69,15 +61,14 @@ class RunManager:
         database: The store.
         settings: Limits and the recovery policy.
         planner: Turns a stored run into what the runner needs.
+        dispatcher: Brings shards to this process.
     """
 
-    def __init__(
-        self, database: Database, settings: Settings, planner: Planner, dispatcher: Dispatcher | None = None
-    ) -> None:
+    def __init__(self, database: Database, settings: Settings, planner: Planner, dispatcher: Dispatcher) -> None:
         self._database = database
         self._settings = settings
         self._planner = planner
-        self._dispatcher = dispatcher if dispatcher is not None else EmbeddedDispatcher(settings.shard_limit)
+        self._dispatcher = dispatcher
         self._broken: dict[str, AssayError] = {}
         self._catalogue = Catalogue(database)
         self._partial = PartialSummaries(database)
@@ -88,13 +79,19 @@ class RunManager:
         self.notifier = Notifier()
         shares = FairShares(settings.team_weights, settings.agent_limits)
         self._worker = ShardWorker(database, self._dispatcher, shares, self, self._session)
+        self._creation = Creation(database, self._worker, settings)
+        self._hosting = Hosting(planner, dispatcher, self._worker)
+        self._peers = Peers(database, dispatcher, self._worker, self, reconcile_s=settings.reconcile_s)
 
     async def start(self) -> None:
-        """Begin to work; continue, or pause, every run that a stop interrupted."""
+        """Begin to work; alone, continue or pause every run that a stop interrupted."""
         await self._database.write(datasets.discard_unfinished)
         if self._dispatcher.alone:
             await self._recover()
         self._dispatcher.open(self._worker.work)
+        if not self._dispatcher.alone:
+            self._peers.start()
+        await self._deleter.recover()
 
     async def _recover(self) -> None:
         def tidy(connection: sa.Connection) -> list[RunRecord]:
@@ -109,7 +106,6 @@ class RunManager:
             else:
                 await self._change(record.run_id, RunState.PAUSED, reason=_INTERRUPTED, cause=PauseCause.INTERRUPTED)
             failpoint("recovery.run_continued")
-        await self._deleter.recover()
 
     async def create(self, request_id: str, settings: RunSettings, dataset: DatasetRef) -> Run:
         """Accept a run and start it; a repeated request returns the run of the first.
@@ -118,17 +114,7 @@ class RunManager:
             ConflictError: The request id was used for something else.
             OverloadedError: Too many runs are going on.
         """
-        content = json.dumps([settings_to_json(settings), dataset.dataset_id], sort_keys=True)
-        request_hash = hashlib.sha256(content.encode()).hexdigest()
-        existing = await self._database.read(lambda c: runs.get_by_request(c, request_id))
-        if existing is None:
-            existing = await self._accept(request_id, request_hash, settings, dataset)
-        if existing.request_hash != request_hash:
-            raise ConflictError(
-                f"request id {request_id!r} already created run {existing.run_id} with another spec or dataset: "
-                "use a new request id"
-            )
-        return await self.get(existing.run_id)
+        return await self.get(await self._creation.create(request_id, settings, dataset))
 
     async def check_judge(self, settings: RunSettings) -> None:
         """Refuse a run for which the judge service will not judge.
@@ -172,7 +158,7 @@ class RunManager:
         _require_unfinished(run)
         if not await self._database.write(lambda c: _cancel(c, run_id)):
             _require_unfinished(await self.get(run_id))
-        self._planner.forget(run_id, "the run was cancelled")
+        self._hosting.forget(run_id, "the run was cancelled")
         await self._worker.cancel(run_id)
         self.notifier.notify(run_id)
         return await self.get(run_id)
@@ -195,7 +181,7 @@ class RunManager:
         moved = self.notifier.subscribe(run_id)
         try:
             self._pausing.add(run_id)
-            self._hold(run_id)
+            self._hosting.hold(run_id)
             if await self._database.write(lambda c: _request_pause(c, run_id)):
                 self.paused(run_id, runs.PAUSED_BY_OWNER)
             with contextlib.suppress(TimeoutError):
@@ -274,19 +260,23 @@ class RunManager:
         if pending is None:
             raise await self._catalogue.not_found(run_id)
         failpoint("deletion.begun")
-        self._planner.forget(run_id, "the run was deleted")
+        self._hosting.forget(run_id, "the run was deleted")
         self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
         await self._deleter.finish(pending)
         return deletion
 
-    def hosted_agent(self, run: Run) -> HostedAgent:
-        """Return the broker through which a client answers the run's questions.
+    def attach(self, run: Run, concurrency: int) -> Attachment:
+        """Take a client that answers the run's questions.
 
         Raises:
             WrongStateError: The run has ended.
         """
         _require_unfinished(run)
-        return self._planner.hosted_agent(run.run_id)
+        return self._hosting.attach(run.run_id, concurrency)
+
+    def detach(self, run_id: str, attachment: Attachment) -> None:
+        """Let such a client go."""
+        self._hosting.detach(run_id, attachment)
 
     def raise_if_broken(self, run_id: str) -> None:
         """Raise what stopped the run, where not even that could be stored."""
@@ -295,18 +285,42 @@ class RunManager:
 
     async def aclose(self) -> None:
         """Stop all runs where they are; what is stored stays, and the next start goes on from there."""
+        await self._peers.aclose()
+        self._hosting.aclose()
         for session in self._worker.sessions.all():
-            self._hold(session.plan.run_id)
+            self._hosting.hold(session.plan.run_id)
         failpoint("stop.draining")
         closing = asyncio.create_task(self._dispatcher.aclose())
         await asyncio.wait([closing], timeout=self._settings.grace_s / 2)
-        for session in self._worker.sessions.all():
-            await self._worker.cancel(session.plan.run_id)
-        await closing
+        await self._worker.hand_over()
+        await closing  # a store that is away makes it wait for seconds, not for ever
         await self._worker.looks.aclose()
         await self._deleter.aclose()
         await self._partial.aclose()
         self.notifier.notify_all()
+
+    # What peers affect.
+
+    def here(self) -> set[str]:
+        """Return the runs that are worked on, hosted or watched here."""
+        here = {session.plan.run_id for session in self._worker.sessions.all()}
+        return here | {*self.notifier.watched, *self._planner.hosted}
+
+    def moved_elsewhere(self, run_id: str, standing: Standing | None) -> None:
+        """Do here what follows from how a run stands, whoever brought it there."""
+        if standing is None:
+            self._hosting.forget(run_id, "the run was deleted")
+            self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
+            return
+        if standing.state not in runs.GOING:
+            self._pausing.discard(run_id)
+            self._hosting.forget(run_id, f"the run has {standing.state.value}")
+            self._worker.cancel_soon(run_id)
+        elif standing.is_pausing:
+            self._hosting.hold(run_id)
+        elif run_id not in self._pausing:
+            self._planner.release(run_id)
+        self.notifier.notify(run_id)
 
     # What the worker needs of whoever owns the runs.
 
@@ -346,7 +360,7 @@ class RunManager:
     def paused(self, run_id: str, reason: str) -> None:
         """Let go of the clients of a run that is paused now, and tell its watchers."""
         self._pausing.discard(run_id)
-        self._planner.forget(run_id, reason)
+        self._hosting.forget(run_id, reason)
         self.notifier.notify(run_id)
 
     def _session(self, plan: Plan) -> Session:
@@ -359,13 +373,6 @@ class RunManager:
             alone=self._dispatcher.alone,
             on_results=lambda rows: self.notifier.tell(plan.run_id, rows),
         )
-
-    def _hold(self, run_id: str) -> None:
-        """Let what is being asked end, and ask nothing more in this process."""
-        session = self._worker.sessions.of(run_id)
-        if session is not None:
-            session.plan.pausing.set()
-            self._planner.hold(run_id)
 
     async def _set_errors_aside(self, run_id: str) -> None:
         self._retrying.add(run_id)
@@ -387,8 +394,10 @@ class RunManager:
         lost = set(await self._dispatcher.lost([one.job for one in held]))
 
         def change(connection: sa.Connection) -> list[ShardJob]:
+            shards.lock_sharing(connection, run_id)
             run = runs.get(connection, run_id)
-            assert run is not None, "it was read before"
+            if run is None:
+                raise RunStoppedError(f"run {run_id} was deleted")
             for one in held:
                 if one.job in lost:
                     shards.give_back_lost(connection, one)
@@ -408,44 +417,6 @@ class RunManager:
 
     async def _is_paused(self, run_id: str) -> bool:
         return (await self.get(run_id)).state is RunState.PAUSED
-
-    async def _accept(
-        self, request_id: str, request_hash: str, settings: RunSettings, dataset: DatasetRef
-    ) -> RunRecord:
-        going = await self._database.read(runs.count_going)
-        if going >= self._settings.active_run_limit:
-            raise OverloadedError(
-                f"{going} runs are going on, which is the limit: try again when one has ended", retry_after_s=10.0
-            )
-        agent = settings.agent
-        record = runs.RunRecord(
-            run_id=_new_run_id(settings.name),
-            request_id=request_id,
-            request_hash=request_hash,
-            spec=settings_to_json(settings),
-            dataset_id=dataset.dataset_id,
-            total_count=dataset.case_count * settings.repeats,
-            assay_version=__version__,
-            created_at=now(),
-            agent_key=agent_key(agent, self._settings.agent_limits),
-            concurrency=agent.concurrency,
-            hosted=agent.adapter in HOSTED_ADAPTERS,
-        )
-        stored = record
-
-        def accept(connection: sa.Connection) -> list[ShardJob]:
-            nonlocal stored
-            stored, is_new = runs.create(connection, record)
-            if not is_new:
-                return []
-            shards.create(connection, stored.run_id, dataset.case_count, settings.repeats)
-            jobs = self._worker.next_jobs(connection, stored.run_id)
-            failpoint("run.before_commit")
-            return jobs
-
-        await self._worker.enqueue(accept)
-        failpoint("run.after_commit")
-        return stored
 
     async def _pause(self, run_id: str, problem: StorageError) -> None:
         _log.error("run %s paused: %s", run_id, problem.message)
@@ -473,7 +444,7 @@ class RunManager:
                 raise  # the worker has the run paused, or its end tried again
             self._broken[run_id] = problem
         finally:
-            self._planner.forget(run_id, f"the run has {state.value}")
+            self._hosting.forget(run_id, f"the run has {state.value}")
             self.notifier.notify(run_id)
 
     async def _change(
@@ -504,6 +475,7 @@ def _require_retryable(run: Run) -> None:
 
 
 def _cancel(connection: sa.Connection, run_id: str) -> bool:
+    shards.lock_run(connection, run_id)
     run = runs.get(connection, run_id)
     if run is None or run.finished:
         return False
@@ -516,9 +488,3 @@ def _request_pause(connection: sa.Connection, run_id: str) -> bool:
     runs.request_pause(connection, run_id)
     shards.take_back(connection, run_id)
     return shards.pause_if_wanted(connection, run_id)
-
-
-def _new_run_id(name: str) -> str:
-    """Return a readable id that is unique and safe as a file name."""
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "run"
-    return f"{slug}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"

@@ -87,6 +87,11 @@ class Notifier:
         """Return how often the run, which somebody watches, has moved: what is read afterwards holds all of it."""
         return self._watched[run_id].moves
 
+    @property
+    def watched(self) -> list[str]:
+        """The runs that somebody watches."""
+        return list(self._watched)
+
     def notify_all(self) -> None:
         """Wake every watcher, as the process stops."""
         for run_id in list(self._watched):

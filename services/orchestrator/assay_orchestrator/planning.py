@@ -129,10 +129,28 @@ class Planner:
         """Return the broker between a run and the clients that answer its questions."""
         return self._hosted.setdefault(run_id, HostedAgent())
 
+    @property
+    def hosted(self) -> list[str]:
+        """The runs for whose questions clients are attached, or were."""
+        return list(self._hosted)
+
+    def is_unattended(self, run_id: str) -> bool:
+        """Return whether no client answers a run's questions any more."""
+        return run_id in self._hosted and not self._hosted[run_id].is_attended
+
+    def retire(self, run_id: str) -> None:
+        """Give the questions of a run back that nobody here answers; clients that come now begin anew."""
+        self._hosted.pop(run_id).hold()
+
     def hold(self, run_id: str) -> None:
         """Give no more of a run's questions to the clients that answer them: it is about to pause."""
         if run_id in self._hosted:
             self._hosted[run_id].hold()
+
+    def release(self, run_id: str) -> None:
+        """Give a run's questions to clients again: it does not pause after all."""
+        if run_id in self._hosted:
+            self._hosted[run_id].release()
 
     def forget(self, run_id: str, reason: str) -> None:
         """Let go of the clients that answer a run's questions: it asks no more."""

@@ -245,7 +245,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> AsyncIterator[pb.ServeAgentResponse]:
         """Ask the questions of a run through the client that hosts its agent."""
         attach, run = await self._attach_request(request_iterator)
-        attachment = self._manager.hosted_agent(run).attach(attach.concurrency)
+        attachment = self._manager.attach(run, attach.concurrency)
         reading = asyncio.create_task(_deliver(request_iterator, attachment))
         try:
             yield pb.ServeAgentResponse(attached=pb.AgentAttached())
@@ -255,7 +255,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             if self._stopping.is_set():
                 raise UnavailableError("the orchestrator is stopping: attach again", reason="STOPPING")
         finally:
-            attachment.close()
+            self._manager.detach(run.run_id, attachment)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 

@@ -36,6 +36,11 @@ class Settings:
         watch_bookmark_s: How often a watcher of a run is told that nothing has happened, in seconds.
         watch_stall_s: A watcher that takes nothing for this long is ended; it may resume.
         grace_s: How long calls may go on after SIGTERM, in seconds.
+        role: What this process does: "api" answers clients, "worker" works on runs, "all" does both. Only processes
+            that share a PostgreSQL database divide the work.
+        heartbeat_s: How often a process that shares the work says that it lives, in seconds.
+        dead_after_s: After how many seconds without that its work goes to others.
+        reconcile_s: How often shards are looked for that nobody has, in seconds.
         shard_limit: Most shards that this process works on at once.
         team_weights: How much of the workers a team has beside the others, by name; 1 for those not named.
         agent_limits: Most questions in flight over all runs, by agent: the target's host, or the whole target.
@@ -59,6 +64,10 @@ class Settings:
     watch_bookmark_s: float = 15.0
     watch_stall_s: float = 30.0
     grace_s: float = 10.0
+    role: str = "all"
+    heartbeat_s: float = 5.0
+    dead_after_s: float = 20.0
+    reconcile_s: float = 30.0
     shard_limit: int = 64
     team_weights: Mapping[str, float] = field(default_factory=dict)
     agent_limits: Mapping[str, int] = field(default_factory=dict)
@@ -72,6 +81,8 @@ class Settings:
     def _problems(self) -> Iterator[str]:
         if self.recover not in ("auto", "on-request"):
             yield f"recover must be 'auto' or 'on-request', not {self.recover!r}"
+        if self.recover != "auto" and self.database_url:
+            yield "recover 'on-request' is for a file: of a shared database, others go on with what stops"
         if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
             yield "database_url must begin with postgresql://; for an SQLite file use database"
         for name in ("database_patience_s", "embedder_patience_s", "judge_patience_s", "grace_s"):
@@ -79,6 +90,12 @@ class Settings:
                 yield f"{name} must not be negative"
         if self.watch_bookmark_s <= 0 or self.watch_stall_s <= 0:
             yield "watch_bookmark_s and watch_stall_s must be greater than 0"
+        if self.role not in ("api", "worker", "all"):
+            yield f"role must be 'api', 'worker' or 'all', not {self.role!r}"
+        if self.role != "all" and not self.database_url:
+            yield f"role {self.role!r} needs a database_url: a file has one process, which does all"
+        if not 0 < self.heartbeat_s * 2 <= self.dead_after_s:
+            yield "dead_after_s must be at least twice heartbeat_s"
         if self.active_run_limit < 1:
             yield "active_run_limit must be at least 1"
         if self.row_try_limit < 2:

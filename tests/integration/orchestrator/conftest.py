@@ -13,6 +13,7 @@ from assay.client import Client
 from assay.results import AgentSettings, MetricSettings, RunSettings
 from assay.rpc.server import RpcServer
 from assay.v1 import orchestrator_pb2_grpc
+from assay_orchestrator.engine.opening import open_dispatcher
 from assay_orchestrator.manager import RunManager
 from assay_orchestrator.planning import Planner
 from assay_orchestrator.service import RunService
@@ -36,7 +37,7 @@ async def _serve(folder: Path, **changes: Any) -> AsyncIterator[Client]:
     )
     server = RpcServer()
     database = open_database(settings)
-    manager = RunManager(database, settings, Planner(settings, None))
+    manager = RunManager(database, settings, Planner(settings, None), open_dispatcher(settings, database))
     service = RunService(database, manager, settings, server.stopping)
     server.add(
         "assay.v1.RunService", lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc)

@@ -10,9 +10,9 @@ import pytest_asyncio
 from assay.answers import AgentStatus
 from assay.cases import Case, Turn
 from assay.results import CaseResult, DatasetRef, RunState
-from assay_orchestrator.store import datasets, results, runs, shards
+from assay_orchestrator.store import datasets, deletions, results, runs, shards
 from assay_orchestrator.store.runs import RunRecord
-from assay_orchestrator.store.shards import FairShares, FencedError, Shard
+from assay_orchestrator.store.shards import FairShares, FencedError, RunStoppedError, Shard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -60,9 +60,9 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
         database.close()
 
 
-async def started(store: Database, run_id: str, shard_index: int) -> Shard:
+async def started(store: Database, run_id: str, shard_index: int, ticket: int = 1) -> Shard:
     """Start a shard that is queued."""
-    shard = await store.write(lambda c: shards.start(c, run_id, shard_index))
+    shard = await store.write(lambda c: shards.start(c, run_id, shard_index, ticket))
     assert shard is not None
     return shard
 
@@ -76,7 +76,7 @@ async def test_a_run_may_never_ask_more_than_its_concurrency(store: Database) ->
     assert await store.write(lambda c: shards.top_up(c, "r", EQUAL)) == []
     await store.write(lambda c: shards.give_back(c, "r", 0, held[0].epoch))
     again = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
-    assert [(job.shard_index, (await started(store, "r", 0)).slots) for job in again] == [(0, 32)]
+    assert [(job.shard_index, (await started(store, "r", 0, job.ticket)).slots) for job in again] == [(0, 32)]
 
 
 async def test_rows_are_stored_by_right_of_the_newest_epoch(store: Database) -> None:
@@ -94,6 +94,31 @@ async def test_rows_are_stored_by_right_of_the_newest_epoch(store: Database) -> 
         await store.write(lambda c: shards.complete(c, first))
 
 
+async def test_a_job_that_is_out_of_date_takes_no_shard_from_anybody(store: Database) -> None:
+    """A shard that was given back and queued again belongs to the later job; the same job may come twice."""
+    old, *_ = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    await store.write(lambda c: shards.give_back(c, "r", 0))
+    new, *_ = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    assert (old.shard_index, new.shard_index) == (0, 0)
+    held = await started(store, "r", 0, new.ticket)
+    assert await store.write(lambda c: shards.start(c, "r", 0, old.ticket)) is None
+    await store.write(lambda c: results.put(c, "r", [], [row(0)], {0: held.epoch}))
+    assert (await started(store, "r", 0, new.ticket)).epoch == held.epoch + 1
+
+
+async def test_nothing_is_stored_of_a_run_that_is_over(store: Database) -> None:
+    """Results of a run that was cancelled or deleted meanwhile are dropped, whoever brings them."""
+    await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    held = await started(store, "r", 0)
+    await store.write(lambda c: runs.change_state(c, "r", RunState.CANCELLED))
+    with pytest.raises(RunStoppedError, match="cancelled"):
+        await store.write(lambda c: results.put(c, "r", [], [row(0)], {0: held.epoch}))
+    await store.write(lambda c: deletions.begin(c, "r"))
+    with pytest.raises(RunStoppedError, match="deleted"):
+        await store.write(lambda c: results.put(c, "r", [], [row(0)], {0: held.epoch}))
+    assert await store.read(lambda c: results.count_finished(c, "r")) == 0
+
+
 async def test_a_shard_is_done_when_every_row_has_a_result(store: Database) -> None:
     """Nothing else makes it done; a run is over when all its shards are."""
     await store.write(lambda c: shards.top_up(c, "r", EQUAL))
@@ -102,7 +127,7 @@ async def test_a_shard_is_done_when_every_row_has_a_result(store: Database) -> N
     assert not await store.write(lambda c: shards.complete(c, held[0]))
     await store.write(lambda c: results.put(c, "r", [], [row(199)], {0: held[0].epoch}))
     assert await store.write(lambda c: shards.complete(c, held[0]))
-    assert await store.write(lambda c: shards.start(c, "r", 0)) is None
+    assert await store.write(lambda c: shards.start(c, "r", 0, 1)) is None
     assert not await store.read(lambda c: shards.all_done(c, "r"))
     (job,) = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
     held.append(await started(store, "r", job.shard_index))
@@ -122,7 +147,7 @@ async def test_a_run_that_does_not_go_on_gives_its_shards_back(store: Database, 
     """A job of a run that was paused or cancelled meanwhile does nothing, and the shard waits."""
     await store.write(lambda c: shards.top_up(c, "r", EQUAL))
     await store.write(lambda c: runs.change_state(c, "r", state))
-    assert await store.write(lambda c: shards.start(c, "r", 0)) is None
+    assert await store.write(lambda c: shards.start(c, "r", 0, 1)) is None
     assert await store.write(lambda c: shards.top_up(c, "r", EQUAL)) == []
     await store.write(lambda c: runs.change_state(c, "r", RunState.RUNNING))
     jobs = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
@@ -198,7 +223,7 @@ async def serve(store: Database, names: list[str], shares: FairShares, count: in
     for _ in range(count):
         waiting.sort(key=lambda job: -job.priority)
         job = waiting.pop(0)
-        shard = await started(store, job.run_id, job.shard_index)
+        shard = await started(store, job.run_id, job.shard_index, job.ticket)
         rows = [row(i) for i in range(shard.first_case, shard.first_case + shard.case_count)]
         served[job.run_id] += 1
 

@@ -416,8 +416,12 @@ async def test_a_stored_answer_is_never_asked_for_again(serve: Serve, settings_o
     assert len(first) + len(asked) <= 50 + 4
 
 
+@pytest.mark.parametrize("database_url", [""], ids=["sqlite"])
 async def test_interrupted_runs_wait_where_the_policy_says_so(serve: Serve, settings_of: SettingsOf) -> None:
-    """With recover="on-request" a run that was going on is paused with a reason until it is resumed."""
+    """With recover="on-request" a run that was going on is paused with a reason until it is resumed.
+
+    That is for one process alone: where several share the work, the others go on with it.
+    """
     async with serve() as client:
         dataset = await client.upload_dataset(recorded(5), name="d")
         run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)

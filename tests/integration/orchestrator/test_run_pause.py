@@ -118,7 +118,6 @@ async def test_a_pause_does_not_wait_for_a_client_that_is_not_there(serve: Serve
     """Questions that no client has taken come back unasked: the run is paused at once, its clients are let go."""
     async with serve() as client:
         run = await started(client, settings_of("python", "m:f"), cases(5))
-        await until(client, run.run_id, RunState.RUNNING)
         paused = await client.pause_run(run.run_id)
         assert (paused.state, paused.counts.finished) == (RunState.PAUSED, 0)
         await client.resume_run(run.run_id)
@@ -152,7 +151,9 @@ async def test_a_restart_does_not_resume_what_its_owner_paused(serve: Serve, set
         paused = await started(client, settings_of("python", "m:f"), cases(3))
         interrupted = await started(client, settings_of("python", "m:g"), cases(3))
         await client.pause_run(paused.run_id)
-        await until(client, interrupted.run_id, RunState.RUNNING)
+        agent = GatedAgent()
+        async with hosting(client, interrupted, agent):
+            await agent.busy.wait()
     async with serve(recover="auto") as client:
         assert (await client.get_run(interrupted.run_id)).state is not RunState.PAUSED
         found = await client.get_run(paused.run_id)
@@ -201,12 +202,17 @@ async def test_a_run_whose_rows_all_end_while_it_pauses_has_succeeded(serve: Ser
     assert (done.state, done.pause_cause, done.counts.passed) == (RunState.SUCCEEDED, None, 1)
 
 
-@pytest.mark.parametrize("recover", ["auto", "on-request"])
-async def test_an_interruption_is_told_from_a_pause(serve: Serve, settings_of: SettingsOf, recover: str) -> None:
-    """What a stop interrupted has a cause of its own, by which clients know that they may resume it."""
+async def test_an_interruption_is_told_from_a_pause(serve: Serve, settings_of: SettingsOf, database_url: str) -> None:
+    """What a stop interrupted has a cause of its own, by which clients know that they may resume it.
+
+    A database that several processes share has none of it: whoever is there goes on.
+    """
     async with serve() as client:
         run = await started(client, settings_of("python", "m:f"), cases(3))
-        await until(client, run.run_id, RunState.RUNNING)
-    async with serve(recover=recover) as client:
+        agent = GatedAgent()
+        async with hosting(client, run, agent):
+            await agent.busy.wait()
+    async with serve(**({} if database_url else {"recover": "on-request"})) as client:
         found = await client.get_run(run.run_id)
-        assert found.pause_cause is (PauseCause.INTERRUPTED if recover == "on-request" else None)
+        assert found.pause_cause is (None if database_url else PauseCause.INTERRUPTED)
+        assert found.state is (RunState.RUNNING if database_url else RunState.PAUSED)

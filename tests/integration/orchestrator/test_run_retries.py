@@ -235,6 +235,7 @@ async def test_a_good_answer_is_scored_again_but_not_asked_for(
             results.remove(connection, run.run_id, [row])
             broken = Score("exact_match", ScoreStatus.ERROR, reason="embedder_unavailable")
             made = CaseResult("c1", 1, 0, "", AgentStatus.SUCCESS, None, (broken, row.scores[1]), 1.0, "broken")
+            runs.change_state(connection, run.run_id, RunState.RUNNING)
             results.put(connection, run.run_id, [answer], [made], {})
             runs.change_state(connection, run.run_id, RunState.SUCCEEDED)
 
@@ -278,9 +279,6 @@ async def test_a_row_in_whose_midst_the_process_is_killed_comes_last_and_is_give
     async with serve() as client:
         dataset = await client.upload_dataset(cases(4), name="d")
         run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
-        async for event in client.watch_run(run.run_id):
-            if isinstance(event, StateChange):
-                break
     for _ in range(kills):
         await killed(open_store, run.run_id)
     async with serve(recover="auto") as client:

@@ -47,7 +47,7 @@ _STORED = {
         """,
     ),
 }
-_STORED |= dict.fromkeys(("0003", "0004", "0005", "0006", "0007"), _STORED["0002"])
+_STORED |= dict.fromkeys(("0003", "0004", "0005", "0006", "0007", "0008"), _STORED["0002"])
 
 
 def described(engine: sa.Engine) -> dict[str, object]:
@@ -61,7 +61,7 @@ def described(engine: sa.Engine) -> dict[str, object]:
             sorted(str(index["column_names"]) for index in inspector.get_indexes(table)),
         )
         for table in sorted(inspector.get_table_names())
-        if table != "alembic_version"
+        if table != "alembic_version" and not table.startswith("procrastinate_")
     }
     for view in sorted(inspector.get_view_names()):
         # PostgreSQL writes the schema of a table that is not on the search path of whoever asks.

@@ -74,6 +74,11 @@ class HostedAgent:
         self._spread()
         return attachment
 
+    @property
+    def is_attended(self) -> bool:
+        """Whether a client is attached."""
+        return bool(self._attachments)
+
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
         """Return a client's answer.
 
@@ -110,6 +115,10 @@ class HostedAgent:
             question.is_waiting = False
             if not question.answer.done():
                 question.answer.set_exception(NotAskedError())
+
+    def release(self) -> None:
+        """Give questions to clients again."""
+        self._held = False
 
     def detach_all(self, reason: str) -> None:
         """Tell every client that the run asks no more."""

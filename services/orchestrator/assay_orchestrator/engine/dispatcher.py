@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -11,10 +12,19 @@ if TYPE_CHECKING:
 
     from assay_orchestrator.store.shards import ShardJob
 
-    Work = Callable[[str, int], Awaitable[None]]
-    """Takes a run's id and a shard's index; when it returns, the job is over for good."""
+    Work = Callable[[str, int, int], Awaitable[None]]
+    """Takes a run's id, a shard's index and the job's ticket; when it returns, the job is over for good."""
 
-__all__ = ["Dispatcher", "TryAgainError"]
+__all__ = ["FENCED_STATUS", "Dispatcher", "TryAgainError", "exit_at_once"]
+
+
+FENCED_STATUS = 70
+"""How a process ends whose work somebody else has."""
+
+
+def exit_at_once() -> None:
+    """End this process without another word: whatever it has in flight, somebody else may have too."""
+    os._exit(FENCED_STATUS)
 
 
 class TryAgainError(Exception):
@@ -52,10 +62,18 @@ class Dispatcher(Protocol):
         """Begin to take jobs."""
         ...
 
+    def attend(self, run_id: str) -> None:
+        """Take the jobs of a run whose agent a client of this process hosts: nobody else can do them."""
+        ...
+
+    def leave(self, run_id: str) -> None:
+        """Take no more jobs of such a run; those that were taken go on."""
+        ...
+
     async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
         """Return those of the jobs that nobody has and that wait nowhere."""
         ...
 
     async def aclose(self) -> None:
-        """Take no more jobs, and wait until those that were taken have returned."""
+        """Take no more jobs, once and for all, and wait until those that were taken have returned."""
         ...

@@ -38,8 +38,8 @@ class EmbeddedDispatcher:
         self._concurrency = concurrency
         self._waiting: list[tuple[int, int, ShardJob]] = []
         self._order = itertools.count()
-        self._known: set[tuple[str, int]] = set()  # waiting here
-        self._taken: set[tuple[str, int]] = set()
+        self._known: set[tuple[str, int, int]] = set()  # waiting here
+        self._taken: set[tuple[str, int, int]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._later: set[asyncio.TimerHandle] = set()
         self._work: Work | None = None
@@ -50,8 +50,8 @@ class EmbeddedDispatcher:
     def committed(self, jobs: Iterable[ShardJob]) -> None:
         """Take jobs that are not here yet, and start what may start."""
         for job in jobs:
-            if (job.run_id, job.shard_index) not in self._known:
-                self._known.add((job.run_id, job.shard_index))
+            if _key(job) not in self._known:
+                self._known.add(_key(job))
                 heapq.heappush(self._waiting, (-job.priority, next(self._order), job))
         self._start()
 
@@ -60,9 +60,15 @@ class EmbeddedDispatcher:
         self._work = work
         self._start()
 
+    def attend(self, run_id: str) -> None:
+        """Do nothing: there is no other process that could take the run's jobs."""
+
+    def leave(self, run_id: str) -> None:
+        """Do nothing, as above."""
+
     async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
         """Return the jobs that are not here."""
-        return [job for job in jobs if (job.run_id, job.shard_index) not in self._known | self._taken]
+        return [job for job in jobs if _key(job) not in self._known | self._taken]
 
     async def aclose(self) -> None:
         """Take no more jobs, and wait until those that were taken have returned."""
@@ -85,7 +91,7 @@ class EmbeddedDispatcher:
 
     async def _do(self, work: Work, job: ShardJob) -> None:
         # No longer known as waiting before the work begins: whoever ends it may enqueue the same shard at once.
-        key = (job.run_id, job.shard_index)
+        key = _key(job)
         self._known.discard(key)
         self._taken.add(key)
         try:
@@ -93,7 +99,7 @@ class EmbeddedDispatcher:
         except TryAgainError as again:
             self._again(job, again.after_s)
         except Exception:  # noqa: BLE001 - a defect must not lose the job
-            _log.exception("shard %s/%s failed", *key)
+            _log.exception("shard %s/%s failed", job.run_id, job.shard_index)
             self._again(job, _RETRY_S)
         finally:
             self._taken.discard(key)
@@ -105,3 +111,7 @@ class EmbeddedDispatcher:
 
         handle = asyncio.get_running_loop().call_later(after_s, come)
         self._later.add(handle)
+
+
+def _key(job: ShardJob) -> tuple[str, int, int]:
+    return (job.run_id, job.shard_index, job.ticket)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import StorageError
 from assay.failpoints import failpoint
-from assay_orchestrator.engine.dispatcher import TryAgainError
+from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 from assay_orchestrator.engine.looks import Looks
 from assay_orchestrator.engine.session import Session, Sessions
 from assay_orchestrator.runner import ShardRunner
 from assay_orchestrator.store import runs, shards, unjudged
-from assay_orchestrator.store.shards import SUMMARY, FencedError, ShardJob
+from assay_orchestrator.store.shards import SUMMARY, FencedError, RunStoppedError, ShardJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +31,6 @@ __all__ = ["RunSupervisor", "ShardWorker"]
 
 _SUMMARY_PRIORITY = 2**31 - 1
 _STORAGE_RETRY_S = 1.0
-_FENCED_STATUS = 70
 
 _log = logging.getLogger(__name__)
 
@@ -59,10 +57,6 @@ class RunSupervisor(Protocol):
     def paused(self, run_id: str, reason: str) -> None:
         """Hear that a run is paused now: as its owner wished, or because nothing is left but to wait for verdicts."""
         ...
-
-
-def _exit_fenced() -> None:
-    os._exit(_FENCED_STATUS)  # whatever else this process has in flight, somebody else may have too
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +94,14 @@ class ShardWorker:
         supervisor: RunSupervisor,
         make_session: Callable[[Plan], Session],
         *,
-        on_fenced: Callable[[], None] = _exit_fenced,
+        on_fenced: Callable[[], None] = exit_at_once,
     ) -> None:
         self._database = database
         self._dispatcher = dispatcher
         self._shares = shares
         self._supervisor = supervisor
         self._on_fenced = on_fenced
+        self._handing_over = False
 
         async def make(run_id: str) -> Session:
             return make_session(await supervisor.plan(run_id))
@@ -115,8 +110,13 @@ class ShardWorker:
         self.looks = Looks(self._look_again)
         self._ordered: set[tuple[str, int]] = set()
 
-    async def work(self, run_id: str, shard_index: int) -> None:
+    async def work(self, run_id: str, shard_index: int, ticket: int) -> None:
         """Do one job.
+
+        Args:
+            run_id: The run.
+            shard_index: Which part of it, or SUMMARY.
+            ticket: For which of the times that the shard was queued the job was made.
 
         Raises:
             TryAgainError: The store does not answer; somebody may do the job later.
@@ -125,10 +125,12 @@ class ShardWorker:
             if shard_index == SUMMARY:
                 await self._supervisor.conclude(run_id)
             else:
-                await self._take(run_id, shard_index)
+                await self._take(run_id, shard_index, ticket)
         except FencedError as problem:
             _log.error("%s", problem.message)
             self._on_fenced()
+        except RunStoppedError as problem:
+            _log.info("shard %s/%s is dropped: %s", run_id, shard_index, problem.message)
         except StorageError as problem:
             if not self._dispatcher.alone:
                 _log.warning("shard %s/%s waits: %s", run_id, shard_index, problem.message)
@@ -157,12 +159,16 @@ class ShardWorker:
 
     async def cancel(self, run_id: str) -> None:
         """Break off what this process does of a run, and wait until that has ended."""
+        self.cancel_soon(run_id)
+        await self.until_left(run_id)
+
+    def cancel_soon(self, run_id: str) -> None:
+        """Break off what this process does of a run."""
         session = self.sessions.of(run_id)
         if session is not None:
             session.plan.pausing.set()  # it takes nobody in any more
             for task in list(session.tasks):
                 task.cancel()
-            await session.ended.wait()
 
     async def until_left(self, run_id: str) -> None:
         """Wait until this process has nothing of a run that has stopped."""
@@ -170,8 +176,14 @@ class ShardWorker:
         if session is not None:
             await session.ended.wait()
 
-    async def _take(self, run_id: str, shard_index: int) -> None:
-        begun = await self._database.write(lambda c: _begin(c, run_id, shard_index))
+    async def hand_over(self) -> None:
+        """Break off whatever this process does, and let other processes go on with it at once."""
+        self._handing_over = True
+        for session in self.sessions.all():
+            await self.cancel(session.plan.run_id)
+
+    async def _take(self, run_id: str, shard_index: int, ticket: int) -> None:
+        begun = await self._database.write(lambda c: _begin(c, run_id, shard_index, ticket))
         failpoint("shard.start_after_commit")
         if begun.paused:
             self._supervisor.paused(run_id, runs.PAUSED_BY_OWNER)
@@ -180,7 +192,6 @@ class ShardWorker:
         shard = begun.shard
         if shard is None:
             return
-        left = False
         try:
             async with AsyncExitStack() as stack:
                 session = await stack.enter_async_context(self.sessions.join(run_id))
@@ -188,10 +199,10 @@ class ShardWorker:
                 async with session.share(shard.slots):
                     await runner.run()
                 await self._leave(shard, runner)
-                left = True
-        finally:
-            if not left:
-                await asyncio.shield(self._give_back(shard))
+        except BaseException as problem:
+            is_for_others = isinstance(problem, StorageError) or self._handing_over
+            await asyncio.shield(self._give_back(shard, enqueue=is_for_others and not self._dispatcher.alone))
+            raise
 
     async def _leave(self, shard: Shard, runner: ShardRunner) -> None:
         def leave(connection: sa.Connection) -> _Left:
@@ -223,10 +234,19 @@ class ShardWorker:
 
         await self.enqueue(change)
 
-    async def _give_back(self, shard: Shard) -> None:
-        """Let a shard wait again that was broken off; where not even that can be stored, a later start does it."""
+    async def _give_back(self, shard: Shard, *, enqueue: bool) -> None:
+        """Let a shard wait again that was broken off, or go to somebody else.
+
+        Where not even that can be stored, its job comes again.
+        """
+
+        def give_back(connection: sa.Connection) -> list[ShardJob]:
+            shards.lock_sharing(connection, shard.run_id)
+            shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
+            return self.next_jobs(connection, shard.run_id) if enqueue else []
+
         try:
-            await self._database.write(lambda c: shards.give_back(c, shard.run_id, shard.shard_index, shard.epoch))
+            await self.enqueue(give_back)
         except StorageError as problem:
             _log.warning("shard %s/%s was broken off: %s", shard.run_id, shard.shard_index, problem.message)
 
@@ -260,8 +280,8 @@ def _pause(connection: sa.Connection, run_id: str) -> str:
     return unjudged.pause_if_stuck(connection, run_id)
 
 
-def _begin(connection: sa.Connection, run_id: str, shard_index: int) -> _Begun:
-    shard = shards.start(connection, run_id, shard_index)
+def _begin(connection: sa.Connection, run_id: str, shard_index: int, ticket: int) -> _Begun:
+    shard = shards.start(connection, run_id, shard_index, ticket)
     if shard is None:
         return _Begun(None, paused=shards.pause_if_wanted(connection, run_id))
     is_first = runs.begin(connection, run_id)

@@ -8,6 +8,7 @@ killed may give the number of a transaction that it lost to another one.
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import sqlalchemy as sa
@@ -21,15 +22,23 @@ __all__ = ["Change", "introduce"]
 
 T = TypeVar("T")
 
+_KEPT = timedelta(days=7)
+
 _MARK = schema.write_marks.update().where(schema.write_marks.c.writer == sa.bindparam("who"))
 _LAST_MARK = sa.select(schema.write_marks.c.mark).where(schema.write_marks.c.writer == sa.bindparam("who"))
 
 
 def introduce(connection: sa.Connection, count: int) -> list[str]:
-    """Return the names of so many writers, the only ones from now on; each makes one change at a time."""
-    names = [uuid.uuid4().hex for _ in range(count)]
-    connection.execute(schema.write_marks.delete())
-    connection.execute(schema.write_marks.insert(), [{"writer": name, "mark": ""} for name in names])
+    """Return the names of so many writers of a process that begins; each makes one change at a time.
+
+    Those of processes that are gone are removed after a week; one that is older and still there comes back with its
+    next change.
+    """
+    moment = datetime.now(UTC)
+    names = [f"{moment:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex}" for _ in range(count)]
+    table = schema.write_marks
+    connection.execute(table.delete().where(table.c.writer < f"{moment - _KEPT:%Y%m%dT%H%M%SZ}"))
+    connection.execute(table.insert(), [{"writer": name, "mark": ""} for name in names])
     return names
 
 
@@ -55,7 +64,8 @@ class Change(Generic[T]):
             self._mark = ""
             self._result = self._change(connection)
             mark = uuid.uuid4().hex
-            connection.execute(_MARK, {"who": self._writer, "mark": mark})
+            if not connection.execute(_MARK, {"who": self._writer, "mark": mark}).rowcount:
+                connection.execute(schema.write_marks.insert(), {"writer": self._writer, "mark": mark})
             self._mark = mark
         return self._result
 

@@ -52,7 +52,7 @@ def open_database(settings: Settings) -> Database:
     """Open the database that the settings name, and bring its tables up to date.
 
     Raises:
-        StorageError: It cannot be opened, another orchestrator uses it, or a newer version wrote it.
+        StorageError: It cannot be opened, another orchestrator has the file, or a newer version wrote it.
         SetupError: The driver for PostgreSQL is not installed.
     """
     if settings.database_url:

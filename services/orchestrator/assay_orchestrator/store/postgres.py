@@ -19,20 +19,19 @@ from assay.errors import StorageError
 from assay_orchestrator.store import revisions
 from assay_orchestrator.store.changes import Change, introduce
 from assay_orchestrator.store.outages import Outages
-from assay_orchestrator.store.ownership import LOCK_CLASS, Ownership
 from assay_orchestrator.store.postgres_errors import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["PostgresDatabase"]
+__all__ = ["UPGRADE_LOCK", "PostgresDatabase"]
 
 _OLDEST_VERSION = 15
 _READER_COUNT = 4
 _WRITER_COUNT = 4
 _STATEMENT_TIMEOUT_S = 120
-_LOCK_PATIENCE_S = 5.0
-# Notice a host that is gone within half a minute, on either side: the server then gives up its advisory lock.
+UPGRADE_LOCK = 0x4153535A
+# Notice a host that is gone within half a minute, on either side: the server then gives up the locks of its rows.
 _KEEPALIVE: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives": 1,
@@ -53,7 +52,7 @@ T = TypeVar("T")
 
 
 class PostgresDatabase:
-    """A PostgreSQL database, used by one orchestrator at a time.
+    """A PostgreSQL database, used by any number of orchestrators at a time.
 
     Reads and writes run on threads, each with a connection of its own. A write is one transaction at READ
     COMMITTED that is durable (synchronous_commit=on) when `write` returns; several run at once, and what may not
@@ -66,13 +65,12 @@ class PostgresDatabase:
     Args:
         url: "postgresql://..." with anything that libpq's URLs may have.
         patience_s: How long a database that was there once is waited for when it is away, in seconds.
-        lock_patience_s: How long to wait for an orchestrator that is just ending, in seconds.
 
     Raises:
-        StorageError: The database cannot be used, another orchestrator uses it, or a newer version wrote it.
+        StorageError: The database cannot be used, or a newer version wrote it.
     """
 
-    def __init__(self, url: str, *, patience_s: float = 60.0, lock_patience_s: float = _LOCK_PATIENCE_S) -> None:
+    def __init__(self, url: str, *, patience_s: float = 60.0) -> None:
         self._parameters = _parse(url)
         self._place = _place(self._parameters)
         self._engine = sa.create_engine(
@@ -88,7 +86,6 @@ class PostgresDatabase:
         self._free_names = SimpleQueue[str]()
         with self._translated():
             self._check_server()
-            self._ownership = Ownership(lambda: self._connect(autocommit=True), self._place, patience_s=lock_patience_s)
         try:
             with self._translated():
                 self._migrate()
@@ -98,6 +95,11 @@ class PostgresDatabase:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """libpq's parameters, with the password, for others who connect to the same database."""
+        return dict(self._parameters)
 
     async def read(self, query: Callable[[sa.Connection], T]) -> T:
         """Run a query on a reading thread and return what it returns; all it reads is of one moment."""
@@ -128,12 +130,11 @@ class PostgresDatabase:
         return work.result()
 
     def close(self) -> None:
-        """Finish what is being written, close the connections and let another process have the database."""
+        """Finish what is being written, and close the connections."""
         self._outages.close()
         for pool in (self._writers, self._readers):
             pool.shutdown(wait=True)
         self._engine.dispose()
-        self._ownership.close()
 
     def _read(self, query: Callable[[sa.Connection], T], gave_up: threading.Event) -> T:
         def attempt() -> T:
@@ -148,7 +149,6 @@ class PostgresDatabase:
         once = Change(change, name)
 
         def attempt() -> T:
-            self._ownership.ensure()
             return once.carry_out(self._engine)
 
         try:
@@ -181,9 +181,7 @@ class PostgresDatabase:
                 return
             # For the length of this transaction: whoever else starts now waits, and finds the tables there.
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
-            connection.exec_driver_sql(
-                "SELECT pg_advisory_xact_lock(%s, hashtext(current_schema()))", (LOCK_CLASS + 1,)
-            )
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, hashtext(current_schema()))", (UPGRADE_LOCK,))
             if self._needs_upgrade(connection):
                 revisions.upgrade(connection)
 

@@ -59,10 +59,11 @@ def put(
 
     Raises:
         FencedError: One of the shards is somebody else's by now; nothing is stored.
+        RunStoppedError: The run was cancelled or deleted; nothing is stored.
     """
     moment, first = now(), 0
     if new_results:
-        shards.lock_run(connection, run_id)
+        shards.require_going(connection, run_id)
     shards.check(connection, run_id, epochs)
     if new_answers:
         insert_rows(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HEAD_REVISION", "needs_upgrade", "read_revision", "upgrade"]
 
-HEAD_REVISION = "0008"
+HEAD_REVISION = "0009"
 
 
 def needs_upgrade(revision: str | None, place: str, remedy: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -13,6 +13,9 @@ from assay.results import FINISHED_STATES, PauseCause, RunState, StateChange
 from assay_orchestrator.store import datasets, schema
 from assay_orchestrator.store.texts import CleanText, json_text
 from assay_orchestrator.store.times import now
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["GOING", "PAUSED_BY_OWNER", "RunRecord"]
 
@@ -218,6 +221,36 @@ def stop(
         return False
     change_state(connection, run_id, state, reason=reason, cause=cause, summary=summary)
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a run is, in short."""
+
+    state: RunState
+    last_sequence: int
+    is_pausing: bool
+
+
+def read_standings(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Standing]:
+    """Return how far some runs are; those that were deleted are left out."""
+    table = schema.runs
+    rows = connection.execute(
+        sa.select(table.c.run_id, table.c.state, table.c.last_sequence, table.c.pause_cause).where(
+            table.c.run_id.in_(run_ids)
+        )
+    )
+    return {
+        row.run_id: Standing(RunState(row.state), row.last_sequence, row.pause_cause == PauseCause.OWNER.value)
+        for row in rows
+    }
+
+
+def list_idle(connection: sa.Connection) -> list[str]:
+    """Return the runs that go on and of which nobody has a shard, or should."""
+    table, shards = schema.runs, schema.shards
+    held = sa.exists().where(shards.c.run_id == table.c.run_id, shards.c.state.in_(("queued", "taken")))
+    return list(connection.execute(sa.select(table.c.run_id).where(table.c.state.in_(_UNFINISHED), ~held)).scalars())
 
 
 def count_going(connection: sa.Connection) -> int:

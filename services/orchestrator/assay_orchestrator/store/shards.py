@@ -24,7 +24,7 @@ from assay_orchestrator.store import runs, schema
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["SUMMARY", "FairShares", "FencedError", "Held", "Shard", "ShardJob"]
+__all__ = ["SUMMARY", "FairShares", "FencedError", "Held", "RunStoppedError", "Shard", "ShardJob"]
 
 SUMMARY = -1
 """The index of the job that ends a run: every shard is done, the summary is to be folded."""
@@ -44,6 +44,12 @@ class FencedError(AssayError):
     reason = "FENCED"
 
 
+class RunStoppedError(AssayError):
+    """The run was cancelled or deleted, or has ended: nothing more of it is wanted."""
+
+    reason = "RUN_STOPPED"
+
+
 @dataclass(frozen=True, slots=True)
 class ShardJob:
     """A hint that a shard needs work.
@@ -53,12 +59,14 @@ class ShardJob:
         shard_index: Which part of it, or SUMMARY.
         priority: The highest is served first.
         hosted: Whether only a process to which the run's clients are attached can do it.
+        ticket: For which of the times that the shard was queued it was made; a job from an earlier one is no good.
     """
 
     run_id: str
     shard_index: int
     priority: int
     hosted: bool = False
+    ticket: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +99,6 @@ class Held:
 
     job: ShardJob
     epoch: int
-    tag: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,24 +159,29 @@ def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[S
         slots = free // len(waiting) + (position < free % len(waiting))
         run_tag, team_tag = run_tag + shard.row_count / run_weight, team_tag + shard.row_count / team_weight
         tag = min(run_tag, team_tag)
-        _change(connection, run_id, shard.shard_index, state="queued", slots=slots, tag=tag)
-        jobs.append(ShardJob(run_id, shard.shard_index, _priority(tag), run.hosted))
+        ticket = shard.ticket + 1
+        _change(connection, run_id, shard.shard_index, state="queued", slots=slots, tag=tag, ticket=ticket)
+        jobs.append(ShardJob(run_id, shard.shard_index, _priority(tag), run.hosted, ticket))
     connection.execute(
         schema.runs.update().where(schema.runs.c.run_id == run_id).values(finish_tag=run_tag, team_tag=team_tag)
     )
     return jobs
 
 
-def start(connection: sa.Connection, run_id: str, shard_index: int) -> Shard | None:
+def start(connection: sa.Connection, run_id: str, shard_index: int, ticket: int) -> Shard | None:
     """Take a queued shard: whoever had it before has lost the right to store its rows.
+
+    Args:
+        connection: In whose transaction.
+        run_id: The run.
+        shard_index: Which part of it.
+        ticket: That of the job. One that comes again has the shard again; one that is out of date must not take it
+            from whoever has it by now.
 
     Returns:
         The shard, or None where there is nothing to do: it is done, or its run does not go on.
     """
-    lock_run(connection, run_id)
-    run = connection.execute(
-        sa.select(schema.runs.c.state, schema.runs.c.pause_cause).where(schema.runs.c.run_id == run_id)
-    ).one_or_none()
+    run = lock_run(connection, run_id)
     if run is None:
         return None
     if run.state not in _GOING or run.pause_cause:
@@ -178,7 +190,12 @@ def start(connection: sa.Connection, run_id: str, shard_index: int) -> Shard | N
     table = schema.shards
     shard = connection.execute(
         table.update()
-        .where(table.c.run_id == run_id, table.c.shard_index == shard_index, table.c.state.in_(_HELD))
+        .where(
+            table.c.run_id == run_id,
+            table.c.shard_index == shard_index,
+            table.c.ticket == ticket,
+            table.c.state.in_(_HELD),
+        )
         .values(epoch=table.c.epoch + 1, state="taken", careful=_was_lost(table))
         .returning(table)
     ).one_or_none()
@@ -192,7 +209,8 @@ def check(connection: sa.Connection, run_id: str, epochs: Mapping[int, int]) -> 
     """Raise unless whoever holds these epochs may still store rows of these shards; hold them until the commit.
 
     Raises:
-        FencedError: A shard was started again by somebody else, or its run was deleted or cancelled.
+        FencedError: A shard was started again by somebody else.
+        RunStoppedError: The run was deleted.
     """
     table = schema.shards
     found = connection.execute(
@@ -200,18 +218,32 @@ def check(connection: sa.Connection, run_id: str, epochs: Mapping[int, int]) -> 
         .where(table.c.run_id == run_id, table.c.shard_index.in_(list(epochs)))
         .with_for_update(read=True)
     )
-    if {row.shard_index: row.epoch for row in found} != dict(epochs):
+    stored = {row.shard_index: row.epoch for row in found}
+    if epochs and not stored:
+        raise RunStoppedError(f"run {run_id} was deleted")
+    if stored != dict(epochs):
         raise FencedError(f"another worker goes on with what this one had of run {run_id}")
 
 
-def lock_run(connection: sa.Connection, run_id: str) -> None:
-    """Keep everyone else from changing a run until the commit.
+def lock_run(connection: sa.Connection, run_id: str) -> Any:
+    """Keep everyone else from changing a run until the commit; return its state and what it is paused for.
 
     Always taken before locks of the run's shards: two that went the other way round would wait for each other.
     """
-    if connection.dialect.name == "sqlite":
-        return  # one transaction writes at a time
-    connection.execute(sa.select(schema.runs.c.run_id).where(schema.runs.c.run_id == run_id).with_for_update())
+    table = schema.runs
+    query = sa.select(table.c.state, table.c.pause_cause).where(table.c.run_id == run_id)
+    return connection.execute(query.with_for_update()).one_or_none()  # SQLite writes one transaction at a time
+
+
+def require_going(connection: sa.Connection, run_id: str) -> None:
+    """Keep everyone else from changing a run until the commit, if results of it are still wanted.
+
+    Raises:
+        RunStoppedError: They are not.
+    """
+    run = lock_run(connection, run_id)
+    if run is None or run.state not in _GOING:
+        raise RunStoppedError(f"run {run_id} has {run.state if run is not None else 'been deleted'}")
 
 
 def lock_sharing(connection: sa.Connection, run_id: str) -> None:
@@ -320,14 +352,14 @@ def list_held(connection: sa.Connection, run_id: str | None = None) -> list[Held
     """Return the shards, of one run or of all that go on, for which there should be a job once it goes on."""
     table, owners = schema.shards, schema.runs
     query = (
-        sa.select(table.c.run_id, table.c.shard_index, table.c.tag, table.c.epoch, owners.c.hosted)
+        sa.select(table.c.run_id, table.c.shard_index, table.c.tag, table.c.epoch, table.c.ticket, owners.c.hosted)
         .join(owners, owners.c.run_id == table.c.run_id)
         .where(table.c.state.in_(_HELD))
     )
     # A run that stands still may hold one too: its start was to be stored, and the store failed.
     query = query.where(owners.c.state.in_(_GOING) if run_id is None else table.c.run_id == run_id)
     return [
-        Held(ShardJob(row.run_id, row.shard_index, _priority(row.tag), row.hosted), row.epoch, row.tag)
+        Held(ShardJob(row.run_id, row.shard_index, _priority(row.tag), row.hosted, row.ticket), row.epoch)
         for row in connection.execute(query)
     ]
 
@@ -342,7 +374,7 @@ def give_back_lost(connection: sa.Connection, held: Held) -> None:
             table.c.shard_index == held.job.shard_index,
             table.c.state.in_(_HELD),
             table.c.epoch == held.epoch,
-            table.c.tag == held.tag,
+            table.c.ticket == held.job.ticket,
         )
         .values(state="waiting", slots=0, careful=_was_lost(table))
     )
@@ -405,7 +437,7 @@ def _agent_room(connection: sa.Connection, key: str, shares: FairShares) -> int:
 def _waiting(connection: sa.Connection, run_id: str, count: int) -> Sequence[Any]:
     table = schema.shards
     return connection.execute(
-        sa.select(table.c.shard_index, table.c.row_count)
+        sa.select(table.c.shard_index, table.c.row_count, table.c.ticket)
         .where(table.c.run_id == run_id, table.c.state == "waiting")
         .order_by(table.c.shard_index)
         .limit(count)

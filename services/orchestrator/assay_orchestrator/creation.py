@@ -1,0 +1,108 @@
+"""Runs are accepted: each once, divided into shards, its first jobs enqueued, in one transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from assay.errors import ConflictError, OverloadedError
+from assay.failpoints import failpoint
+from assay.version import __version__
+from assay_orchestrator.planning import HOSTED_ADAPTERS, agent_key
+from assay_orchestrator.settings_json import settings_to_json
+from assay_orchestrator.store import runs, shards
+from assay_orchestrator.store.times import now
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from assay.results import DatasetRef, RunSettings
+    from assay_orchestrator.engine.worker import ShardWorker
+    from assay_orchestrator.settings import Settings
+    from assay_orchestrator.store.database import Database
+    from assay_orchestrator.store.runs import RunRecord
+    from assay_orchestrator.store.shards import ShardJob
+
+__all__ = ["Creation"]
+
+
+class Creation:
+    """Accepts runs.
+
+    Args:
+        database: The store.
+        worker: Enqueues their first jobs.
+        settings: How many runs may go on at once.
+    """
+
+    def __init__(self, database: Database, worker: ShardWorker, settings: Settings) -> None:
+        self._database = database
+        self._worker = worker
+        self._settings = settings
+
+    async def create(self, request_id: str, settings: RunSettings, dataset: DatasetRef) -> str:
+        """Accept a run and return its id; a repeated request returns that of the first.
+
+        Raises:
+            ConflictError: The request id was used for something else.
+            OverloadedError: Too many runs are going on.
+        """
+        content = json.dumps([settings_to_json(settings), dataset.dataset_id], sort_keys=True)
+        request_hash = hashlib.sha256(content.encode()).hexdigest()
+        existing = await self._database.read(lambda c: runs.get_by_request(c, request_id))
+        if existing is None:
+            existing = await self._accept(request_id, request_hash, settings, dataset)
+        if existing.request_hash != request_hash:
+            raise ConflictError(
+                f"request id {request_id!r} already created run {existing.run_id} with another spec or dataset: "
+                "use a new request id"
+            )
+        return existing.run_id
+
+    async def _accept(
+        self, request_id: str, request_hash: str, settings: RunSettings, dataset: DatasetRef
+    ) -> RunRecord:
+        going = await self._database.read(runs.count_going)
+        if going >= self._settings.active_run_limit:
+            raise OverloadedError(
+                f"{going} runs are going on, which is the limit: try again when one has ended", retry_after_s=10.0
+            )
+        agent = settings.agent
+        record = runs.RunRecord(
+            run_id=_new_run_id(settings.name),
+            request_id=request_id,
+            request_hash=request_hash,
+            spec=settings_to_json(settings),
+            dataset_id=dataset.dataset_id,
+            total_count=dataset.case_count * settings.repeats,
+            assay_version=__version__,
+            created_at=now(),
+            agent_key=agent_key(agent, self._settings.agent_limits),
+            concurrency=agent.concurrency,
+            hosted=agent.adapter in HOSTED_ADAPTERS,
+        )
+        stored = record
+
+        def accept(connection: sa.Connection) -> list[ShardJob]:
+            nonlocal stored
+            stored, is_new = runs.create(connection, record)
+            if not is_new:
+                return []
+            shards.create(connection, stored.run_id, dataset.case_count, settings.repeats)
+            jobs = self._worker.next_jobs(connection, stored.run_id)
+            failpoint("run.before_commit")
+            return jobs
+
+        await self._worker.enqueue(accept)
+        failpoint("run.after_commit")
+        return stored
+
+
+def _new_run_id(name: str) -> str:
+    """Return a readable id that is unique and safe as a file name."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "run"
+    return f"{slug}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"

@@ -1,0 +1,38 @@
+"""The choice between the two dispatchers: it follows from the database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.errors import SetupError
+from assay_orchestrator.engine.embedded import EmbeddedDispatcher
+
+if TYPE_CHECKING:
+    from assay_orchestrator.engine.dispatcher import Dispatcher
+    from assay_orchestrator.settings import Settings
+    from assay_orchestrator.store.database import Database
+
+__all__ = ["open_dispatcher"]
+
+
+def open_dispatcher(settings: Settings, database: Database) -> Dispatcher:
+    """Return the dispatcher of a process; it takes no jobs yet.
+
+    Raises:
+        SetupError: What PostgreSQL needs is not installed.
+    """
+    if not settings.database_url:
+        return EmbeddedDispatcher(settings.shard_limit)
+    try:
+        from assay_orchestrator.engine.queue import QueueDispatcher
+        from assay_orchestrator.store.postgres import PostgresDatabase
+    except ImportError as problem:
+        raise SetupError(f"the queue cannot be used ({problem}): pip install 'assay[postgres]'") from problem
+    assert isinstance(database, PostgresDatabase), "the URL is that of PostgreSQL"
+    return QueueDispatcher(
+        database.parameters,
+        works=settings.role != "api",
+        concurrency=settings.shard_limit,
+        heartbeat_s=settings.heartbeat_s,
+        dead_after_s=settings.dead_after_s,
+    )

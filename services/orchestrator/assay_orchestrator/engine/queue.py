@@ -1,0 +1,292 @@
+"""Dispatching over PostgreSQL: every call of procrastinate is here.
+
+Jobs are rows of procrastinate's tables, beside ours. It delivers them, keeps the heartbeats of workers and takes
+back what is not acknowledged. Its jobs end when told so, by whoever tells: what is done is never read from them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import procrastinate
+import psycopg
+import psycopg_pool
+from procrastinate import jobs as queue_jobs
+from procrastinate import retry as queue_retry
+from procrastinate import schema as queue_schema
+from procrastinate import worker as queue_worker
+
+from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import sqlalchemy as sa
+
+    from assay_orchestrator.engine.dispatcher import Work
+    from assay_orchestrator.store.shards import ShardJob
+
+__all__ = ["QueueDispatcher", "create_tables"]
+
+_TASK = "assay.shard"
+_QUEUE = "shards"
+_REAPER = 0x41535351
+_CONNECTIONS = 4
+_PATIENCE_S = 5.0
+_POLL_S = 1.0
+_RESTART_S = 1.0
+_MOST_RETRY_S = 30.0
+
+_DATABASE_PROBLEMS = (psycopg.Error, procrastinate.exceptions.ProcrastinateException, psycopg_pool.PoolTimeout)
+
+_log = logging.getLogger(__name__)
+
+
+def create_tables(connection: sa.Connection) -> None:
+    """Create procrastinate's tables and functions where they are not there yet, in the connection's transaction."""
+    if connection.exec_driver_sql("SELECT to_regclass('procrastinate_jobs')").scalar() is None:
+        _raw(connection).execute(queue_schema.SchemaManager.get_schema())
+
+
+def queue_of(run_id: str, *, hosted: bool) -> str:
+    """Return the queue of a run's jobs: one for all, or its own where a client hosts its agent.
+
+    The name becomes that of a channel, which has 63 bytes.
+    """
+    return f"run-{hashlib.sha256(run_id.encode()).hexdigest()[:20]}" if hosted else _QUEUE
+
+
+class QueueDispatcher:
+    """Shares jobs among all processes that use the same database.
+
+    Args:
+        parameters: libpq's connection parameters.
+        works: Whether this process takes jobs at all.
+        concurrency: Most jobs at once in this process.
+        heartbeat_s: How often this process says that it lives, in seconds.
+        dead_after_s: After how many seconds without one a process counts as dead, and its jobs go to others.
+        on_dead: What to do when this process counts as dead: exit, since others have its jobs.
+    """
+
+    alone = False
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Any],
+        *,
+        works: bool,
+        concurrency: int,
+        heartbeat_s: float,
+        dead_after_s: float,
+        on_dead: Callable[[], None] = exit_at_once,
+    ) -> None:
+        self._works = works
+        self._concurrency = concurrency
+        self._heartbeat_s = heartbeat_s
+        self._dead_after_s = dead_after_s
+        self._on_dead = on_dead
+        self._workers: set[queue_worker.Worker] = set()
+        self._doing: set[int | None] = set()
+        self._left: dict[int, float] = {}  # jobs that nobody does any more, by since when
+        self._work: Work | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._keeping: asyncio.Task[None] | None = None
+        self._opening, self._opened, self._closed = asyncio.Lock(), False, False
+        # Enqueues with connections of the store's: it never opens one itself.
+        self._enqueueing = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
+        self._connector = procrastinate.PsycopgConnector(
+            kwargs=dict(parameters), min_size=1, max_size=_CONNECTIONS, timeout=_PATIENCE_S
+        )
+        self._app = procrastinate.App(connector=self._connector)
+        self._app.task(name=_TASK, retry=_Again(), pass_context=True)(self._do)
+
+    def enqueue(self, connection: sa.Connection, jobs: Sequence[ShardJob]) -> None:
+        """Enqueue jobs in the connection's transaction."""
+        if jobs:
+            made = [
+                queue_jobs.Job(
+                    queue=queue_of(job.run_id, hosted=job.hosted),
+                    priority=job.priority,
+                    lock=None,
+                    queueing_lock=None,
+                    task_name=_TASK,
+                    task_kwargs={"run_id": job.run_id, "shard_index": job.shard_index, "ticket": job.ticket},
+                )
+                for job in jobs
+            ]
+            self._enqueueing.job_manager.batch_defer_jobs(made, connection=_raw(connection))
+
+    def committed(self, jobs: Iterable[ShardJob]) -> None:
+        """Do nothing: the database tells the workers."""
+
+    def open(self, work: Work) -> None:
+        """Begin to take jobs."""
+        self._work = work
+        self._keeping = asyncio.create_task(self._keep(), name="queue keeper")
+        if self._works:
+            self._serve(_QUEUE)
+
+    def attend(self, run_id: str) -> None:
+        """Take the jobs of a run whose agent is hosted by a client of this process, too."""
+        self._serve(queue_of(run_id, hosted=True))
+
+    def leave(self, run_id: str) -> None:
+        """Take no more jobs of such a run."""
+        task = self._tasks.pop(queue_of(run_id, hosted=True), None)
+        if task is not None:
+            task.cancel()
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
+        """Return those of the jobs that nobody has and that wait nowhere."""
+        await self._open()
+        known = {
+            (job.task_kwargs["run_id"], job.task_kwargs["shard_index"], job.task_kwargs["ticket"])
+            for status in ("todo", "doing")
+            for job in await self._app.job_manager.list_jobs_async(task=_TASK, status=status)
+        }
+        return [job for job in jobs if (job.run_id, job.shard_index, job.ticket) not in known]
+
+    async def aclose(self) -> None:
+        """Take no more jobs, and wait until those that were taken have returned."""
+        if self._closed:
+            return
+        self._work, self._closed = None, True
+        running = [*self._tasks.values(), *self._leaving, *([self._keeping] if self._keeping is not None else [])]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+        await self._app.close_async()
+
+    def _serve(self, queue: str) -> None:
+        if queue not in self._tasks and self._work is not None:
+            self._tasks[queue] = asyncio.create_task(self._run(queue), name=f"queue {queue}")
+
+    async def _run(self, queue: str) -> None:
+        """Work on a queue for good; a worker that ends, because the database went away, say, is followed by another."""
+        task = asyncio.current_task()
+        while not self._closed and self._tasks.get(queue) is task:
+            worker = queue_worker.Worker(
+                self._app,
+                queues=[queue],
+                name=f"{queue}@{os.getpid()}",
+                concurrency=self._concurrency,
+                fetch_job_polling_interval=_POLL_S,
+                # Listening takes a connection of its own, too much for each hosted run.
+                listen_notify=queue == _QUEUE,
+                update_heartbeat_interval=self._heartbeat_s,
+                stalled_worker_timeout=self._dead_after_s,
+                delete_jobs="always",
+                install_signal_handlers=False,
+            )
+            try:
+                await self._open()
+                self._workers.add(worker)
+                await worker.run()  # type: ignore[no-untyped-call]  # the package has no annotation for it
+            except _DATABASE_PROBLEMS as problem:
+                _log.warning("the queue cannot be read, trying again: %s", type(problem).__name__)
+            finally:
+                self._workers.discard(worker)
+            await asyncio.sleep(_RESTART_S)
+
+    async def _keep(self) -> None:
+        """Give the jobs of dead workers back, once a second, whichever process comes first; see that this one lives."""
+        while not self._closed:
+            await asyncio.sleep(_POLL_S)
+            try:
+                await self._open()
+                await self._reap()
+                await self._watch_own()
+                await self._retry_left()
+            except _DATABASE_PROBLEMS as problem:
+                _log.warning("the queue cannot be looked after, trying again: %s", type(problem).__name__)
+
+    async def _reap(self) -> None:
+        manager = self._app.job_manager
+        async with self._connector.pool.connection() as connection:
+            row = await (
+                await connection.execute("SELECT pg_try_advisory_xact_lock(%s, hashtext(current_schema()))", (_REAPER,))
+            ).fetchone()
+            if row is None or not row[0]:
+                return
+            for job in await manager.get_stalled_jobs(task_name=_TASK, seconds_since_heartbeat=self._dead_after_s):
+                _log.warning(
+                    "the worker of shard %(run_id)s/%(shard_index)s is gone: it goes to another", job.task_kwargs
+                )
+                await manager.retry_job(job)
+
+    async def _watch_own(self) -> None:
+        """Exit where the heartbeats of this process do not come through: others have its jobs by now."""
+        own = [worker.worker_id for worker in self._workers if worker.worker_id is not None]
+        async with self._connector.pool.connection() as connection:
+            found = await connection.execute(
+                "SELECT id FROM procrastinate_workers "
+                "WHERE id = ANY(%s) AND last_heartbeat > now() - make_interval(secs => %s)",
+                (own, self._dead_after_s),
+            )
+            alive = {row[0] for row in await found.fetchall()}
+        # One that has ended meanwhile has taken its row with it.
+        dead = [
+            worker.worker_id for worker in self._workers if worker.worker_id in own and worker.worker_id not in alive
+        ]
+        if dead:
+            _log.error("no heartbeat of this process came through for %g s: others have its jobs", self._dead_after_s)
+            self._on_dead()
+
+    async def _retry_left(self) -> None:
+        """Give back what this process has ended but could not say so: the queue takes it for work in progress."""
+        own = {worker.worker_id for worker in self._workers}
+        now = asyncio.get_running_loop().time()
+        jobs = await self._app.job_manager.list_jobs_async(task=_TASK, status="doing")
+        left = {
+            job.id: job for job in jobs if job.worker_id in own and job.id is not None and job.id not in self._doing
+        }
+        self._left = {job_id: self._left.get(job_id, now) for job_id in left}
+        for job_id, since in self._left.items():
+            if now - since > self._dead_after_s:
+                _log.warning(
+                    "the end of shard %(run_id)s/%(shard_index)s was not stored: its job comes again",
+                    left[job_id].task_kwargs,
+                )
+                await self._app.job_manager.retry_job(left[job_id])
+
+    async def _open(self) -> None:
+        # Where the database cannot be reached yet, this is tried again with every use.
+        async with self._opening:
+            if not self._opened:
+                await self._app.open_async()
+                self._opened = True
+
+    async def _do(self, context: procrastinate.JobContext, run_id: str, shard_index: int, ticket: int) -> None:
+        if self._work is None:
+            raise TryAgainError
+        self._doing.add(context.job.id)
+        try:
+            await self._work(run_id, shard_index, ticket)
+        finally:
+            self._doing.discard(context.job.id)
+
+
+class _Again(queue_retry.BaseRetryStrategy):
+    """Every job that did not return comes again: at once where it asked to, else after a while that grows."""
+
+    def get_retry_decision(self, *, exception: BaseException, job: queue_jobs.Job) -> queue_retry.RetryDecision:
+        if isinstance(exception, TryAgainError):
+            wait_s = exception.after_s
+        else:
+            wait_s = 0.0 if isinstance(exception, asyncio.CancelledError) else min(_MOST_RETRY_S, 2.0**job.attempts)
+        return queue_retry.RetryDecision(retry_at=datetime.now(UTC) + timedelta(seconds=wait_s))
+
+
+def _raw(connection: sa.Connection) -> psycopg.Connection[Any]:
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, psycopg.Connection), "the queue is for PostgreSQL alone"
+    return raw

@@ -1,0 +1,19 @@
+"""Jobs know for which of the times that their shard was queued they were made; procrastinate brings them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0009"
+down_revision = "0008"
+
+
+def upgrade() -> None:
+    """Add the column, and procrastinate's tables where several processes may share the work."""
+    op.add_column("shards", sa.Column("ticket", sa.Integer, nullable=False, server_default="0"))
+    connection = op.get_bind()
+    if connection.dialect.name == "postgresql":
+        from assay_orchestrator.engine.queue import create_tables
+
+        create_tables(connection)

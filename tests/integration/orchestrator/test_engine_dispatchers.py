@@ -1,0 +1,272 @@
+"""What dispatchers promise, in one suite for both: within a process, and over PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+import pytest_asyncio
+import sqlalchemy as sa
+from psycopg.conninfo import conninfo_to_dict
+
+from assay_orchestrator.engine.dispatcher import TryAgainError
+from assay_orchestrator.engine.embedded import EmbeddedDispatcher
+from assay_orchestrator.engine.queue import QueueDispatcher, create_tables
+from assay_orchestrator.store.shards import ShardJob
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from assay_orchestrator.engine.dispatcher import Dispatcher
+
+
+def make_queue(url: str, *, concurrency: int = 1) -> QueueDispatcher:
+    """Return a dispatcher over PostgreSQL that notices a dead worker soon."""
+    return QueueDispatcher(
+        conninfo_to_dict(url), works=True, concurrency=concurrency, heartbeat_s=0.2, dead_after_s=1.0
+    )
+
+
+class Work:
+    """Does jobs by noting them, and what else a test wants."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, int]] = []
+        self.moved = asyncio.Event()
+        self.before: Callable[[tuple[str, int]], Any] = lambda _: None
+
+    async def __call__(self, run_id: str, shard_index: int, ticket: int) -> None:
+        waited = self.before((run_id, shard_index))
+        if waited is not None:
+            await waited
+        self.done.append((run_id, shard_index))
+        self.moved.set()
+
+    async def until(self, count: int) -> None:
+        """Wait until so many jobs were done."""
+        while len(self.done) < count:
+            self.moved.clear()
+            await self.moved.wait()
+
+
+@pytest.fixture
+def engine(postgres_url: str) -> sa.Engine:
+    """Return a plain engine for the test's database, with the queue's tables."""
+    made = sa.create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(postgres_url), poolclass=sa.NullPool
+    )
+    with made.begin() as connection:
+        create_tables(connection)
+    return made
+
+
+@pytest_asyncio.fixture(params=["embedded", "queue"])
+async def dispatcher(request: pytest.FixtureRequest, engine: sa.Engine, postgres_url: str) -> AsyncIterator[Dispatcher]:
+    """Return a dispatcher that does one job at a time, not opened yet."""
+    made: Dispatcher = EmbeddedDispatcher(1) if request.param == "embedded" else make_queue(postgres_url)
+    yield made
+    await made.aclose()
+
+
+def enqueue(dispatcher: Dispatcher, engine: sa.Engine, *jobs: ShardJob) -> None:
+    """Enqueue jobs in a transaction of their own."""
+    with engine.begin() as connection:
+        dispatcher.enqueue(connection, jobs)
+    dispatcher.committed(jobs)
+
+
+async def test_the_highest_priority_is_served_first(dispatcher: Dispatcher, engine: sa.Engine) -> None:
+    """Jobs that wait are taken in the order of their priority, those of a later transaction too."""
+    enqueue(dispatcher, engine, ShardJob("r", 0, -30), ShardJob("r", 1, -10))
+    enqueue(dispatcher, engine, ShardJob("s", 0, -20))
+    work = Work()
+    dispatcher.open(work)
+    await work.until(3)
+    assert work.done == [("r", 1), ("s", 0), ("r", 0)]
+
+
+async def test_a_job_that_asks_for_it_comes_again(dispatcher: Dispatcher, engine: sa.Engine) -> None:
+    """TryAgainError is no end, and neither is a defect: the job comes until it returns."""
+    work, problems = Work(), [TryAgainError(), ValueError("a defect")]
+
+    def fail(_: tuple[str, int]) -> None:
+        if problems:
+            raise problems.pop(0)
+
+    work.before = fail
+    dispatcher.open(work)
+    enqueue(dispatcher, engine, ShardJob("r", 0, 0))
+    await work.until(1)
+    assert (work.done, problems) == ([("r", 0)], [])
+
+
+async def test_closing_waits_for_what_was_taken(dispatcher: Dispatcher, engine: sa.Engine) -> None:
+    """A job under way ends before the dispatcher does, and nothing new is begun."""
+    work, taken, go_on = Work(), asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        taken.set()
+        await go_on.wait()
+
+    work.before = lambda _: wait()
+    dispatcher.open(work)
+    enqueue(dispatcher, engine, ShardJob("r", 0, 0), ShardJob("r", 1, -1))
+    await taken.wait()
+    closing = asyncio.ensure_future(dispatcher.aclose())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    go_on.set()
+    await closing
+    assert work.done == [("r", 0)]
+
+
+async def test_lost_jobs_are_found(dispatcher: Dispatcher, engine: sa.Engine) -> None:
+    """A job that waits or is under way is not lost; one that was never enqueued is."""
+    work, taken, go_on = Work(), asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        taken.set()
+        await go_on.wait()
+
+    work.before = lambda _: wait()
+    dispatcher.open(work)
+    jobs = [ShardJob("r", 0, 0), ShardJob("r", 1, -1), ShardJob("r", 2, -2)]
+    enqueue(dispatcher, engine, *jobs[:2])
+    await taken.wait()
+    assert await dispatcher.lost(jobs) == jobs[2:]
+    go_on.set()
+    await work.until(2)
+
+
+async def test_a_transaction_that_is_rolled_back_enqueues_nothing(engine: sa.Engine, postgres_url: str) -> None:
+    """What was enqueued with a change that did not take place was never there."""
+    queue = make_queue(postgres_url)
+    try:
+        with engine.connect() as connection, connection.begin() as transaction:
+            queue.enqueue(connection, [ShardJob("r", 0, 0)])
+            transaction.rollback()
+        job = ShardJob("r", 1, 0)
+        enqueue(queue, engine, job)
+        assert await queue.lost([ShardJob("r", 0, 0), job]) == [ShardJob("r", 0, 0)]
+    finally:
+        await queue.aclose()
+
+
+@pytest.mark.parametrize(
+    "harm", ["DELETE FROM procrastinate_jobs", "UPDATE procrastinate_jobs SET status = 'succeeded'"]
+)
+async def test_a_job_that_somebody_took_away_is_lost(engine: sa.Engine, postgres_url: str, harm: str) -> None:
+    """Rows of the queue that are deleted or marked done by hand are noticed."""
+    queue = make_queue(postgres_url)
+    try:
+        job = ShardJob("r", 0, 0)
+        enqueue(queue, engine, job)
+        assert await queue.lost([job]) == []
+        with engine.begin() as connection:
+            connection.exec_driver_sql(harm)
+        assert await queue.lost([job]) == [job]
+    finally:
+        await queue.aclose()
+
+
+async def test_jobs_of_hosted_agents_go_where_their_clients_are(engine: sa.Engine, postgres_url: str) -> None:
+    """A job whose agent a client hosts waits until a process attends to its run, and only that one has it."""
+    queues = [make_queue(postgres_url), make_queue(postgres_url)]
+    works = [Work(), Work()]
+    try:
+        for queue, work in zip(queues, works, strict=True):
+            queue.open(work)
+        enqueue(queues[0], engine, ShardJob("hosted", 0, 0, hosted=True))
+        queues[1].attend("hosted")
+        await works[1].until(1)
+        assert (works[0].done, works[1].done) == ([], [("hosted", 0)])
+        queues[1].leave("hosted")
+    finally:
+        for queue in queues:
+            await queue.aclose()
+
+
+async def test_jobs_of_a_dead_worker_go_to_another(engine: sa.Engine, postgres_url: str) -> None:
+    """A job whose worker says nothing any more is given to whoever works."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 hour')"
+        )
+    queue = make_queue(postgres_url)
+    work = Work()
+    try:
+        enqueue(queue, engine, ShardJob("r", 0, 0))
+        with engine.begin() as connection:
+            connection.exec_driver_sql(
+                "UPDATE procrastinate_jobs SET status = 'doing', worker_id = (SELECT id FROM procrastinate_workers)"
+            )
+        queue.open(work)
+        await work.until(1)
+    finally:
+        await queue.aclose()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'",
+        "DELETE FROM procrastinate_workers",
+    ],
+)
+async def test_a_process_that_counts_as_dead_exits(engine: sa.Engine, postgres_url: str, harm: str) -> None:
+    """A worker whose heartbeats do not come through ends its process: others may have its jobs."""
+    died = asyncio.Event()
+    queue = QueueDispatcher(
+        conninfo_to_dict(postgres_url), works=True, concurrency=1, heartbeat_s=600, dead_after_s=1200, on_dead=died.set
+    )
+    work = Work()
+    try:
+        queue.open(work)
+        enqueue(queue, engine, ShardJob("r", 0, 0))
+        await work.until(1)
+        assert not died.is_set()
+        with engine.begin() as connection:
+            connection.exec_driver_sql(harm)
+        await died.wait()
+    finally:
+        await queue.aclose()
+
+
+def execute(engine: sa.Engine, statement: str) -> None:
+    """Do something by hand."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql(statement)
+
+
+def refused(engine: sa.Engine) -> bool:
+    """Return whether the end of a job was refused."""
+    with engine.connect() as connection:
+        return bool(connection.exec_driver_sql("SELECT is_called FROM refused").scalar_one())
+
+
+async def test_a_job_whose_end_could_not_be_stored_comes_again(engine: sa.Engine, postgres_url: str) -> None:
+    """The worker lives and the queue takes the job for one in progress: it is given back nevertheless."""
+    queue = make_queue(postgres_url)
+    work = Work()
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE SEQUENCE refused")  # it counts in transactions that are rolled back, too
+        connection.exec_driver_sql(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql "
+            "AS $$ BEGIN PERFORM nextval('refused'); RAISE 'no'; END $$"
+        )
+        connection.exec_driver_sql(
+            "CREATE TRIGGER no_end BEFORE DELETE ON procrastinate_jobs FOR EACH ROW EXECUTE FUNCTION refuse()"
+        )
+    try:
+        queue.open(work)
+        enqueue(queue, engine, ShardJob("r", 0, 0))
+        await work.until(1)
+        while not await asyncio.to_thread(refused, engine):
+            pass
+        # On another thread: it waits for a lock that a connection of this loop may have.
+        await asyncio.to_thread(execute, engine, "DROP TRIGGER no_end ON procrastinate_jobs")
+        await work.until(2)
+    finally:
+        await queue.aclose()
