@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.shards import Shard
 
 __all__ = [
-    "await_batch", "change_spend_cap", "look_again", "park", "pause_if_stuck", "release",
+    "await_batch", "change_spend_cap", "list_awaiting", "look_again", "park", "pause_if_stuck", "release",
     "release_unjudged", "set_aside",
 ]  # fmt: skip
 
@@ -91,6 +91,18 @@ def look_again(connection: sa.Connection, run_id: str) -> bool:
         return False
     release(connection, run_id, states=(_ORDERED,))
     return True
+
+
+def list_awaiting(connection: sa.Connection) -> list[str]:
+    """Return the runs that go on and have shards whose verdicts are ordered."""
+    table, owners = schema.shards, schema.runs
+    query = (
+        sa.select(table.c.run_id)
+        .join(owners, owners.c.run_id == table.c.run_id)
+        .where(table.c.state == _ORDERED, owners.c.state.in_([state.value for state in runs.GOING]))
+        .distinct()
+    )
+    return list(connection.execute(query).scalars())
 
 
 def pause_if_stuck(connection: sa.Connection, run_id: str) -> str:
