@@ -225,3 +225,16 @@ async def test_a_look_asks_for_some_rows_alone(set_up: SetUp, case_of: CaseOf) -
         cache = (await judge_pb2_grpc.JudgeServiceStub(to).Grade(request, timeout=60)).cache
     assert cache.misses == 400
     assert 64 <= cache.joined <= 64 + 16
+
+
+async def test_batches_are_awaited_in_postgresql_too(set_up: SetUp, case_of: CaseOf, postgres_url: str) -> None:
+    """Where jobs come from a queue that several processes share, the run waits and goes on just so."""
+    stage = set_up()
+    settings = batched(stage)
+    settings = dataclasses.replace(settings, agent=dataclasses.replace(settings.agent, adapter="replay", target=""))
+    async with stage.judge(**QUICK), stage.orchestrator("--database-url", postgres_url) as client:
+        run = await stage.create(client, settings, [case_of(n, f"a{n}") for n in range(30)])
+        await awaiting(client, run)
+        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 30), done.state_reason
+    assert len(stage.provider.batches.paid) == 30
