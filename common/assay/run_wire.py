@@ -105,6 +105,8 @@ def settings_to_wire(settings: RunSettings) -> pb.RunSpec:
         preset=settings.preset,
         dataset=_reading_to_wire(settings.dataset) if settings.dataset is not None else None,
         judge=judge_to_wire(settings.judge) if settings.judge is not None else None,
+        team=settings.team,
+        weight=settings.weight,
     )
 
 
@@ -134,6 +136,8 @@ def settings_from_wire(spec: pb.RunSpec) -> RunSettings:
         preset=spec.preset,
         dataset=_reading_from_wire(spec.dataset) if spec.HasField("dataset") else None,
         judge=judge_from_wire(spec.judge) if spec.HasField("judge") else None,
+        team=spec.team,
+        weight=spec.weight if spec.HasField("weight") else 1.0,
     )
 
 

@@ -41,6 +41,26 @@ def test_all_problems_are_told_at_once() -> None:
         assert part in said
 
 
+def test_teams_have_weights_and_agents_limits() -> None:
+    """Lists of name=number, and what does not fit is told."""
+    settings = read_settings(["--team-weights", "search=2,ads=0.5", "--agent-limits", "agent.example.org=40"], {})
+    assert (settings.team_weights, settings.agent_limits) == ({"search": 2.0, "ads": 0.5}, {"agent.example.org": 40})
+    with pytest.raises(InvalidInputError, match=r"team=weight with 0.01 to 100, not 'search=many'"):
+        read_settings(["--team-weights", "search=many"], {})
+    with pytest.raises(InvalidInputError, match="host=count, not 'x=0'"):
+        read_settings(["--agent-limits", "x=0"], {})
+
+
+def test_processes_share_a_postgresql_database_alone() -> None:
+    """A file has one process, which does all; roles, beats and recovery that do not fit are told at once."""
+    with pytest.raises(InvalidInputError) as caught:
+        read_settings(["--role", "worker", "--heartbeat-s", "5", "--dead-after-s", "6"], {})
+    said = [str(problem) for problem in caught.value.problems]
+    assert [text.split()[0] for text in said] == ["role", "dead_after_s"]
+    with pytest.raises(InvalidInputError, match="others go on with what stops"):
+        read_settings(["--database-url", "postgresql://h/d", "--recover", "on-request"], {})
+
+
 def test_wrong_settings_end_the_process_with_a_sentence_each() -> None:
     """Exit status 2, a line for each problem, no traceback."""
     command = [sys.executable, "-m", "assay_orchestrator", "--recover", "never", "--grace-s", "soon"]

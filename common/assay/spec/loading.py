@@ -18,6 +18,7 @@ from assay.metrics.order import check_formulas
 from assay.names import unknown_name, writable
 from assay.presets import PRESETS
 from assay.results import AgentSettings, JudgeSettings, MetricSettings, RunSettings
+from assay.shares import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.spec.agents import ADAPTERS, check_agent
 from assay.spec.judging import JudgeReader, missing_key
 from assay.spec.model import LATER_REPORTS, REPORTS, Spec, wants_verdicts
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["load_spec", "spec_from_mapping"]
 
 _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "gates",
-         "repeats", "reports")  # fmt: skip
+         "repeats", "reports", "team", "weight")  # fmt: skip
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "response")
 _OPTION_KEYS = {"http": _HTTP_KEYS} | dict.fromkeys(PROVIDERS, PROMPT_KEYS)
@@ -162,6 +163,8 @@ class _Reader:
                 repeats=repeats,
                 preset=preset,
                 judge=self._judge(chosen),
+                team=self._team(),
+                weight=self._weight(),
             ),
             dataset=self._dataset(dataset, needs_dataset),
             dataset_map=self._map(),
@@ -206,6 +209,20 @@ class _Reader:
             self._report("name", f"must be a text of 1 to 200 characters, not {name!r}")
             return default
         return str(name).strip()
+
+    def _team(self) -> str:
+        team = self._text("team") or ""
+        if len(team) > MAX_TEAM_CHARS:
+            self._report("team", f"must have at most {MAX_TEAM_CHARS} characters")
+        return team
+
+    def _weight(self) -> float:
+        value = self._data.get("weight", 1.0)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not MIN_RUN_WEIGHT <= value <= MAX_RUN_WEIGHT:
+            self._report("weight", f"must be a number from {MIN_RUN_WEIGHT} to {MAX_RUN_WEIGHT}, not {value!r}")
+            return 1.0
+        return float(value)
 
     def _text(self, key: str) -> str | None:
         value = self._data.get(key)

@@ -572,12 +572,20 @@ class RunSpec(_message.Message):
     PRESET_FIELD_NUMBER: _builtins.int
     DATASET_FIELD_NUMBER: _builtins.int
     JUDGE_FIELD_NUMBER: _builtins.int
+    TEAM_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; the run's id starts with it."""
     repeats: _builtins.int
     """How often each case is run, 1 to 100; 0 means 1."""
     preset: _builtins.str
     """The preset that the spec was built on, or empty."""
+    team: _builtins.str
+    """Whose run it is, at most 64 characters: teams share the workers by their weights, and the runs of a team share what
+    it has. Empty is a team, too. It is what the client says, and no proof of anything.
+    """
+    weight: _builtins.float
+    """How much the run has beside other runs of its team, 0.01 to 100; absent means 1."""
     @_builtins.property
     def agent(self) -> Global___AgentSpec:
         """The agent under test."""
@@ -609,12 +617,16 @@ class RunSpec(_message.Message):
         preset: _builtins.str = ...,
         dataset: Global___DatasetReading | None = ...,
         judge: Global___JudgeSpec | None = ...,
+        team: _builtins.str = ...,
+        weight: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "dataset", b"dataset", "judge", b"judge"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "judge", b"judge", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "dataset", b"dataset", "gates", b"gates", "judge", b"judge", "metrics", b"metrics", "name", b"name", "preset", b"preset", "repeats", b"repeats"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "gates", b"gates", "judge", b"judge", "metrics", b"metrics", "name", b"name", "preset", b"preset", "repeats", b"repeats", "team", b"team", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
+    _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
 
 Global___RunSpec: _TypeAlias = RunSpec  # noqa: Y015
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError, InvalidInputError
 from assay.settings_flags import SettingsFlags
+from assay.shares import MAX_RUN_WEIGHT, MIN_RUN_WEIGHT
 from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     add("--reconcile-s", "how often work is looked for that nobody has", type=float, default=30.0)
     add("--shard-limit", "most shards (of about 1,000 rows) worked on at once", type=int, default=64)
     add("--agent-limits", "most questions in flight over all runs: host=count, comma-separated", default="")
+    add("--team-weights", "what teams have beside others: team=weight, comma-separated; 1 for the rest", default="")
     add("--exit-with-lock", "stop when nobody holds this file's shared lock", default="")
     flags.switch("reflection", "serve gRPC reflection")
 
@@ -107,6 +109,7 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
             reconcile_s=given.reconcile_s,
             shard_limit=given.shard_limit,
             agent_limits=_counts(given.agent_limits),
+            team_weights=_weights(given.team_weights),
             exit_with_lock=Path(given.exit_with_lock) if given.exit_with_lock else None,
             reflection=given.reflection,
         )
@@ -172,6 +175,21 @@ async def serve(settings: Settings) -> None:
 
 def _patterns(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _weights(text: str) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for part in _patterns(text):
+        name, _, weight = part.rpartition("=")
+        try:
+            weights[name] = float(weight)
+        except ValueError:
+            weights[name] = 0.0
+        if not MIN_RUN_WEIGHT <= weights[name] <= MAX_RUN_WEIGHT:
+            raise ValueError(
+                f"team_weights must be team=weight with {MIN_RUN_WEIGHT} to {MAX_RUN_WEIGHT}, not {part!r}"
+            )
+    return weights
 
 
 def _counts(text: str) -> dict[str, int]:

@@ -12,6 +12,7 @@ from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
 from assay.metrics import METRICS, complete_parameters
 from assay.metrics.order import check_formulas
+from assay.shares import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.spec.agents import check_agent
 from assay.spec.judging import check_judge
 from assay.spec.model import wants_verdicts
@@ -43,6 +44,10 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
         problems.append(Problem(f"give the run a name of 1 to {_MAX_NAME_CHARS} characters", "name"))
     if not 1 <= settings.repeats <= _MAX_REPEATS:
         problems.append(Problem(f"must be 1 to {_MAX_REPEATS}", "repeats"))
+    if len(settings.team) > MAX_TEAM_CHARS:
+        problems.append(Problem(f"must have at most {MAX_TEAM_CHARS} characters", "team"))
+    if not MIN_RUN_WEIGHT <= settings.weight <= MAX_RUN_WEIGHT:
+        problems.append(Problem(f"must be a number from {MIN_RUN_WEIGHT} to {MAX_RUN_WEIGHT}", "weight"))
     problems += _check_reading(settings)
     problems += check_agent(settings.agent)
     if settings.agent.adapter == "http":

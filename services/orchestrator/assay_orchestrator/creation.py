@@ -84,6 +84,8 @@ class Creation:
             agent_key=agent_key(agent, self._settings.agent_limits),
             concurrency=agent.concurrency,
             hosted=agent.adapter in HOSTED_ADAPTERS,
+            team=settings.team,
+            weight=settings.weight,
         )
         stored = record
 

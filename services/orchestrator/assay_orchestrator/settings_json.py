@@ -43,6 +43,8 @@ def settings_from_json(data: dict[str, Any]) -> RunSettings:
         preset=data["preset"],
         dataset=DatasetReading(**{**reading, "warnings": tuple(reading["warnings"])}) if reading is not None else None,
         judge=_judge_from_json(judge) if judge is not None else None,
+        team=data.get("team", ""),
+        weight=data.get("weight", 1.0),
     )
 
 

@@ -82,6 +82,9 @@ def test_every_mistake_is_named_with_its_line(tmp_path: Path) -> None:
         ({"metrics": [{"my_score": {"formula": "1"}}]}, "formula"),
         ({"metrics": [{"exact_match": {"threshold": True}}]}, "must be a number"),
         ({"repeats": 0}, "from 1 to 100"),
+        ({"team": "x" * 65}, "at most 64 characters"),
+        ({"weight": 0}, "from 0.01 to 100"),
+        ({"weight": True}, "from 0.01 to 100"),
         ({"map": 3}, "mapping"),
     ],
 )
