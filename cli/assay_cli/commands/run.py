@@ -167,7 +167,8 @@ class _Job:
             except AssayError as error:
                 raise type(error)(f"{error.message}\n{self._resume_hint(run)}") from error
             if run.summary is None:
-                click.echo(f"run {run.run_id} {run.state.value}: {clean(run.state_reason)}", err=True)
+                why = f": {clean(run.state_reason)}" if run.state_reason else ""
+                click.echo(f"run {run.run_id} {run.state.value}{why}", err=True)
                 if not run.finished:
                     click.echo(self._resume_hint(run), err=True)
                 return EXIT_INFRASTRUCTURE

@@ -30,6 +30,7 @@ def main() -> None:
     """Serve until told to stop; what cannot work is one sentence on stderr and exit status 3."""
     gc.disable()  # nothing that imports make is garbage; collecting meanwhile is a tenth of the start
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("procrastinate").setLevel(logging.WARNING)  # it tells of every job
     try:
         settings = read_settings(sys.argv[1:], os.environ)
     except InvalidInputError as error:
