@@ -94,6 +94,7 @@ class QueueDispatcher:
         self._doing: set[int | None] = set()
         self._left: dict[int, float] = {}  # jobs that nobody does any more, by since when
         self._work: Work | None = None
+        self._attended: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._keeping: asyncio.Task[None] | None = None
@@ -131,14 +132,20 @@ class QueueDispatcher:
         self._keeping = asyncio.create_task(self._keep(), name="queue keeper")
         if self._works:
             self._serve(_QUEUE)
+        for queue in self._attended:
+            self._serve(queue)
 
     def attend(self, run_id: str) -> None:
         """Take the jobs of a run whose agent is hosted by a client of this process, too."""
-        self._serve(queue_of(run_id, hosted=True))
+        queue = queue_of(run_id, hosted=True)
+        self._attended.add(queue)  # a client that attaches again may be here before this process takes jobs
+        self._serve(queue)
 
     def leave(self, run_id: str) -> None:
         """Take no more jobs of such a run."""
-        task = self._tasks.pop(queue_of(run_id, hosted=True), None)
+        queue = queue_of(run_id, hosted=True)
+        self._attended.discard(queue)
+        task = self._tasks.pop(queue, None)
         if task is not None:
             task.cancel()
             self._leaving.add(task)
