@@ -8,25 +8,33 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import platform
 import signal
+import statistics
 import time
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 from benchmarks import engine_stand as stands
 from tests.conftest import GIVEN_URL, _own_server
 
 from assay.client import Client
+from assay.errors import WrongStateError
 from assay.results import CaseResult, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
 REPEATS = 3
+TEAMS = 20
+WATCHERS = 200
+CUT_EVERY_S = (1, 5)
+IDLE = 1000
 
 
 def main() -> None:
@@ -119,9 +127,195 @@ async def throughput_of(stand: stands.Stand, client: Client, count: int) -> dict
     return {"cases_per_s": round(count / wall), "wall_s": round(wall, 1), **gauge.figures()}
 
 
+async def fairness(server_url: str, full: bool) -> dict[str, Any]:
+    """Return how teams share the workers with one that floods them, and how long a small run takes behind a large."""
+    flood, equal, large = (20_000, 4000, 100_000) if full else (20_000, 2000, 20_000)
+    figures: dict[str, Any] = {"flood_cases": flood, "equal_runs": TEAMS, "equal_cases": equal, "large_cases": large}
+    for kind in stands.BOTH:
+        async with stands.open_stand(server_url, kind) as stand:
+            address = stand.place_usual()
+            stand.start()
+            await stands.wait_at(address)
+            async with Client(address) as client:
+                shares = await fairness_of_teams(client, flood, equal)
+                figures[kind] = shares | await fairness_of_sizes(client, large)
+    return figures
+
+
+async def fairness_of_teams(client: Client, flood: int, equal: int) -> dict[str, Any]:
+    """Let one team flood the workers before others come with a run each."""
+    flooding = await stands.create_run(client, stands.settings("flood"), stands.recorded_cases(flood))
+    dataset = await client.upload_dataset(stands.recorded_cases(equal, "e"), name="equal")
+    began = time.monotonic()
+    runs = [await client.create_run(stands.settings(f"team{n}"), dataset.dataset_id) for n in range(TEAMS)]
+    at_start = (await client.get_run(flooding.run_id, partial=False)).counts.finished
+    watches = [asyncio.ensure_future(stands.until_ended(client, run.run_id)) for run in runs]
+    await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
+    first_s = time.monotonic() - began
+    served = [(await client.get_run(run.run_id, partial=False)).counts.finished for run in runs]
+    flooded = (await client.get_run(flooding.run_id, partial=False)).counts.finished - at_start
+    for run in [flooding, *runs]:
+        await cancel(client, run)
+    await asyncio.gather(*watches)
+    return {
+        "jain_of_equal_runs": jain(served),
+        "jain_with_flood": jain([*served, flooded]),
+        "first_ended_s": round(first_s, 1),
+        "served_when_first_ended": {"least": min(served), "most": max(served), "flood": flooded},
+    }
+
+
+async def fairness_of_sizes(client: Client, large: int) -> dict[str, Any]:
+    """Time a run of ten cases alone, and behind a large one of the same team that came before it."""
+    small = await client.upload_dataset(stands.recorded_cases(10, "s"), name="small")
+
+    async def once() -> float:
+        began = time.monotonic()
+        run = await client.create_run(stands.settings("bench"), small.dataset_id)
+        await stands.until_ended(client, run.run_id)
+        return time.monotonic() - began
+
+    alone = [await once() for _ in range(5)]
+    before = await stands.create_run(client, stands.settings("bench"), stands.recorded_cases(large, "l"))
+    await stands.until_result(client, before.run_id)
+    behind = [await once() for _ in range(5)]
+    await cancel(client, before)
+    ratio = round(statistics.median(behind) / statistics.median(alone), 1)
+    return {"small_alone_s": stands.numbers(alone), "small_behind_s": stands.numbers(behind), "ratio": ratio}
+
+
+async def cancel(client: Client, run: Run) -> None:
+    """Stop a run that need not be ended."""
+    with contextlib.suppress(WrongStateError):  # it has ended
+        await client.cancel_run(run.run_id)
+
+
+def jain(shares: Sequence[float]) -> float:
+    """Return the fairness of shares by Jain's index: 1 where all are equal, 1/n where one has everything."""
+    return round(sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares)), 3)
+
+
+async def watchers(server_url: str, full: bool) -> dict[str, Any]:
+    """Return what 200 watchers see that are cut every second, and what 1,000 idle ones cost."""
+    figures: dict[str, Any] = {"watchers": WATCHERS, "goal_p99_s": 1.0}
+    with stands.AgentProcess(0.2) as agent:
+        for every_s in CUT_EVERY_S:
+            async with stands.open_stand(server_url, "postgres") as stand:
+                figures[f"cut every {every_s} s"] = await watchers_cut(stand, agent, every_s, 600 if full else 200)
+    figures["idle"] = await watchers_idle(server_url, 20 if full else 10)
+    return figures
+
+
+async def watchers_cut(stand: stands.Stand, agent: stands.AgentProcess, every_s: float, rows: int) -> dict[str, Any]:
+    """Watch two runs, of ten rows a second each, over two replicas while two workers work on them."""
+    addresses = [stand.place(name, "--role", "api") for name in ("api0", "api1")]
+    for name in ("worker0", "worker1"):
+        stand.place(name, "--role", "worker", "--shard-limit", "1")
+    stand.start()
+    for address in addresses:
+        await stands.wait_at(address)
+    async with Client(addresses[0]) as client:
+        run_settings = stands.settings("watched", "http", agent.url, concurrency=2)
+        runs = [await stands.create_run(client, run_settings, stands.recorded_cases(rows)) for _ in range(2)]
+    gauge = stands.Gauge(stand.orchestrators() | {"watchers": psutil.Process()})
+    watches = [
+        stands.CutWatch(addresses, runs[number % 2].run_id, number / WATCHERS * every_s, every_s=every_s)
+        for number in range(WATCHERS)
+    ]
+    began = time.monotonic()
+    await asyncio.gather(*(watch.follow() for watch in watches))
+    seconds = round(time.monotonic() - began, 1)
+    gauge.look()
+    return {"seconds": seconds, **stands.verdict_on(watches, stand.database_url), **gauge.figures()}
+
+
+async def watchers_idle(server_url: str, seconds: float) -> dict[str, Any]:
+    """Measure a process that answers clients, first without watchers, then with many of a run that waits."""
+    async with stands.open_stand(server_url, "postgres") as stand, AsyncExitStack() as stack:
+        address = stand.place("api", "--role", "api")
+        stand.start()
+        await stands.wait_at(address)
+        client = await stack.enter_async_context(Client(address))
+        # Its agent would be hosted by a client, and none comes.
+        run = await stands.create_run(
+            client, stands.settings("idle", "python", "agent:answer"), stands.recorded_cases(10)
+        )
+
+        async def cost() -> dict[str, Any]:
+            gauge = stands.Gauge(stand.orchestrators())
+            await asyncio.sleep(seconds)
+            gauge.look()
+            found = gauge.figures()
+            return {
+                "cpu_percent": round(found["cpu_s"]["api"] / seconds * 100, 1),
+                "own_mib": found["own_mib"]["api"][0],
+            }
+
+        without = await cost()
+        watches = [stands.IdleWatch(address, run.run_id) for _ in range(IDLE)]
+        following = [asyncio.create_task(watch.follow()) for watch in watches]
+        await asyncio.gather(*(watch.began.wait() for watch in watches))
+        with_all = await cost()
+        for task in following:
+            task.cancel()
+        problems = await asyncio.gather(*following, return_exceptions=True)
+        surfaced = sum(not isinstance(problem, asyncio.CancelledError) for problem in problems)
+    return {"watchers": IDLE, "without": without, "with": with_all, "surfaced": surfaced}
+
+
+async def stop(server_url: str, full: bool) -> dict[str, Any]:
+    """Return the seconds from SIGTERM, with 200 cases in flight and 200 watchers, until the process has ended."""
+    figures = [await stop_once(server_url) for _ in range(3 if full else 1)]
+    return {"goal_s": 10, "rounds": figures}
+
+
+async def stop_once(server_url: str) -> dict[str, Any]:
+    """Tell a process to stop that has all the work and all the watchers; others go on with them."""
+    with stands.AgentProcess(1.0) as agent:
+        async with stands.open_stand(server_url, "postgres") as stand:
+            first, second = stands.free_addresses(2)
+            stand.place("first", listen=first)
+            stand.place("second", "--role", "api", listen=second)
+            stand.start()
+            for address in (first, second):
+                await stands.wait_at(address)
+            stand.place("worker", "--role", "worker")
+            async with Client(f"ipv4:{first},{second}") as client:
+                return await stop_first(stand, agent, client)
+
+
+async def stop_first(stand: stands.Stand, agent: stands.AgentProcess, client: Client) -> dict[str, Any]:
+    """Stop the first process, which has a run in flight."""
+    run_settings = stands.settings("stopped", "http", agent.url, concurrency=200)
+    run = await stands.create_run(client, run_settings, stands.recorded_cases(600))
+    watches = [stands.CutWatch([client.address], run.run_id, 0.0, every_s=None) for _ in range(200)]
+    following = asyncio.gather(*(watch.follow() for watch in watches))
+    await agent.until_asked(200)
+    began = time.monotonic()
+    stand.slots["first"].restarts = False
+    stand.send("first", signal.SIGTERM)
+    stand.start_one("worker")
+    await stand.until_ended("first")
+    seconds = time.monotonic() - began
+    await following
+    ended = await client.get_run(run.run_id, partial=False)
+    return {
+        "seconds_until_exit": round(seconds, 2),
+        "exit_status": stand.slots["first"].statuses[-1],
+        "seconds_until_run_ended": round(time.monotonic() - began, 2),
+        "asked_twice": agent.asked()[1],
+        "rows": ended.counts.finished,
+        "agent_errors": stands.reasons_of_errors(stand.database_url),
+        **stands.seen_by(watches),
+    }
+
+
 SCENARIOS: dict[str, Callable[[str, bool], Coroutine[Any, Any, dict[str, Any]]]] = {
     "restart": restart,
     "throughput": throughput,
+    "fairness": fairness,
+    "watchers": watchers,
+    "stop": stop,
 }
 
 

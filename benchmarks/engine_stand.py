@@ -2,39 +2,60 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import itertools
+import multiprocessing
 import socket
 import statistics
+import time
 import uuid
-from contextlib import asynccontextmanager, closing
+from contextlib import aclosing, asynccontextmanager, closing
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
+import grpc.aio
 import psutil
 import psycopg
+from tests.chaos.outer_services import CountingAgent
 from tests.chaos.topologies import Topology
 
 from assay.answers import AgentResponse
 from assay.cases import Case, Turn
 from assay.client import Client
-from assay.results import AgentSettings, MetricSettings, Run, RunSettings
+from assay.errors import AssayError
+from assay.results import AgentSettings, CaseResult, MetricSettings, Run, RunSettings
 from assay.rpc.channel import open_channel, wait_for_ready
+from assay.rpc.methods import service_config
+from assay.rpc.options import ChannelOptions, channel_arguments
+from assay.v1 import orchestrator_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
+    from multiprocessing.connection import Connection
+    from types import TracebackType
 
 __all__ = [
     "BOTH",
+    "AgentProcess",
+    "CutWatch",
     "Gauge",
+    "IdleWatch",
     "Stand",
     "create_run",
     "free_addresses",
     "numbers",
     "open_stand",
+    "reasons_of_errors",
     "recorded_cases",
+    "seen_by",
     "settings",
     "until_ended",
+    "until_result",
+    "verdict_on",
     "wait_at",
 ]
 
@@ -68,6 +89,11 @@ class Stand(Topology):
         for name in ("worker0", "worker1"):
             self.place(name, "--role", "worker", *arguments)
         return self.place("api", "--role", "api", *arguments)
+
+    def start_one(self, name: str) -> None:
+        """Start a process in a place that was made after the others had been started."""
+        self._launch(self.slots[name])
+        self._keeping[name] = asyncio.create_task(self._keep(self.slots[name]))
 
     def orchestrators(self) -> dict[str, psutil.Process]:
         """Return the processes by place."""
@@ -127,6 +153,14 @@ async def create_run(client: Client, run_settings: RunSettings, cases: Iterator[
     return await client.create_run(run_settings, dataset.dataset_id)
 
 
+async def until_result(client: Client, run_id: str) -> None:
+    """Watch a run until its first result."""
+    async with aclosing(client.watch_run(run_id)) as events:  # type: ignore[type-var]  # it is a generator
+        async for event in events:
+            if isinstance(event, CaseResult):
+                return
+
+
 async def until_ended(client: Client, run_id: str) -> None:
     """Watch a run to its end."""
     async for _ in client.watch_run(run_id):
@@ -158,6 +192,173 @@ class Gauge:
         """Return seconds of processor time, and MiB at every look."""
         busy = {name: round(sum(one.cpu_times()[:2]) - self._before[name], 2) for name, one in self._processes.items()}
         return {"cpu_s": busy, "rss_mib": self._resident, "own_mib": self._own}
+
+
+class AgentProcess:
+    """An agent in a process of its own: many watchers in this one would make it late.
+
+    Args:
+        delay_s: How long an answer takes.
+    """
+
+    def __init__(self, delay_s: float) -> None:
+        self._here, there = multiprocessing.Pipe()
+        context = multiprocessing.get_context("spawn")  # gRPC's threads do not survive a fork
+        self._process = context.Process(target=_serve_agent, args=(there, delay_s), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._process.start()
+        self.url: str = self._here.recv()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def asked(self) -> tuple[int, int]:
+        """Return how many questions have come, and how many of them for another time."""
+        self._here.send(None)
+        count, again = self._here.recv()
+        return count, again
+
+    async def until_asked(self, count: int) -> None:
+        """Wait until so many questions have come."""
+        while self.asked()[0] < count:  # noqa: ASYNC110 - it is another process that counts
+            await asyncio.sleep(0.02)
+
+
+def _serve_agent(pipe: Connection, delay_s: float) -> None:
+    async def serve() -> None:
+        async with CountingAgent(delay_s) as agent:
+            pipe.send(agent.url)
+            while True:
+                await asyncio.to_thread(pipe.recv)
+                pipe.send((len(agent.calls), len(agent.calls) - len({call.key for call in agent.calls})))
+
+    with contextlib.suppress(EOFError):
+        asyncio.run(serve())
+
+
+class OwnConnection(Client):
+    """A client that shares its connection with no other of this process, as gRPC would have them do."""
+
+    async def __aenter__(self) -> Self:
+        options = ChannelOptions()
+        arguments = channel_arguments(options, service_config(options, pool=False))
+        self._channel = grpc.aio.insecure_channel(
+            self.address, options=[*arguments, ("grpc.use_local_subchannel_pool", 1)]
+        )
+        self._stub = orchestrator_pb2_grpc.RunServiceStub(self._channel)
+        return self
+
+
+class CutWatch:
+    """A watcher whose connection is cut again and again, and who goes on at the next address.
+
+    Args:
+        addresses: Where to watch, by turns.
+        run_id: What.
+        offset_s: How much later than others it is cut.
+        every_s: How long a connection is left alone; None for ever.
+    """
+
+    def __init__(self, addresses: Sequence[str], run_id: str, offset_s: float, *, every_s: float | None = 1.0) -> None:
+        self.run_id = run_id
+        self.sequences: list[int] = []
+        self.results: list[tuple[int, float]] = []
+        self.cuts = 0
+        self.problem = ""
+        self._addresses = itertools.cycle(addresses)
+        self._offset_s = offset_s
+        self._every_s = every_s
+
+    async def follow(self) -> None:
+        """Watch until the run has ended, or something surfaces that a client would have to handle."""
+        next_cut = time.monotonic() + self._offset_s
+        try:
+            while True:
+                next_cut += self._every_s or 0.0
+                async with OwnConnection(next(self._addresses)) as client:
+                    left_s = max(0.0, next_cut - time.monotonic()) if self._every_s is not None else None
+                    if await self._watch(client, left_s):
+                        return
+                self.cuts += 1
+        except AssayError as problem:
+            self.problem = f"{type(problem).__name__}: {problem.message}"
+
+    async def _watch(self, client: Client, seconds: float | None) -> bool:
+        """Watch for some time; return whether the run has ended."""
+        cursor = self.sequences[-1] if self.sequences else 0
+        try:
+            async with asyncio.timeout(seconds):
+                events = client.watch_run(self.run_id, after_sequence=cursor)
+                async with aclosing(events):  # type: ignore[type-var]  # it is a generator
+                    async for event in events:
+                        if isinstance(event, Run):
+                            continue
+                        self.sequences.append(event.sequence)
+                        if isinstance(event, CaseResult):
+                            self.results.append((event.sequence, time.time()))
+        except TimeoutError:
+            return False
+        return True
+
+
+class IdleWatch:
+    """A watcher of a run in which nothing happens.
+
+    Args:
+        address: Where to watch.
+        run_id: What.
+    """
+
+    def __init__(self, address: str, run_id: str) -> None:
+        self.began = asyncio.Event()
+        self._address = address
+        self._run_id = run_id
+
+    async def follow(self) -> None:
+        """Watch for good."""
+        async with OwnConnection(self._address) as client:
+            async for _ in client.watch_run(self._run_id):
+                self.began.set()
+
+
+def seen_by(watches: Sequence[CutWatch]) -> dict[str, Any]:
+    """Return what watchers that have seen their runs end have missed, seen twice and had to handle."""
+    last = {
+        run_id: max(w.sequences[-1] for w in watches if w.run_id == run_id) for run_id in {w.run_id for w in watches}
+    }
+    return {
+        "cuts": sum(watch.cuts for watch in watches),
+        "events_seen": sum(len(watch.sequences) for watch in watches),
+        "gaps": sum(len(set(range(1, last[watch.run_id] + 1)) - set(watch.sequences)) for watch in watches),
+        "duplicates": sum(len(watch.sequences) - len(set(watch.sequences)) for watch in watches),
+        "surfaced": sorted({watch.problem for watch in watches if watch.problem}),
+    }
+
+
+def reasons_of_errors(database_url: str) -> dict[str, int]:
+    """Return why rows have an error, and how many."""
+    with psycopg.connect(database_url) as connection:
+        found = connection.execute("SELECT reason, count(*) FROM results WHERE status = 'error' GROUP BY reason")
+        return {reason[:200]: count for reason, count in found.fetchall()}
+
+
+def verdict_on(watches: Sequence[CutWatch], database_url: str) -> dict[str, Any]:
+    """Return what watchers have seen, and how long after its time in the store each result has come."""
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute("SELECT run_id, sequence, created_at FROM results").fetchall()
+    stored = {(run_id, sequence): datetime.fromisoformat(at).timestamp() for run_id, sequence, at in rows}
+    lags = sorted(came - stored[watch.run_id, sequence] for watch in watches for sequence, came in watch.results)
+    return {
+        **seen_by(watches),
+        "lag_p50_s": round(lags[len(lags) // 2], 3),
+        "lag_p99_s": round(lags[len(lags) * 99 // 100], 3),
+        "lag_max_s": round(lags[-1], 3),
+    }
 
 
 def numbers(values: Sequence[float], digits: int = 2) -> dict[str, Any]:
