@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,7 @@ from tests.chaos.topologies import open_engine
 from assay.cases import Case, Turn
 from assay.client import Client
 from assay.errors import UnavailableError
+from assay.hosting.calling import AgentCaller
 from assay.results import PauseCause, Run, RunState
 from assay.spec.loading import spec_from_mapping
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from tests.chaos.topologies import Cluster, OneOrchestrator
 
+    from assay.answers import AgentRequest
     from assay.results import RunSettings
 
 __all__ = ["Drill", "Plan", "drilling"]
@@ -97,6 +100,7 @@ class Drill:
         topology: Where.
         agent: Who is asked.
         folder: For files of clients.
+        asked_through: How many questions reached each client that hosts the agent, by the address it knows.
     """
 
     plan: Plan
@@ -104,10 +108,12 @@ class Drill:
     agent: CountingAgent
     folder: Path
     histories: list[History] = field(default_factory=list)
+    asked_through: Counter[str] = field(default_factory=Counter)
 
-    async def submit(self) -> History:
+    async def submit(self, *, hosted: bool = False) -> History:
         """Hand the run in, as often as it takes, always as the same request."""
-        settings = self.plan.settings({"adapter": "http", "target": self.agent.url})
+        http = {"adapter": "http", "target": self.agent.url}
+        settings = self.plan.settings({"adapter": "python", "target": "agent:answer"} if hosted else http)
         request_id = str(uuid.uuid4())
 
         async def once(client: Client) -> Run:
@@ -159,6 +165,16 @@ class Drill:
                         return await call(client)
                 except UnavailableError:
                     await asyncio.sleep(0.05)
+
+    async def host(self, history: History, address: str) -> None:
+        """Answer a run's questions in this process, through whoever is at an address."""
+
+        async def answer(request: AgentRequest) -> str:
+            self.asked_through[address] += 1
+            return await self.agent.answer(request)
+
+        async with Client(address, patience_s=PATIENCE_S) as client:
+            await client.host_agent(history.run_id, AgentCaller(answer), concurrency=self.plan.concurrency)
 
     def client(self) -> Client:
         """Return a client that is patient with watches."""

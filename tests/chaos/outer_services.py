@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import grpc.aio
 
+    from assay.answers import AgentRequest
+
 __all__ = ["MODEL", "Call", "CountingAgent", "StableEmbedder", "answer_text", "serve_embedder"]
 
 MODEL = "stable"
@@ -90,6 +92,12 @@ class CountingAgent:
         if len(self.calls) >= count:
             enough.set()
         await enough.wait()
+
+    async def answer(self, request: AgentRequest) -> str:
+        """Return the answer to a question that a client of this process was asked."""
+        self._remember(Call(request.idempotency_key, time.time()))
+        await asyncio.sleep(self.delay_s)
+        return answer_text(request.input)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from tests.chaos.commands import Command
 from tests.chaos.drills import Plan, drilling
-from tests.chaos.topologies import OneOrchestrator
+from tests.chaos.topologies import Cluster, OneOrchestrator
 from tests.conftest import PostgresServer, _own_server
 
 from assay.failpoints import FAILPOINTS
@@ -50,11 +50,12 @@ SERVING = [
     name for name in FAILPOINTS if not name.startswith(("client", "host", "report", "retry", "deletion", "stop"))
 ]
 HOSTING = [name for name in FAILPOINTS if name.startswith(("client", "host", "report"))]
-KINDS = ("sqlite", "postgres", "command")
+KINDS = ("sqlite", "postgres", "command", "cluster")
 VICTIMS = {
     "sqlite": ("orchestrator",),
     "postgres": ("orchestrator", "database"),
     "command": ("command", "orchestrator"),
+    "cluster": ("api", "worker0", "worker1", "database"),
 }
 _LATEST_S = 1.5
 
@@ -71,6 +72,7 @@ class Count:
         duplicated: Results too many.
         repaid: Questions that were asked although their answer was stored.
         repeated: Questions in flight at a kill, which were asked again.
+        victims: How often each process was killed.
         problems: Everything else that was wrong, with seed and round.
     """
 
@@ -81,6 +83,7 @@ class Count:
     duplicated: int = 0
     repaid: int = 0
     repeated: int = 0
+    victims: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
@@ -91,7 +94,7 @@ class Round:
     Args:
         kind: One of KINDS.
         chance: Decides everything.
-        postgres: The server of the kind "postgres".
+        postgres: The server of the kinds "postgres" and "cluster".
         places: Where processes were killed, counted over all rounds.
     """
 
@@ -103,12 +106,12 @@ class Round:
     async def run(self, folder: Path, count: Count) -> tuple[Plan, list[str], dict[str, Any]]:
         """Run, kill, and add to the count; return the plan, what was wrong, and the summary."""
         plan = self.chance.choice(HOSTED_PLANS if self.kind == "command" else PLANS)
-        async with drilling(
-            plan, folder, OneOrchestrator, self.postgres.url if self.kind == "postgres" else ""
-        ) as drill:
+        url = self.postgres.url if self.kind in ("postgres", "cluster") else ""
+        async with drilling(plan, folder, Cluster if self.kind == "cluster" else OneOrchestrator, url) as drill:
             drill.agent.delay_s = self.chance.choice((0.002, 0.01))
-            slot = drill.topology.slots["orchestrator"]
-            slot.armed += [self._failpoint(SERVING) for _ in range(self.chance.randint(2, 6))]
+            for slot in drill.topology.slots.values():
+                most = 6 if len(drill.topology.slots) == 1 else 2
+                slot.armed += [self._failpoint(SERVING) for _ in range(self.chance.randint(most // 3, most))]
             command = Command(drill, [self._failpoint(HOSTING) for _ in range(3)] if self.kind == "command" else [])
             killing: asyncio.Task[None] | None = None
             try:
@@ -142,8 +145,8 @@ class Round:
                 await drill.topology.ready(5.0)
             await asyncio.sleep(self.chance.uniform(0, _LATEST_S))
             victim = self.chance.choice(VICTIMS[self.kind])
-            if victim == "orchestrator":
-                drill.topology.send("orchestrator", signal.SIGKILL)
+            if victim in drill.topology.slots:
+                drill.topology.send(victim, signal.SIGKILL)
             elif victim == "command" and command.process is not None:
                 command.send(signal.SIGKILL)
             elif victim == "database":
@@ -158,9 +161,12 @@ class Round:
         count.kills += sum(killed.values()) + databases
         at = Counter(name for name, action in drill.topology.passed() if action == "kill")
         self.places.update(at)
-        for name, times in killed.items():
-            of_it = HOSTING if name == "command" else SERVING
-            self.places[f"{name}, at any moment"] += times - sum(at[point] for point in of_it)
+        for name, times in (killed + Counter(database=databases)).items():
+            count.victims[name] = count.victims.get(name, 0) + times
+        commands = killed.pop("command", 0)
+        serving = "process of a cluster" if self.kind == "cluster" else "orchestrator"
+        for name, times, points in (("command", commands, HOSTING), (serving, killed.total(), SERVING)):
+            self.places[f"{name}, at any moment"] += times - sum(at[point] for point in points)
 
 
 async def undisturbed(plan: Plan, known: dict[Plan, dict[str, Any]]) -> dict[str, Any]:
@@ -182,13 +188,28 @@ class Report:
     Args:
         seed: Of all rounds.
         path: Where it is saved after each round; None for nowhere.
+        kinds: Which rounds there are; what the file says of others is kept.
     """
 
     seed: int
     path: Path | None
+    kinds: Sequence[str] = KINDS
     counts: dict[str, Count] = field(default_factory=lambda: {kind: Count() for kind in KINDS})
     places: Counter[str] = field(default_factory=Counter)
     began: float = field(default_factory=time.monotonic)
+    wall_s: float = 0.0
+    kept_kills: int = 0
+
+    def __post_init__(self) -> None:
+        if self.path is None or self.kinds == KINDS or not self.path.exists():
+            return
+        kept = json.loads(self.path.read_text(encoding="utf-8"))
+        self.wall_s = kept["wall_s"]
+        self.places.update(kept["killed_at"])
+        for kind, count in kept["kinds"].items():
+            if kind not in self.kinds:
+                self.counts[kind] = Count(**count)
+        self.kept_kills = self.kills
 
     @property
     def kills(self) -> int:
@@ -206,7 +227,7 @@ class Report:
             return
         document = {
             "seed": self.seed,
-            "wall_s": round(time.monotonic() - self.began),
+            "wall_s": round(self.wall_s + time.monotonic() - self.began),
             "cpus": os.cpu_count(),
             "machine": platform.machine(),
             "python": platform.python_version(),
@@ -222,7 +243,7 @@ async def kill_many(kills: int, only: int | None, report: Report) -> None:
     known: dict[Plan, dict[str, Any]] = {}
     with _own_server() as postgres:
         for number in _numbers(report, kills, only):
-            kind = KINDS[number % len(KINDS)]
+            kind = report.kinds[number % len(report.kinds)]
             folder = Path(mkdtemp(prefix="assay-chaos-"))
             count = report.counts[kind]
             try:
@@ -235,7 +256,7 @@ async def kill_many(kills: int, only: int | None, report: Report) -> None:
             count.rounds += 1
             count.problems += [f"seed {report.seed}, round {number}, {kind}: {text}" for text in problems]
             if problems and only is not None:
-                sys.stderr.write((folder / "orchestrator.log").read_text(errors="replace"))
+                _show_logs(folder)
             shutil.rmtree(folder, ignore_errors=True)
             sys.stderr.write(f"round {number} ({kind}): {report.kills} kills so far\n")
             sys.stderr.writelines(f"  {problem}\n" for problem in problems)
@@ -243,12 +264,16 @@ async def kill_many(kills: int, only: int | None, report: Report) -> None:
             _forget(postgres)
 
 
+def _show_logs(folder: Path) -> None:
+    sys.stderr.writelines(log.read_text(errors="replace") for log in sorted(folder.glob("*.log")))
+
+
 def _numbers(report: Report, kills: int, only: int | None) -> Iterator[int]:
     if only is not None:
         yield only
         return
     number = 0
-    while report.kills < kills:
+    while report.kills - report.kept_kills < kills:
         yield number
         number += 1
 
@@ -277,9 +302,10 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=500, help="how many (default: 500)")
     parser.add_argument("--seed", type=int, default=1, help="decides what is killed when (default: 1)")
     parser.add_argument("--round", type=int, help="do this round alone")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="of which processes (default: all)")
     parser.add_argument("--json", type=Path, help="save the figures here")
     given = parser.parse_args()
-    report = Report(given.seed, given.json)
+    report = Report(given.seed, given.json, tuple(given.kinds))
     asyncio.run(kill_many(given.kills, given.round, report))
     sys.stdout.write(table(report.counts) + "\n")
     sys.exit("\n".join(report.problems) if report.problems else 0)

@@ -5,41 +5,79 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, LiteralString
 
+import psycopg
 import pytest
 from tests.chaos.drills import Plan, drilling
+from tests.chaos.histories import Verdict
 from tests.chaos.topologies import Cluster
 
-from assay_orchestrator.settings import Settings
+from assay_orchestrator.engine.dispatcher import FENCED_STATUS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from tests.chaos.drills import Drill
 
-pytestmark = [
-    pytest.mark.chaos,
-    pytest.mark.skipif("role" not in Settings.__slots__, reason="an orchestrator works alone on its database"),
-]
+pytestmark = pytest.mark.chaos
 
-PLAN = Plan(case_count=2400, repeats=1, concurrency=64, embeds=False)  # three shards
-FENCED_STATUS = 70
+PLAN = Plan(case_count=2400, repeats=1, concurrency=16, embeds=False)  # three shards
+
+
+@dataclass(slots=True)
+class InCluster:
+    """A run that goes on in a cluster.
+
+    Args:
+        drill: The run and its processes.
+        cluster: The processes.
+        hosting: The clients that answer its questions, where clients do.
+        verdict: What became of it, once it has ended.
+    """
+
+    drill: Drill
+    cluster: Cluster
+    hosting: list[asyncio.Task[None]]
+    verdict: Verdict = field(default_factory=Verdict)
 
 
 @asynccontextmanager
-async def in_a_cluster(folder: Path, url: str, undisturbed: Callable[[Plan], dict[str, Any]]) -> AsyncIterator[Drill]:
-    """Yield a drill of a run that goes on; afterwards it has ended and every promise must have been kept."""
-    async with drilling(PLAN, folder, Cluster, url) as drill:
+async def in_a_cluster(
+    folder: Path,
+    url: str,
+    undisturbed: Callable[[Plan], dict[str, Any]],
+    hosts: Sequence[slice] = (),
+    **of_cluster: Any,
+) -> AsyncIterator[InCluster]:
+    """Yield a run that goes on; afterwards it has ended and every promise must have been kept.
+
+    Args:
+        folder: An empty one.
+        url: Of an empty database.
+        undisturbed: Gives the summary that must come out.
+        hosts: Which of the processes that take runs each client that hosts the agent knows; none for an http agent.
+        of_cluster: Arguments of Cluster.
+    """
+    async with drilling(PLAN, folder, Cluster, url, **of_cluster) as drill:
+        cluster = drill.topology
+        assert isinstance(cluster, Cluster)
         drill.agent.delay_s = 0.03
-        drill.topology.start()
-        await drill.topology.ready()
-        watching = asyncio.ensure_future(drill.watch_to_the_end(await drill.submit()))
+        cluster.start()
+        await cluster.ready()
+        history = await drill.submit(hosted=bool(hosts))
+        addresses = [cluster.addresses[known] for known in hosts]
+        hosting = [asyncio.create_task(drill.host(history, "ipv4:" + ",".join(known))) for known in addresses]
+        watching = asyncio.create_task(drill.watch_to_the_end(history))
         await drill.agent.until_asked(100)
-        yield drill
+        run = InCluster(drill, cluster, hosting)
+        yield run
         await watching
-        (verdict,) = await drill.conclude()
+        await asyncio.gather(*hosting)
+        (run.verdict,) = await drill.conclude()
+    verdict = run.verdict
     assert not verdict.problems
     assert (verdict.lost, verdict.duplicated, verdict.repaid, verdict.unexplained) == (0, 0, 0, 0)
     assert verdict.summary == undisturbed(PLAN)
@@ -55,8 +93,8 @@ async def test_a_worker_dies_for_good(
     folder: Path, postgres_url: str, undisturbed: Callable[[Plan], dict[str, Any]]
 ) -> None:
     """kill -9 of a worker that nobody starts again: the others end what it had."""
-    async with in_a_cluster(folder, postgres_url, undisturbed) as drill:
-        await drill.topology.lose("worker0")
+    async with in_a_cluster(folder, postgres_url, undisturbed) as run:
+        await run.cluster.lose("worker0")
 
 
 @pytest.mark.parametrize("victim", ["worker0", "api"])
@@ -64,11 +102,11 @@ async def test_a_process_dies_and_is_started_again(
     folder: Path, postgres_url: str, undisturbed: Callable[[Plan], dict[str, Any]], victim: str
 ) -> None:
     """kill -9 of any process, three times."""
-    async with in_a_cluster(folder, postgres_url, undisturbed) as drill:
+    async with in_a_cluster(folder, postgres_url, undisturbed) as run:
         for time in range(1, 4):
-            drill.topology.send(victim, signal.SIGKILL)
-            await drill.topology.until_ended(victim, time)
-            await drill.agent.until_asked(100 + 400 * time)
+            run.cluster.send(victim, signal.SIGKILL)
+            await run.cluster.until_ended(victim, time)
+            await run.drill.agent.until_asked(100 + 400 * time)
 
 
 async def test_a_worker_stands_still_until_it_counts_as_dead(
@@ -98,9 +136,73 @@ async def test_every_process_at_once(
     folder: Path, postgres_url: str, undisturbed: Callable[[Plan], dict[str, Any]]
 ) -> None:
     """kill -9 of all: what is left is the database, and that is enough."""
-    async with in_a_cluster(folder, postgres_url, undisturbed) as drill:
-        for name in drill.topology.slots:
-            drill.topology.send(name, signal.SIGKILL)
+    async with in_a_cluster(folder, postgres_url, undisturbed) as run:
+        for name in run.cluster.slots:
+            run.cluster.send(name, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("delay_s", "repeats"), [(0.03, False), (8.0, True)], ids=["finished", "handed over"])
+async def test_a_worker_is_told_to_stop(
+    folder: Path, postgres_url: str, undisturbed: Callable[[Plan], dict[str, Any]], delay_s: float, repeats: bool
+) -> None:
+    """Questions in flight are answered, or given up within the grace period; another one goes on at once."""
+    never = ("--reconcile-s", "1000", "--grace-s", "2")  # the run would last too long if anybody had to be thought dead
+    async with in_a_cluster(folder, postgres_url, undisturbed, dead_after_s=1000.0, more=never) as run:
+        run.drill.agent.delay_s = delay_s
+        await run.drill.agent.until_asked(len(run.drill.agent.calls) + PLAN.concurrency)
+        run.cluster.slots["worker0"].restarts = False
+        run.cluster.send("worker0", signal.SIGTERM)
+        async with asyncio.timeout(20):
+            await run.cluster.until_ended("worker0")
+        assert run.cluster.slots["worker0"].statuses == [0]
+        run.drill.agent.delay_s = 0.03
+    assert bool(run.verdict.repeated) == repeats
+
+
+async def test_the_process_that_a_host_is_attached_to_dies(
+    folder: Path, postgres_url: str, undisturbed: Callable[[Plan], dict[str, Any]]
+) -> None:
+    """kill -9 for good: the client attaches to another one, and is asked again what was in flight."""
+    either = [slice(0, 2)]
+    async with in_a_cluster(folder, postgres_url, undisturbed, either, apis=2, workers=1) as run:
+        await run.cluster.lose("api0")
+    assert run.verdict.repeated > 0
+
+
+async def test_two_hosts_at_two_processes(
+    folder: Path, postgres_url: str, undisturbed: Callable[[Plan], dict[str, Any]]
+) -> None:
+    """Both answer questions of one run, and none is asked twice."""
+    each = [slice(0, 1), slice(1, 2)]
+    async with in_a_cluster(folder, postgres_url, undisturbed, each, apis=2, workers=1) as run:
+        pass
+    assert run.verdict.repeated == 0
+    assert len(run.drill.asked_through) == 2
+    assert run.drill.asked_through.total() == PLAN.case_count
+
+
+@pytest.mark.parametrize(("status", "workers"), [("todo", 1), ("doing", 3)])
+@pytest.mark.parametrize(
+    "change",
+    ["DELETE FROM procrastinate_jobs", "UPDATE procrastinate_jobs SET status = 'succeeded'"],
+    ids=["deleted", "succeeded"],
+)
+async def test_somebody_changes_the_queue(
+    folder: Path,
+    postgres_url: str,
+    undisturbed: Callable[[Plan], dict[str, Any]],
+    change: LiteralString,
+    status: LiteralString,
+    workers: int,
+) -> None:
+    """A job is only a hint: without it, or when it claims to be done, every row still gets its one result."""
+    often = ("--reconcile-s", "1")
+    async with in_a_cluster(folder, postgres_url, undisturbed, workers=workers, more=often) as run:
+        run.drill.histories[0].late_s = 5.0  # whoever had the shard goes on until another one has it
+        async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+            run.cluster.disturbed("queue")
+            changed = await connection.execute(change + " WHERE status = %s::procrastinate_job_status", (status,))
+            assert changed.rowcount >= 1
 
 
 @pytest.mark.parametrize(

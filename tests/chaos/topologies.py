@@ -6,10 +6,12 @@ import asyncio
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -116,8 +118,12 @@ class Topology:
 
     async def ready(self, timeout_s: float = _READY_S) -> None:
         """Wait until runs can be handed in."""
-        async with open_channel(self.address) as channel:
-            await wait_for_ready(channel, "assay.v1.RunService", timeout_s)
+        for address in self._doors():
+            async with open_channel(address) as channel:
+                await wait_for_ready(channel, "assay.v1.RunService", timeout_s)
+
+    def _doors(self) -> Sequence[str]:
+        return [self.address]
 
     def send(self, name: str, number: signal.Signals) -> None:
         """Send the process in a place a signal; the moment is noted."""
@@ -240,29 +246,51 @@ class OneOrchestrator(Topology):
 
 
 class Cluster(Topology):
-    """One process that takes runs and several that work on them, over one PostgreSQL.
+    """Processes that take runs ("api", or "api0", "api1" ...) and others that work on them, over one PostgreSQL.
 
     Args:
         folder: As above.
         embedder: As above.
         database_url: PostgreSQL.
+        apis: How many processes take runs.
         workers: How many processes work.
         dead_after_s: After so long without a sign of life a worker counts as dead.
+        more: Further arguments of all.
     """
 
     def __init__(
-        self, folder: Path, embedder: str, database_url: str, *, workers: int = 2, dead_after_s: float = 4.0
+        self,
+        folder: Path,
+        embedder: str,
+        database_url: str,
+        *,
+        apis: int = 1,
+        workers: int = 2,
+        dead_after_s: float = 4.0,
+        more: Sequence[str] = (),
     ) -> None:
         super().__init__(folder, embedder)
         self.database_url = database_url
         self.dead_after_s = dead_after_s
-        common = ("--database-url", database_url, "--heartbeat-s", "0.5", "--dead-after-s", str(dead_after_s))
-        self.add("api", "--role", "api", "--listen", self.address, *common)
-        one = ("--shard-limit", "1")  # so that each has some of the work
+        common = ["--database-url", database_url, "--heartbeat-s", "0.5", "--dead-after-s", str(dead_after_s)]
+        common += ["--shard-limit", "1", *more]  # so that each has some of the work
+        self.addresses = [self.address]
+        if apis > 1:
+            self.addresses = _free_addresses(apis)
+            self.address = "ipv4:" + ",".join(self.addresses)  # clients go to the first that answers
+        for index, address in enumerate(self.addresses):
+            self.add(f"api{index}" if apis > 1 else "api", "--role", "api", "--listen", address, *common)
         for index in range(workers):
-            self.add(
-                f"worker{index}", "--role", "worker", "--listen", f"unix:{folder}/worker{index}.sock", *common, *one
-            )
+            self.add(f"worker{index}", "--role", "worker", "--listen", f"unix:{folder}/worker{index}.sock", *common)
+
+    def _doors(self) -> Sequence[str]:
+        return self.addresses
+
+
+def _free_addresses(count: int) -> list[str]:
+    with ExitStack() as stack:
+        places = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [f"127.0.0.1:{place.getsockname()[1]}" for place in places]
 
 
 def open_engine(topology: OneOrchestrator | Cluster) -> sa.Engine:
