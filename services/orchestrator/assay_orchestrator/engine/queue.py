@@ -39,6 +39,9 @@ _REAPER = 0x41535351
 _CONNECTIONS = 4
 _PATIENCE_S = 5.0
 _POLL_S = 1.0
+_FORGOTTEN_S = 86_400.0
+"""When rows of workers that are gone are removed. Sooner, a worker that starts would remove those of others that could
+not say that they live, for the database was away."""
 _RESTART_S = 1.0
 _MOST_RETRY_S = 30.0
 
@@ -190,7 +193,7 @@ class QueueDispatcher:
                 # Listening takes a connection of its own, too much for each hosted run.
                 listen_notify=queue == _QUEUE,
                 update_heartbeat_interval=self._heartbeat_s,
-                stalled_worker_timeout=self._dead_after_s,
+                stalled_worker_timeout=_FORGOTTEN_S,
                 delete_jobs="always",
                 install_signal_handlers=False,
             )
@@ -205,16 +208,29 @@ class QueueDispatcher:
             await asyncio.sleep(_RESTART_S)
 
     async def _keep(self) -> None:
-        """Give the jobs of dead workers back, once a second, whichever process comes first; see that this one lives."""
+        """Once a second: say that this process lives, and give back what nobody does any more."""
+        loop = asyncio.get_running_loop()
+        reachable_since = loop.time()
         while not self._closed:
             await asyncio.sleep(_POLL_S)
             try:
-                await self._open()
-                await self._reap()
-                await self._watch_own()
-                await self._retry_left()
-            except _DATABASE_PROBLEMS as problem:
+                async with asyncio.timeout(self._dead_after_s):
+                    await self._open()
+                    await self._beat()
+                    # After an outage nobody has said for a while that they live: first they all need the time to.
+                    if loop.time() - reachable_since > self._dead_after_s:
+                        await self._watch_own()
+                        await self._reap()
+                        await self._retry_left()
+            except (*_DATABASE_PROBLEMS, TimeoutError) as problem:
+                reachable_since = loop.time()
                 _log.warning("the queue cannot be looked after, trying again: %s", type(problem).__name__)
+
+    async def _beat(self) -> None:
+        """Say that this process lives: a worker that has lost its connection once says so no more, and still works."""
+        for worker in list(self._workers):
+            if worker.worker_id is not None:
+                await self._app.job_manager.update_heartbeat(worker.worker_id)
 
     async def _reap(self) -> None:
         manager = self._app.job_manager
@@ -231,21 +247,14 @@ class QueueDispatcher:
                 await manager.retry_job(job)
 
     async def _watch_own(self) -> None:
-        """Exit where the heartbeats of this process do not come through: others have its jobs by now."""
-        own = [worker.worker_id for worker in self._workers if worker.worker_id is not None]
+        """Exit where the queue knows nothing of this process any more: others have its jobs by now."""
+        own = {worker.worker_id for worker in self._workers if worker.worker_id is not None}
         async with self._connector.pool.connection() as connection:
-            found = await connection.execute(
-                "SELECT id FROM procrastinate_workers "
-                "WHERE id = ANY(%s) AND last_heartbeat > now() - make_interval(secs => %s)",
-                (own, self._dead_after_s),
-            )
-            alive = {row[0] for row in await found.fetchall()}
+            found = await connection.execute("SELECT id FROM procrastinate_workers WHERE id = ANY(%s)", (list(own),))
+            known = {row[0] for row in await found.fetchall()}
         # One that has ended meanwhile has taken its row with it.
-        dead = [
-            worker.worker_id for worker in self._workers if worker.worker_id in own and worker.worker_id not in alive
-        ]
-        if dead:
-            _log.error("no heartbeat of this process came through for %g s: others have its jobs", self._dead_after_s)
+        if {worker.worker_id for worker in self._workers}.intersection(own) - known:
+            _log.error("the queue takes this process for dead: others have its jobs")
             self._on_dead()
 
     async def _retry_left(self) -> None:
