@@ -288,7 +288,7 @@ async def stop_first(stand: stands.Stand, agent: stands.AgentProcess, client: Cl
     """Stop the first process, which has a run in flight."""
     run_settings = stands.settings("stopped", "http", agent.url, concurrency=200)
     run = await stands.create_run(client, run_settings, stands.recorded_cases(600))
-    watches = [stands.CutWatch([client.address], run.run_id, 0.0, every_s=None) for _ in range(200)]
+    watches = [stands.CutWatch([client.address], run.run_id, 0.0, every_s=None) for _ in range(WATCHERS)]
     following = asyncio.gather(*(watch.follow() for watch in watches))
     await agent.until_asked(200)
     began = time.monotonic()
