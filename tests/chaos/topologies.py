@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -19,6 +19,7 @@ import psutil
 import psycopg
 import sqlalchemy as sa
 
+from assay.errors import UnavailableError
 from assay.rpc.channel import open_channel, wait_for_ready
 
 if TYPE_CHECKING:
@@ -282,6 +283,15 @@ class Cluster(Topology):
             self.add(f"api{index}" if apis > 1 else "api", "--role", "api", "--listen", address, *common)
         for index in range(workers):
             self.add(f"worker{index}", "--role", "worker", "--listen", f"unix:{folder}/worker{index}.sock", *common)
+
+    async def stop(self) -> list[str]:
+        """Tell every process to stop, once those that have just been started again are there."""
+        doors = [slot.arguments[slot.arguments.index("--listen") + 1] for slot in self.slots.values() if slot.restarts]
+        for address in doors:
+            with suppress(UnavailableError):  # one that is not there is noticed by how it ends
+                async with open_channel(address) as channel:
+                    await wait_for_ready(channel, "", _END_S)
+        return await super().stop()
 
     def _doors(self) -> Sequence[str]:
         return self.addresses
