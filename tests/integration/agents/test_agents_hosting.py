@@ -21,7 +21,7 @@ from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
 from assay.v1 import agent_pb2, orchestrator_pb2_grpc
 from assay.v1 import orchestrator_pb2 as pb
-from assay_orchestrator.agents.hosted import HostedAgent
+from assay_orchestrator.agents.hosted import Attachment, HostedAgent
 from assay_orchestrator.agents.retrying import RetryingAgent
 from assay_orchestrator.service import RunService
 from assay_orchestrator.settings import Settings
@@ -52,9 +52,13 @@ class OneRun:
         """Return the run."""
         return RUN
 
-    def hosted_agent(self, run: Run) -> HostedAgent:
-        """Return the broker."""
-        return self.agent
+    def attach(self, run: Run, concurrency: int) -> Attachment:
+        """Take a client."""
+        return self.agent.attach(concurrency)
+
+    def detach(self, run_id: str, attachment: Attachment) -> None:
+        """Let a client go."""
+        attachment.close()
 
 
 class Bench:
@@ -340,10 +344,10 @@ async def test_a_run_that_has_finished_asks_nothing(bench: Bench, monkeypatch: p
     """Attaching to a run that ended meanwhile is no failure."""
     from assay.errors import WrongStateError
 
-    def finished(self: OneRun, run: Run) -> HostedAgent:
+    def finished(self: OneRun, run: Run, concurrency: int) -> Attachment:
         raise WrongStateError("run run has already succeeded", reason="RUN_FINISHED")
 
-    monkeypatch.setattr(OneRun, "hosted_agent", finished)
+    monkeypatch.setattr(OneRun, "attach", finished)
     async with Client(bench.address) as client:
         await client.host_agent("run", AgentCaller(len), concurrency=1)
 
