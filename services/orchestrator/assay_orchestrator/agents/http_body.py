@@ -9,7 +9,7 @@ from assay.answer_limits import AnswerTooLargeError
 from assay.answers import MalformedAnswerError
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 __all__ = ["MAX_BODY_BYTES", "read_beginning", "read_body"]
 
@@ -18,7 +18,7 @@ _BEGINNING_BYTES = 4096
 _DETECT_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
 
-async def read_body(reply: httpx.Response) -> bytes:
+async def read_body(reply: httpx2.Response) -> bytes:
     """Return the whole body, decompressed.
 
     Raises:
@@ -33,14 +33,14 @@ async def read_body(reply: httpx.Response) -> bytes:
     return body
 
 
-async def read_beginning(reply: httpx.Response) -> bytes:
+async def read_beginning(reply: httpx2.Response) -> bytes:
     """Return the beginning of a body, as an explanation of a failure needs no more."""
     if reply.headers.get("content-encoding", "identity") != "identity":
         return b""
     return await _read(reply, _BEGINNING_BYTES)
 
 
-async def _read(reply: httpx.Response, max_bytes: int) -> bytes:
+async def _read(reply: httpx2.Response, max_bytes: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
     # Raw: decoding chunk by chunk would unfold one small chunk into a thousand times its size.
