@@ -6,6 +6,9 @@ EXAMPLE ?= examples/product-manual
 KILLS ?= 500
 SEED ?= 1
 
+# Without byte code, each of the many processes that tests start would compile all it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test check chaos protos bench clean
 .DELETE_ON_ERROR:
 
@@ -14,7 +17,7 @@ demo: .venv/run.stamp          ## run an evaluation on a real example
 	@$(BIN)/assay run $(EXAMPLE)/assay.yaml
 
 test: .venv/dev.stamp          ## run the tests
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contracts, protos and their stubs
 	$(BIN)/ruff check .

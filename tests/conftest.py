@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+# Slow files first, so that no process of the tests is left alone with one of them in the end.
+SLOWEST_FIRST = ("chaos", "e2e", "integration", "unit")
 GIVEN_URL = "ASSAY_TEST_DATABASE_URL"
 _OLDEST_VERSION = 15
 _START_S = 30.0
@@ -54,6 +56,27 @@ os.setgid(user.pw_gid)
 os.setuid(user.pw_uid)
 os.execv(sys.argv[2], sys.argv[2:])
 """
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach what the tests start, also where they run in the background of a shell, which ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put slow files first."""
+    tests = Path(__file__).parent
+    items.sort(key=lambda item: SLOWEST_FIRST.index(item.path.relative_to(tests).parts[0]))
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """Name what fails at once: the other tests take minutes."""
+    if not report.failed:
+        return None
+    kind = "failed" if report.when == "call" else "error"
+    return kind, f"\n{kind}: {report.nodeid}\n", kind.upper()
 
 
 class PostgresServer:

@@ -242,7 +242,9 @@ class OneOrchestrator(Topology):
     def __init__(self, folder: Path, embedder: str, database_url: str = "", more: Sequence[str] = ()) -> None:
         super().__init__(folder, embedder)
         self.database_url = database_url
-        where = ("--database-url", database_url) if database_url else ("--database", str(folder / "data" / "assay.db"))
+        where: Sequence[str] = ("--database", str(folder / "data" / "assay.db"))
+        if database_url:
+            where = ("--database-url", database_url, "--heartbeat-s", "0.5", "--dead-after-s", "4")
         self.add("orchestrator", "--listen", self.address, *where, "--grace-s", "5", *more)
 
 

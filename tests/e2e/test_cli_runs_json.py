@@ -83,7 +83,7 @@ def test_a_program_asks_whether_the_machine_is_fit(cli: Cli) -> None:
     document = json.loads(cli.run("doctor", "--json").stdout)
     assert document["healthy"] is True
     assert [check["check"] for check in document["checks"]] == [
-        "python", "assay", "orchestrator", "embedder", "state", "stack"
+        "python", "assay", "orchestrator", "embedder", "judge", "state", "stack"
     ]  # fmt: skip
     cli.env["ASSAY_HOME"] = str(cli.write("taken", "not a folder"))
     document = json.loads(cli.run("doctor", "--json", status=3).stdout)
