@@ -66,7 +66,7 @@ class CountingAgent:
         self._awaited: list[tuple[int, asyncio.Event]] = []
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=1000)
         return self
 
     async def __aexit__(

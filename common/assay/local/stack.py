@@ -102,7 +102,7 @@ class LocalStack:
             if child.poll() == 0:
                 raise _stopped(service)
             if child.poll() is not None:
-                tail = _tail(self._home.log(service))
+                tail = _last_words(self._home.log(service), service)
                 raise SetupError(
                     f"the local {service} could not go on (status {child.returncode}); its last words:\n{tail}",
                     reason="SERVICE_ENDED",
@@ -310,8 +310,11 @@ def _pid(home: Home, service: str) -> int:
         return 0
 
 
-def _tail(path: Path) -> str:
+def _last_words(log: Path, service: str) -> str:
+    """Return why a service ended: what it has said itself, or whatever stands last in its log."""
     try:
-        return "\n".join(path.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+        lines = log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
     except OSError:
         return "(no log)"
+    said = [line for line in lines if line.startswith(f"assay {service}: ")]
+    return "\n".join(said or lines)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.rpc.channel import open_channel
+from assay.rpc.channel import open_channel, wait_for_ready
 from assay.testing.judges import says
 from assay.testing.providers import Reply, ScriptedProvider
 from assay.v1 import judge_pb2 as pb
@@ -46,6 +46,9 @@ async def judge_process(folder: Path, provider: ScriptedProvider, protocol: str)
     with (folder / "judge.log").open("ab") as log, started(command, log) as process:
         try:
             async with open_channel(f"unix:{socket}") as channel:
+                await wait_for_ready(
+                    channel, "assay.v1.JudgeService", 60
+                )  # also after a connection to one killed before
                 yield judge_pb2_grpc.JudgeServiceStub(channel), process
         finally:
             process.kill()
