@@ -80,8 +80,7 @@ async def restart(server_url: str, full: bool) -> dict[str, Any]:
 async def restart_once(server_url: str, kind: str) -> float:
     """Kill the one process in the midst of a run; its place takes another at once."""
     async with stands.open_stand(server_url, kind) as stand:
-        timing = ("--heartbeat-s", "1", "--dead-after-s", "4") if kind == "postgres" else ()
-        address = stand.place("all", *timing)
+        address = stand.place("all")
         stand.start()
         await stands.wait_at(address)
         async with Client(address) as client:

@@ -244,7 +244,7 @@ class OneOrchestrator(Topology):
         self.database_url = database_url
         where: Sequence[str] = ("--database", str(folder / "data" / "assay.db"))
         if database_url:
-            where = ("--database-url", database_url, "--heartbeat-s", "0.5", "--dead-after-s", "4")
+            where = ("--database-url", database_url, "--dead-after-s", "4")
         self.add("orchestrator", "--listen", self.address, *where, "--grace-s", "5", *more)
 
 
@@ -275,7 +275,7 @@ class Cluster(Topology):
         super().__init__(folder, embedder)
         self.database_url = database_url
         self.dead_after_s = dead_after_s
-        common = ["--database-url", database_url, "--heartbeat-s", "0.5", "--dead-after-s", str(dead_after_s)]
+        common = ["--database-url", database_url, "--dead-after-s", str(dead_after_s)]
         common += ["--shard-limit", "1", *more]  # so that each has some of the work
         self.addresses = [self.address]
         if apis > 1:

@@ -52,9 +52,9 @@ def test_teams_have_weights_and_agents_limits() -> None:
 
 
 def test_processes_share_a_postgresql_database_alone() -> None:
-    """A file has one process, which does all; roles, beats and recovery that do not fit are told at once."""
+    """A file has one process, which does all; roles, times and recovery that do not fit are told at once."""
     with pytest.raises(InvalidInputError) as caught:
-        read_settings(["--role", "worker", "--heartbeat-s", "5", "--dead-after-s", "6"], {})
+        read_settings(["--role", "worker", "--dead-after-s", "0.5"], {})
     said = [str(problem) for problem in caught.value.problems]
     assert [text.split()[0] for text in said] == ["role", "dead_after_s"]
     with pytest.raises(InvalidInputError, match="others go on with what stops"):

@@ -76,8 +76,7 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     add("--watch-stall-s", "how long a watcher may take nothing", type=float, default=30.0)
     add("--grace-s", "how long calls may go on after SIGTERM", type=float, default=10.0)
     add("--role", "what this process does: api, worker or all; processes share a PostgreSQL database", default="all")
-    add("--heartbeat-s", "how often a process that shares the work says that it lives", type=float, default=5.0)
-    add("--dead-after-s", "when its work goes to others without that", type=float, default=20.0)
+    add("--dead-after-s", "when a process that says nothing loses its work to others", type=float, default=20.0)
     add("--reconcile-s", "how often work is looked for that nobody has", type=float, default=30.0)
     add("--shard-limit", "most shards (of about 1,000 rows) worked on at once", type=int, default=64)
     add("--agent-limits", "most questions in flight over all runs: host=count, comma-separated", default="")
@@ -105,7 +104,6 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
             watch_stall_s=given.watch_stall_s,
             grace_s=given.grace_s,
             role=given.role,
-            heartbeat_s=given.heartbeat_s,
             dead_after_s=given.dead_after_s,
             reconcile_s=given.reconcile_s,
             shard_limit=given.shard_limit,

@@ -38,8 +38,8 @@ class Settings:
         grace_s: How long calls may go on after SIGTERM, in seconds.
         role: What this process does: "api" answers clients, "worker" works on runs, "all" does both. Only processes
             that share a PostgreSQL database divide the work.
-        heartbeat_s: How often a process that shares the work says that it lives, in seconds.
-        dead_after_s: After how many seconds without that its work goes to others.
+        dead_after_s: After how many seconds without a word from a process its work goes to others; where its connection
+            to the database has ended too, two seconds will do.
         reconcile_s: How often shards are looked for that nobody has, in seconds.
         shard_limit: Most shards that this process works on at once.
         team_weights: How much of the workers a team has beside the others, by name; 1 for those not named.
@@ -65,7 +65,6 @@ class Settings:
     watch_stall_s: float = 30.0
     grace_s: float = 10.0
     role: str = "all"
-    heartbeat_s: float = 5.0
     dead_after_s: float = 20.0
     reconcile_s: float = 30.0
     shard_limit: int = 64
@@ -94,8 +93,8 @@ class Settings:
             yield f"role must be 'api', 'worker' or 'all', not {self.role!r}"
         if self.role != "all" and not self.database_url:
             yield f"role {self.role!r} needs a database_url: a file has one process, which does all"
-        if not 0 < self.heartbeat_s * 2 <= self.dead_after_s:
-            yield "dead_after_s must be at least twice heartbeat_s"
+        if self.dead_after_s < 1:
+            yield "dead_after_s must be at least 1"
         if self.active_run_limit < 1:
             yield "active_run_limit must be at least 1"
         if self.row_try_limit < 2:

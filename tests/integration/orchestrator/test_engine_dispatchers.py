@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 def make_queue(url: str, *, concurrency: int = 1) -> QueueDispatcher:
     """Return a dispatcher over PostgreSQL that notices a dead worker soon."""
-    return QueueDispatcher(
-        conninfo_to_dict(url), works=True, concurrency=concurrency, heartbeat_s=0.2, dead_after_s=1.0
-    )
+    return QueueDispatcher(conninfo_to_dict(url), works=True, concurrency=concurrency, dead_after_s=1.0)
 
 
 class Work:
@@ -188,31 +186,89 @@ async def test_jobs_of_hosted_agents_go_where_their_clients_are(engine: sa.Engin
             await queue.aclose()
 
 
-async def test_jobs_of_a_dead_worker_go_to_another(engine: sa.Engine, postgres_url: str) -> None:
-    """A job whose worker says nothing any more is given to whoever works."""
+def take_silently(engine: sa.Engine) -> int:
+    """Give the one job to a worker that has said nothing for an hour; return its number."""
     with engine.begin() as connection:
-        connection.exec_driver_sql(
-            "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 hour')"
-        )
+        worker_id: int = connection.exec_driver_sql(
+            "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 hour') RETURNING id"
+        ).scalar_one()
+        connection.exec_driver_sql(f"UPDATE procrastinate_jobs SET status = 'doing', worker_id = {worker_id}")
+    return worker_id
+
+
+def lives(engine: sa.Engine, worker_id: int) -> sa.Connection:
+    """Return a connection with what tells others that a worker's is not gone."""
+    connection = engine.connect()
+    lock = f"SELECT pg_advisory_lock_shared(hashtext('assay worker ' || current_schema()), {worker_id})"
+    connection.exec_driver_sql(lock)
+    return connection
+
+
+async def test_jobs_of_a_worker_that_says_nothing_go_to_another(engine: sa.Engine, postgres_url: str) -> None:
+    """A worker that stands still keeps its connection; after some time its job is given to whoever works."""
     queue = make_queue(postgres_url)
     work = Work()
     try:
         enqueue(queue, engine, ShardJob("r", 0, 0))
-        with engine.begin() as connection:
-            connection.exec_driver_sql(
-                "UPDATE procrastinate_jobs SET status = 'doing', worker_id = (SELECT id FROM procrastinate_workers)"
-            )
+        with lives(engine, take_silently(engine)):
+            queue.open(work)
+            await work.until(1)
+    finally:
+        await queue.aclose()
+
+
+async def test_jobs_of_a_worker_whose_connection_is_gone_go_to_another_soon(
+    engine: sa.Engine, postgres_url: str
+) -> None:
+    """A worker that was killed loses its job long before one that only says nothing."""
+    queue = QueueDispatcher(conninfo_to_dict(postgres_url), works=True, concurrency=1, dead_after_s=1000.0)
+    work = Work()
+    try:
+        enqueue(queue, engine, ShardJob("r", 0, 0))
+        connection = lives(engine, take_silently(engine))
         queue.open(work)
+        await queue._open()
+        await queue._reap(reachable_s=100.0)
+        with engine.connect() as other:
+            assert other.exec_driver_sql("SELECT status FROM procrastinate_jobs").scalar_one() == "doing"
+        connection.close()
         await work.until(1)
     finally:
         await queue.aclose()
+
+
+async def test_a_worker_has_a_lock_for_as_long_as_its_process_lives(engine: sa.Engine, postgres_url: str) -> None:
+    """Whoever works keeps its job, though it is long: others see that its connection is there."""
+    queues = [
+        QueueDispatcher(conninfo_to_dict(postgres_url), works=works, concurrency=1, dead_after_s=1000.0)
+        for works in (True, False)
+    ]
+    work, goes_on = Work(), asyncio.Event()
+    work.before = lambda _: goes_on.wait()
+    try:
+        enqueue(queues[0], engine, ShardJob("r", 0, 0))
+        queues[0].open(work)
+        while not queues[0]._locked:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.02)
+        execute(engine, "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'")
+        await queues[1]._open()
+        await queues[1]._reap(reachable_s=100.0)
+        goes_on.set()
+        await work.until(1)
+        with engine.connect() as connection:
+            while connection.exec_driver_sql("SELECT count(*) FROM procrastinate_jobs").scalar_one():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert work.done == [("r", 0)]
+    finally:
+        for queue in queues:
+            await queue.aclose()
 
 
 async def test_a_process_that_counts_as_dead_exits(engine: sa.Engine, postgres_url: str) -> None:
     """A worker that the queue has forgotten ends its process: others may have its jobs."""
     died = asyncio.Event()
     queue = QueueDispatcher(
-        conninfo_to_dict(postgres_url), works=True, concurrency=1, heartbeat_s=0.2, dead_after_s=1.0, on_dead=died.set
+        conninfo_to_dict(postgres_url), works=True, concurrency=1, dead_after_s=1.0, on_dead=died.set
     )
     work = Work()
     try:

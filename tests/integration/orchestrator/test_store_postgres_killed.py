@@ -84,7 +84,7 @@ async def test_an_outage_is_not_noticed(
     That holds where it is away for longer than a process may be silent: nobody was there to take its work.
     """
     agent, seen = _Agent(), dict[int, str]()
-    async with serve(database_patience_s=1e6, heartbeat_s=0.2, dead_after_s=1.0) as client:
+    async with serve(database_patience_s=1e6, dead_after_s=1.0) as client:
         dataset = await client.upload_dataset(cases, name="d")
         run = await client.create_run(settings_of("python", "m:f", concurrency=4), dataset.dataset_id)
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=4))

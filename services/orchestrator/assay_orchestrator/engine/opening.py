@@ -33,6 +33,5 @@ def open_dispatcher(settings: Settings, database: Database) -> Dispatcher:
         database.parameters,
         works=settings.role != "api",
         concurrency=settings.shard_limit,
-        heartbeat_s=settings.heartbeat_s,
         dead_after_s=settings.dead_after_s,
     )

@@ -36,9 +36,14 @@ __all__ = ["QueueDispatcher", "create_tables"]
 _TASK = "assay.shard"
 _QUEUE = "shards"
 _REAPER = 0x41535351
+_ALIVE = "hashtext('assay worker ' || current_schema()), %s"
 _CONNECTIONS = 4
 _PATIENCE_S = 5.0
+_CONNECT_S = 2
 _POLL_S = 1.0
+_GONE_BEATS = 2
+"""A worker whose connection is gone has so many beats' time to say that it lives: the connection alone may have broken.
+"""
 _FORGOTTEN_S = 86_400.0
 """When rows of workers that are gone are removed. Sooner, a worker that starts would remove those of others that could
 not say that they live, for the database was away."""
@@ -71,8 +76,7 @@ class QueueDispatcher:
         parameters: libpq's connection parameters.
         works: Whether this process takes jobs at all.
         concurrency: Most jobs at once in this process.
-        heartbeat_s: How often this process says that it lives, in seconds.
-        dead_after_s: After how many seconds without one a process counts as dead, and its jobs go to others.
+        dead_after_s: After how many seconds without a word a process counts as dead, and its jobs go to others.
         on_dead: What to do when this process counts as dead: exit, since others have its jobs.
     """
 
@@ -84,14 +88,13 @@ class QueueDispatcher:
         *,
         works: bool,
         concurrency: int,
-        heartbeat_s: float,
         dead_after_s: float,
         on_dead: Callable[[], None] = exit_at_once,
     ) -> None:
         self._works = works
         self._concurrency = concurrency
-        self._heartbeat_s = heartbeat_s
         self._dead_after_s = dead_after_s
+        self._beat_s = min(_POLL_S, dead_after_s / 4)
         self._on_dead = on_dead
         self._workers: set[queue_worker.Worker] = set()
         self._doing: set[int | None] = set()
@@ -102,10 +105,13 @@ class QueueDispatcher:
         self._leaving: set[asyncio.Task[None]] = set()
         self._keeping: asyncio.Task[None] | None = None
         self._opening, self._opened, self._closed = asyncio.Lock(), False, False
+        self._parameters = dict(parameters)
+        self._session: psycopg.AsyncConnection[Any] | None = None
+        self._locked: set[int] = set()
         # Enqueues with connections of the store's: it never opens one itself.
         self._enqueueing = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
         self._connector = procrastinate.PsycopgConnector(
-            kwargs=dict(parameters), min_size=1, max_size=_CONNECTIONS, timeout=_PATIENCE_S
+            kwargs=self._parameters, min_size=1, max_size=_CONNECTIONS, timeout=_PATIENCE_S
         )
         self._app = procrastinate.App(connector=self._connector)
         self._app.task(name=_TASK, retry=_Again(), pass_context=True)(self._do)
@@ -132,6 +138,7 @@ class QueueDispatcher:
     def open(self, work: Work) -> None:
         """Begin to take jobs."""
         self._work = work
+        asyncio.get_running_loop().set_exception_handler(_handle_exception)
         self._keeping = asyncio.create_task(self._keep(), name="queue keeper")
         if self._works:
             self._serve(_QUEUE)
@@ -174,6 +181,7 @@ class QueueDispatcher:
             task.cancel()
         if running:
             await asyncio.wait(running)
+        await self._end_session()
         await self._app.close_async()
 
     def _serve(self, queue: str) -> None:
@@ -192,7 +200,7 @@ class QueueDispatcher:
                 fetch_job_polling_interval=_POLL_S,
                 # Listening takes a connection of its own, too much for each hosted run.
                 listen_notify=queue == _QUEUE,
-                update_heartbeat_interval=self._heartbeat_s,
+                update_heartbeat_interval=self._dead_after_s,  # the keeper says so sooner, and after an outage too
                 stalled_worker_timeout=_FORGOTTEN_S,
                 delete_jobs="always",
                 install_signal_handlers=False,
@@ -208,54 +216,71 @@ class QueueDispatcher:
             await asyncio.sleep(_RESTART_S)
 
     async def _keep(self) -> None:
-        """Once a second: say that this process lives, and give back what nobody does any more."""
+        """Again and again: say that this process lives, and give to others what nobody does any more."""
         loop = asyncio.get_running_loop()
         reachable_since = loop.time()
         while not self._closed:
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(self._beat_s)
             try:
                 async with asyncio.timeout(self._dead_after_s):
                     await self._open()
-                    await self._beat()
+                    is_known = await self._beat()
                     # After an outage nobody has said for a while that they live: first they all need the time to.
-                    if loop.time() - reachable_since > self._dead_after_s:
-                        await self._watch_own()
-                        await self._reap()
+                    reachable_s = loop.time() - reachable_since
+                    if reachable_s > self._dead_after_s and not is_known:
+                        _log.error("the queue takes this process for dead: others have its jobs")
+                        self._on_dead()
+                    if reachable_s > _GONE_BEATS * self._beat_s:
+                        await self._reap(reachable_s)
+                    if reachable_s > self._dead_after_s:
                         await self._retry_left()
             except (*_DATABASE_PROBLEMS, TimeoutError) as problem:
                 reachable_since = loop.time()
+                await self._end_session()
                 _log.warning("the queue cannot be looked after, trying again: %s", type(problem).__name__)
 
-    async def _beat(self) -> None:
-        """Say that this process lives: a worker that has lost its connection once says so no more, and still works."""
-        for worker in list(self._workers):
-            if worker.worker_id is not None:
-                await self._app.job_manager.update_heartbeat(worker.worker_id)
+    async def _beat(self) -> bool:
+        """Say that this process lives; return whether the queue knows it.
 
-    async def _reap(self) -> None:
+        Each worker also has a lock, which the database takes back as soon as the connection is gone, as it is when the
+        process was killed.
+        """
+        if self._session is None:
+            connecting = {**self._parameters, "connect_timeout": _CONNECT_S}
+            self._session = await psycopg.AsyncConnection.connect(**connecting, autocommit=True)
+        own = {worker.worker_id for worker in self._workers if worker.worker_id is not None}
+        for worker_id in own - self._locked:
+            await self._session.execute(f"SELECT pg_advisory_lock_shared({_ALIVE})".encode(), (worker_id,))
+            self._locked.add(worker_id)
+        beat = "UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = ANY(%s) RETURNING id"
+        known = {row[0] for row in await (await self._session.execute(beat, (list(own),))).fetchall()}
+        # One that has ended meanwhile has taken its row with it.
+        return not {worker.worker_id for worker in self._workers}.intersection(own) - known
+
+    async def _end_session(self) -> None:
+        session, self._session = self._session, None
+        self._locked.clear()
+        if session is not None:
+            await session.close()
+
+    async def _reap(self, reachable_s: float) -> None:
+        """Give the jobs of workers to others that are gone: by their silence, or sooner where their lock is free."""
         manager = self._app.job_manager
         async with self._connector.pool.connection() as connection:
-            row = await (
-                await connection.execute("SELECT pg_try_advisory_xact_lock(%s, hashtext(current_schema()))", (_REAPER,))
-            ).fetchone()
-            if row is None or not row[0]:
+            if not await _try_lock(connection, "%s, hashtext(current_schema())", _REAPER):
                 return
-            for job in await manager.get_stalled_jobs(task_name=_TASK, seconds_since_heartbeat=self._dead_after_s):
-                _log.warning(
-                    "the worker of shard %(run_id)s/%(shard_index)s is gone: it goes to another", job.task_kwargs
-                )
-                await manager.retry_job(job)
-
-    async def _watch_own(self) -> None:
-        """Exit where the queue knows nothing of this process any more: others have its jobs by now."""
-        own = {worker.worker_id for worker in self._workers if worker.worker_id is not None}
-        async with self._connector.pool.connection() as connection:
-            found = await connection.execute("SELECT id FROM procrastinate_workers WHERE id = ANY(%s)", (list(own),))
-            known = {row[0] for row in await found.fetchall()}
-        # One that has ended meanwhile has taken its row with it.
-        if {worker.worker_id for worker in self._workers}.intersection(own) - known:
-            _log.error("the queue takes this process for dead: others have its jobs")
-            self._on_dead()
+            dead: set[int | None] = set()
+            if reachable_s > self._dead_after_s:
+                found = await manager.get_stalled_jobs(task_name=_TASK, seconds_since_heartbeat=self._dead_after_s)
+                dead = {job.id for job in found}
+            silent_s = _GONE_BEATS * self._beat_s
+            for job in await manager.get_stalled_jobs(task_name=_TASK, seconds_since_heartbeat=silent_s):
+                is_gone = job.worker_id is not None and await _try_lock(connection, _ALIVE, job.worker_id)
+                if job.id in dead or is_gone:
+                    _log.warning(
+                        "the worker of shard %(run_id)s/%(shard_index)s is gone: it goes to another", job.task_kwargs
+                    )
+                    await manager.retry_job(job)
 
     async def _retry_left(self) -> None:
         """Give back what this process has ended but could not say so: the queue takes it for work in progress."""
@@ -300,6 +325,21 @@ class _Again(queue_retry.BaseRetryStrategy):
         else:
             wait_s = 0.0 if isinstance(exception, asyncio.CancelledError) else min(_MOST_RETRY_S, 2.0**job.attempts)
         return queue_retry.RetryDecision(retry_at=datetime.now(UTC) + timedelta(seconds=wait_s))
+
+
+def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say in a line what procrastinate's workers leave behind where the database goes away; its job comes again."""
+    problem = context.get("exception")
+    if isinstance(problem, _DATABASE_PROBLEMS):
+        _log.warning("the end of a job could not be stored, it comes again: %s", type(problem).__name__)
+    else:
+        loop.default_exception_handler(context)
+
+
+async def _try_lock(connection: psycopg.AsyncConnection[Any], key: str, number: int) -> bool:
+    """Take a lock until the connection's transaction ends; return whether nobody had it."""
+    row = await (await connection.execute(f"SELECT pg_try_advisory_xact_lock({key})".encode(), (number,))).fetchone()
+    return row is not None and bool(row[0])
 
 
 def _raw(connection: sa.Connection) -> psycopg.Connection[Any]:
