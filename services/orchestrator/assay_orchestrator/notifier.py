@@ -1,4 +1,4 @@
-"""Wakes the watchers of a run when something of it has become durable, and hands them the latest results."""
+"""Wakes the watchers of a run when something of it has become durable, and hands them what was last."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.errors import AssayError
-    from assay.results import CaseResult
+    from assay.results import CaseResult, StateChange
 
 __all__ = ["Notifier"]
 
@@ -18,20 +18,25 @@ _MAX_RECENT = 2000
 
 
 class _Watched:
-    """One run that somebody watches: a flag per watcher, and its latest results without a gap."""
+    """One run that somebody watches: a flag per watcher, and its latest events without a gap."""
 
     def __init__(self) -> None:
         self.flags: set[asyncio.Event] = set()
-        self.recent: deque[CaseResult] = deque(maxlen=_MAX_RECENT)
+        self.recent: deque[StateChange | CaseResult] = deque(maxlen=_MAX_RECENT)
         self.gone: AssayError | None = None
         self.moves = 0
 
-    def take(self, rows: Sequence[CaseResult]) -> None:
-        if self.recent and rows[0].sequence != self.recent[-1].sequence + 1:
-            self.recent.clear()  # a change of state came between: the store has it
-        self.recent.extend(rows)
+    def take(self, events: Sequence[StateChange | CaseResult]) -> None:
+        first, last = events[0].sequence, events[-1].sequence
+        if last - first != len(events) - 1:
+            return  # rows between them were set aside
+        if not self.recent or first > self.recent[-1].sequence + 1:
+            self.recent.clear()  # what came between, nobody has read here
+            self.recent.extend(events)
+        elif (new := last - self.recent[-1].sequence) > 0:
+            self.recent.extend(events[-new:])
 
-    def after(self, sequence: int, count: int) -> list[CaseResult]:
+    def after(self, sequence: int, count: int) -> list[StateChange | CaseResult]:
         if not self.recent:
             return []
         skipped = sequence + 1 - self.recent[0].sequence
@@ -43,8 +48,8 @@ class _Watched:
 class Notifier:
     """What the watchers of runs are told.
 
-    The store holds every event. Watchers who keep up are served from memory: a run's latest results are
-    kept while somebody watches it.
+    The store holds every event. Watchers who keep up are served from memory: a run's latest events, without answers,
+    are kept while somebody watches it.
     """
 
     def __init__(self) -> None:
@@ -52,13 +57,17 @@ class Notifier:
 
     def tell(self, run_id: str, rows: Sequence[CaseResult]) -> None:
         """Hand over results that have become durable, in the order of their sequence."""
-        watched = self._watched.get(run_id)
-        if watched is not None and rows:
-            watched.take(rows)
+        self.keep(run_id, rows)
         self.notify(run_id)
 
-    def recent(self, run_id: str, after: int, count: int) -> list[CaseResult]:
-        """Return up to `count` results that follow on a sequence number; empty where memory has them not."""
+    def keep(self, run_id: str, events: Sequence[StateChange | CaseResult]) -> None:
+        """Take events that were read from the store, in their order, for others who watch the run."""
+        watched = self._watched.get(run_id)
+        if watched is not None and events:
+            watched.take(events)
+
+    def recent(self, run_id: str, after: int, count: int) -> list[StateChange | CaseResult]:
+        """Return up to `count` events that follow on a sequence number; empty where memory has them not."""
         watched = self._watched.get(run_id)
         return watched.after(after, count) if watched is not None else []
 
@@ -103,8 +112,10 @@ class Notifier:
         self._watched.setdefault(run_id, _Watched()).flags.add(flag)
         return flag
 
-    def unsubscribe(self, run_id: str, flag: asyncio.Event) -> None:
-        """Stop waking `flag`."""
+    def unsubscribe(self, run_id: str, flag: asyncio.Event) -> bool:
+        """Stop waking `flag`; return whether anybody still watches the run."""
         self._watched[run_id].flags.discard(flag)
-        if not self._watched[run_id].flags:
-            del self._watched[run_id]
+        if self._watched[run_id].flags:
+            return True
+        del self._watched[run_id]
+        return False

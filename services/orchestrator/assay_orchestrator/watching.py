@@ -10,6 +10,7 @@ from assay.errors import ResumeExpiredError, UnavailableError
 from assay.failpoints import failpoint
 from assay.results import FINISHED_STATES, CaseResult, Run, StateChange
 from assay_orchestrator import history
+from assay_orchestrator.store.runs import GOING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
@@ -58,6 +59,7 @@ class Watches:
         self._stopping = stopping
         self._bookmark_s = bookmark_s
         self._reading: dict[tuple[object, ...], asyncio.Task[Any]] = {}
+        self._going: dict[str, tuple[int, Run]] = {}  # runs as they stood, by how often they had moved
 
     async def follow(self, run_id: str, after: int, *, with_answers: bool) -> AsyncGenerator[Step, None]:
         """Yield a snapshot, then what happens, until the run has ended.
@@ -68,7 +70,7 @@ class Watches:
         """
         moved = self._manager.notifier.subscribe(run_id)
         try:
-            run = await self._manager.get(run_id)
+            run = await self._snapshot(run_id, after)
             if after > run.last_sequence:
                 raise ResumeExpiredError(
                     f"run {run_id} has come to event {run.last_sequence}, and the watch asks for what follows "
@@ -92,18 +94,35 @@ class Watches:
                 while not events and not await self._moves(run_id, moved):
                     yield Step(cursor)
         finally:
-            self._manager.notifier.unsubscribe(run_id, moved)
+            if not self._manager.notifier.unsubscribe(run_id, moved):
+                self._going.pop(run_id, None)
+
+    async def _snapshot(self, run_id: str, after: int) -> Run:
+        """Return the run as it stands; while it goes on and has not moved, as it was for whoever came before.
+
+        One that stands still is read anew: another process may just have resumed it.
+        """
+        moves = self._manager.notifier.moves(run_id)
+        known_moves, run = self._going.get(run_id, (-1, None))
+        if run is None or known_moves != moves or after > run.last_sequence:
+            run = await self._shared(run_id, ("run",), lambda: self._manager.get(run_id))
+            if run.state in GOING:
+                self._going[run_id] = (moves, run)
+        return run
 
     async def _events(self, run_id: str, after: int, *, with_answers: bool) -> Sequence[StateChange | CaseResult]:
         if not with_answers and (recent := self._manager.notifier.recent(run_id, after, _EVENT_PAGE)):
             return recent
-        return await self._shared(
+        events: Sequence[StateChange | CaseResult] = await self._shared(
             run_id,
             (after, with_answers),
             lambda: self._database.read(
                 lambda c: history.read_events(c, run_id, after, _EVENT_PAGE, with_answers=with_answers)
             ),
         )
+        if not with_answers:
+            self._manager.notifier.keep(run_id, events)
+        return events
 
     async def _shared(self, run_id: str, what: tuple[object, ...], read: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Return what a reading under way will find, unless the run has moved since it began; else read."""
