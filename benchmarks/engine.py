@@ -40,7 +40,9 @@ IDLE = 1000
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"any of {', '.join(SCENARIOS)}; default all")
+    parser.add_argument(
+        "scenarios", nargs="*", metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)}; by default all that are short"
+    )
     parser.add_argument("--full", action="store_true", help="the sizes of the goals rather than small ones")
     parser.add_argument("--json", type=Path, help="where to keep the figures; those of other scenarios there stay")
     given = parser.parse_args()
@@ -48,7 +50,7 @@ def main() -> None:
         parser.error(f"no scenario {', '.join(unknown)}: there are {', '.join(SCENARIOS)}")
     figures: dict[str, Any] = {}
     with postgres() as server_url:
-        for name in given.scenarios or SCENARIOS:
+        for name in given.scenarios or [name for name in SCENARIOS if name != "million" or given.full]:
             began = time.monotonic()
             figures[name] = asyncio.run(SCENARIOS[name](server_url, given.full))
             print(f"{name} ({time.monotonic() - began:.0f} s)", json.dumps(figures[name], indent=1), flush=True)
@@ -112,6 +114,17 @@ async def throughput(server_url: str, full: bool) -> dict[str, Any]:
     return figures
 
 
+async def million(server_url: str, full: bool) -> dict[str, Any]:
+    """Return the same of a run of a million cases over PostgreSQL."""
+    count = 1_000_000
+    async with stands.open_stand(server_url, "postgres") as stand:
+        address = stand.place_usual()
+        stand.start()
+        await stands.wait_at(address)
+        async with Client(address) as client:
+            return {"cases": count} | await throughput_of(stand, client, count)
+
+
 async def throughput_of(stand: stands.Stand, client: Client, count: int) -> dict[str, Any]:
     """Measure one run that a client watches."""
     run = await stands.create_run(client, stands.settings("bench"), stands.recorded_cases(count))
@@ -127,16 +140,29 @@ async def throughput_of(stand: stands.Stand, client: Client, count: int) -> dict
 
 
 async def fairness(server_url: str, full: bool) -> dict[str, Any]:
-    """Return how teams share the workers with one that floods them, and how long a small run takes behind a large."""
-    flood, equal, large = (20_000, 4000, 100_000) if full else (20_000, 2000, 20_000)
-    figures: dict[str, Any] = {"flood_cases": flood, "equal_runs": TEAMS, "equal_cases": equal, "large_cases": large}
+    """Return how teams share scarce workers with one that floods them, and how long a small run takes behind a large.
+
+    Workers are scarce where each does two shards at once: with more of them than there are shards, nobody waits.
+    """
+    flood, equal, large = (40_000, 12_000, 1_000_000) if full else (20_000, 6000, 20_000)
+    figures: dict[str, Any] = {
+        "flood_cases": flood,
+        "equal_runs": TEAMS - 1,
+        "equal_cases": equal,
+        "large_cases": large,
+    }
     for kind in stands.BOTH:
+        async with stands.open_stand(server_url, kind) as stand:
+            address = stand.place_usual("--shard-limit", "2")
+            stand.start()
+            await stands.wait_at(address)
+            async with Client(address) as client:
+                shares = await fairness_of_teams(client, flood, equal)
         async with stands.open_stand(server_url, kind) as stand:
             address = stand.place_usual()
             stand.start()
             await stands.wait_at(address)
             async with Client(address) as client:
-                shares = await fairness_of_teams(client, flood, equal)
                 figures[kind] = shares | await fairness_of_sizes(client, large)
     return figures
 
@@ -146,7 +172,7 @@ async def fairness_of_teams(client: Client, flood: int, equal: int) -> dict[str,
     flooding = await stands.create_run(client, stands.settings("flood"), stands.recorded_cases(flood))
     dataset = await client.upload_dataset(stands.recorded_cases(equal, "e"), name="equal")
     began = time.monotonic()
-    runs = [await client.create_run(stands.settings(f"team{n}"), dataset.dataset_id) for n in range(TEAMS)]
+    runs = [await client.create_run(stands.settings(f"team{n}"), dataset.dataset_id) for n in range(TEAMS - 1)]
     at_start = (await client.get_run(flooding.run_id, partial=False)).counts.finished
     watches = [asyncio.ensure_future(stands.until_ended(client, run.run_id)) for run in runs]
     await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
@@ -312,6 +338,7 @@ async def stop_first(stand: stands.Stand, agent: stands.AgentProcess, client: Cl
 SCENARIOS: dict[str, Callable[[str, bool], Coroutine[Any, Any, dict[str, Any]]]] = {
     "restart": restart,
     "throughput": throughput,
+    "million": million,
     "fairness": fairness,
     "watchers": watchers,
     "stop": stop,
