@@ -306,6 +306,10 @@ class RunManager:
         here = {session.plan.run_id for session in self._worker.sessions.all()}
         return here | {*self.notifier.watched, *self._planner.hosted}
 
+    def watcher_count(self) -> int:
+        """Return how many watchers there are here."""
+        return self.notifier.watcher_count
+
     def moved_elsewhere(self, run_id: str, standing: Standing | None) -> None:
         """Do here what follows from how a run stands, whoever brought it there."""
         if standing is None:

@@ -101,6 +101,11 @@ class Notifier:
         """The runs that somebody watches."""
         return list(self._watched)
 
+    @property
+    def watcher_count(self) -> int:
+        """How many watchers there are."""
+        return sum(len(watched.flags) for watched in self._watched.values())
+
     def notify_all(self) -> None:
         """Wake every watcher, as the process stops."""
         for run_id in list(self._watched):

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Affected", "Peers"]
 
-_FOLLOW_S = 0.2
+_FOLLOW_S, _MOST_FOLLOW_S = 0.2, 0.5
+_FOLLOW_PER_WATCHER_S = 0.004
+"""Each look wakes those who watch a run that has moved: with many of them they are told less often, of more."""
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +32,10 @@ class Affected(Protocol):
 
     def here(self) -> set[str]:
         """Return the runs that are worked on, hosted or watched here."""
+        ...
+
+    def watcher_count(self) -> int:
+        """Return how many watchers there are here."""
         ...
 
     def moved_elsewhere(self, run_id: str, standing: Standing | None) -> None:
@@ -80,7 +86,8 @@ class Peers:
     async def _follow(self) -> None:
         seen: dict[str, Standing] = {}
         while True:
-            await asyncio.sleep(_FOLLOW_S)
+            pause_s = self._affected.watcher_count() * _FOLLOW_PER_WATCHER_S
+            await asyncio.sleep(min(max(pause_s, _FOLLOW_S), _MOST_FOLLOW_S))
             here = sorted(self._affected.here())
             if not here:
                 continue

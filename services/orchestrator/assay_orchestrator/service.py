@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import OrderedDict
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from assay.answers import AgentErrorKind, error_response, response_from_json, response_to_json
 from assay.case_limits import MAX_CASE_BYTES, excess
@@ -63,6 +64,10 @@ _UPLOAD_BATCH = 500
 _MAX_PROBLEMS = 50
 _MAX_REQUEST_ID_CHARS = 100
 _MAX_CONCURRENCY = 1000
+_SHARED_MESSAGES = 16
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class RunService(orchestrator_pb2_grpc.RunServiceServicer):
@@ -80,6 +85,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         self._manager = manager
         self._settings = settings
         self._stopping = stopping
+        self._told = _Told()
         self._watches = Watches(database, manager, stopping, bookmark_s=settings.watch_bookmark_s)
 
     async def UploadDataset(  # noqa: N802 - the contract's name
@@ -197,9 +203,10 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         following = self._watches.follow(request.run_id, request.after_sequence, with_answers=request.include_answers)
         async with aclosing(following) as steps:
             async for step in steps:
+                message = self._told.message(request.run_id, step, with_answers=request.include_answers)
                 try:
                     async with asyncio.timeout(self._settings.watch_stall_s):
-                        await context.write(_step_to_wire(step))
+                        await context.write(message)
                         failpoint("watch.events_sent")
                 except TimeoutError:
                     raise WatchBehindError(
@@ -336,12 +343,41 @@ def _case(message: pb.Case) -> Case:
         raise DatasetError(f"case {message.case_id!r}: {problem}") from None
 
 
-def _step_to_wire(step: Step) -> pb.WatchRunResponse:
-    if step.snapshot is not None:
-        return pb.WatchRunResponse(snapshot=run_to_wire(step.snapshot))
-    if step.events:
-        return pb.WatchRunResponse(events=[event_to_wire(event) for event in step.events])
-    return pb.WatchRunResponse(bookmark_sequence=step.before)
+class _Told:
+    """What watchers are told, as messages: many are told the same, for whom one is made."""
+
+    def __init__(self) -> None:
+        self._snapshots: OrderedDict[str, tuple[Run, pb.WatchRunResponse]] = OrderedDict()
+        self._events: OrderedDict[tuple[str, int, int, int], pb.WatchRunResponse] = OrderedDict()
+
+    def message(self, run_id: str, step: Step, *, with_answers: bool) -> pb.WatchRunResponse:
+        if step.snapshot is not None:
+            return self._snapshot(run_id, step.snapshot)
+        if not step.events:
+            return pb.WatchRunResponse(bookmark_sequence=step.before)
+        if with_answers:
+            return _events_message(step)
+        key = (run_id, step.before, step.events[-1].sequence, len(step.events))
+        made = self._events.pop(key, None) or _events_message(step)
+        _remember(self._events, key, made)
+        return made
+
+    def _snapshot(self, run_id: str, run: Run) -> pb.WatchRunResponse:
+        known, made = self._snapshots.pop(run_id, (None, None))
+        if made is None or known is not run:
+            made = pb.WatchRunResponse(snapshot=run_to_wire(run))
+        _remember(self._snapshots, run_id, (run, made))
+        return made
+
+
+def _events_message(step: Step) -> pb.WatchRunResponse:
+    return pb.WatchRunResponse(events=[event_to_wire(event) for event in step.events])
+
+
+def _remember(made: OrderedDict[K, V], key: K, value: V) -> None:
+    made[key] = value
+    if len(made) > _SHARED_MESSAGES:
+        made.popitem(last=False)
 
 
 async def _deliver(incoming: AsyncIterator[pb.ServeAgentRequest], attachment: Attachment) -> None:

@@ -186,6 +186,18 @@ async def test_jobs_of_hosted_agents_go_where_their_clients_are(engine: sa.Engin
             await queue.aclose()
 
 
+async def test_a_client_may_be_here_before_the_process_takes_jobs(engine: sa.Engine, postgres_url: str) -> None:
+    """A client that attaches while its process starts is asked once the process takes jobs."""
+    queue, work = make_queue(postgres_url), Work()
+    try:
+        queue.attend("hosted")
+        enqueue(queue, engine, ShardJob("hosted", 0, 0, hosted=True))
+        queue.open(work)
+        await work.until(1)
+    finally:
+        await queue.aclose()
+
+
 def take_silently(engine: sa.Engine) -> int:
     """Give the one job to a worker that has said nothing for an hour; return its number."""
     with engine.begin() as connection:
