@@ -22,8 +22,8 @@ test: .venv/dev.stamp          ## run the tests
 check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contracts, protos and their stubs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
-	$(BIN)/mypy $(PACKAGES)
-	$(BIN)/mypy --explicit-package-bases tests benchmarks
+	$(BIN)/mypy -n 2 $(PACKAGES)
+	$(BIN)/mypy -n 2 --explicit-package-bases tests benchmarks
 	@for code in examples/*/agent.py examples/*/keyword_model.py; do $(BIN)/mypy $$code || exit 1; done
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
@@ -46,7 +46,7 @@ clean:                         ## remove everything that was set up
 .venv/run.stamp: pyproject.toml requirements/constraints.txt tools/install
 	@tools/install .venv run "$(PYTHON)"
 
-.venv/dev.stamp: .venv/run.stamp
+.venv/dev.stamp: pyproject.toml requirements/constraints.txt tools/install
 	@tools/install .venv dev "$(PYTHON)"
 
 .venv-protos/protos.stamp: requirements/protos.txt tools/install

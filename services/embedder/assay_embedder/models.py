@@ -217,7 +217,7 @@ def _loaded(name: str, folder: Path, device: str, precision: str) -> Any:
             f'The embedder needs packages that are not installed ({error.name}); run: pip install "assay[embedder]".'
         )
         raise SetupError(message, reason="NOT_INSTALLED") from error
-    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # the library is untyped here
+    transformers.utils.logging.disable_progress_bar()
     dtype = getattr(torch, precision)
     is_local = folder.is_dir()
     try:
