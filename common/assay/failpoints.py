@@ -35,6 +35,7 @@ FAILPOINTS = {
     "schema.before_commit": "tables were made or upgraded, their transaction is open",
     "schema.after_commit": "tables were made or upgraded, nothing else is done yet",
     "recovery.run_continued": "after a start, a run that a stop interrupted has been continued or paused",
+    "recovery.job_given_back": "a job of a worker that is gone waits for others again",
     "dataset.before_commit": "cases of an upload were written, their transaction is open",
     "dataset.after_commit": "cases of an upload are stored, the upload goes on",
     "dataset.finished": "a whole dataset is stored, its client does not know yet",

@@ -21,6 +21,7 @@ from procrastinate import retry as queue_retry
 from procrastinate import schema as queue_schema
 from procrastinate import worker as queue_worker
 
+from assay.failpoints import failpoint
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 
 if TYPE_CHECKING:
@@ -281,6 +282,7 @@ class QueueDispatcher:
                         "the worker of shard %(run_id)s/%(shard_index)s is gone: it goes to another", job.task_kwargs
                     )
                     await manager.retry_job(job)
+                    failpoint("recovery.job_given_back")
 
     async def _retry_left(self) -> None:
         """Give back what this process has ended but could not say so: the queue takes it for work in progress."""
