@@ -1,0 +1,49 @@
+"""What watchers of a run are handed from memory."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.results import RunState, StateChange
+from assay_orchestrator.notifier import Notifier
+
+RUN = "r"
+
+
+def events(*sequences: int) -> list[StateChange]:
+    return [StateChange(sequence, RunState.RUNNING, "", "2026-01-01T00:00:00Z") for sequence in sequences]
+
+
+@given(
+    standing=st.sets(st.integers(1, 40), min_size=1),
+    pages=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12))),
+    after=st.integers(0, 41),
+)
+def test_nothing_is_left_out_whatever_was_read(standing: set[int], pages: list[tuple[int, int]], after: int) -> None:
+    """Pages come in any order and overlap, and rows may have been set aside: what memory has follows on."""
+    notifier = Notifier()
+    notifier.subscribe(RUN)
+    for start, count in pages:
+        notifier.keep(RUN, events(*[number for number in sorted(standing) if number > start][:count]))
+    found = [event.sequence for event in notifier.recent(RUN, after, 5)]
+    assert found == list(range(after + 1, after + 1 + len(found)))
+    assert standing.issuperset(found)
+
+
+def test_what_was_read_for_one_is_there_for_others() -> None:
+    """Memory grows at its end; an older page does not take anything from it, and a newer one begins anew."""
+    notifier = Notifier()
+    notifier.keep(RUN, events(1, 2))  # nobody watches
+    assert notifier.recent(RUN, 0, 9) == []
+    flag = notifier.subscribe(RUN)
+    notifier.keep(RUN, events(1, 2, 3))
+    notifier.keep(RUN, events(2, 3, 4, 5))
+    notifier.keep(RUN, events(1, 2))
+    assert notifier.recent(RUN, 0, 9) == events(1, 2, 3, 4, 5)
+    assert notifier.recent(RUN, 3, 1) == events(4)
+    notifier.keep(RUN, events(9, 10))
+    assert notifier.recent(RUN, 3, 9) == []
+    assert notifier.recent(RUN, 8, 9) == events(9, 10)
+    assert notifier.unsubscribe(RUN, flag) is False
+    assert notifier.recent(RUN, 8, 9) == []
