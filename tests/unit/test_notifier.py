@@ -39,6 +39,7 @@ def test_what_was_read_for_one_is_there_for_others() -> None:
     flag = notifier.subscribe(RUN)
     notifier.keep(RUN, events(1, 2, 3))
     notifier.keep(RUN, events(2, 3, 4, 5))
+    notifier.keep(RUN, events(4, 5))
     notifier.keep(RUN, events(1, 2))
     assert notifier.recent(RUN, 0, 9) == events(1, 2, 3, 4, 5)
     assert notifier.recent(RUN, 3, 1) == events(4)
