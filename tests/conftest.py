@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # How long an example takes says nothing here: speed is measured in benchmarks/.
-settings.register_profile("untimed", deadline=None)
+settings.register_profile("untimed", deadline=None, max_examples=50)
 settings.load_profile("untimed")
 
 # Slow files first, so that no process of the tests is left alone with one of them in the end.
 SLOWEST_FIRST = ("chaos", "e2e", "integration", "unit")
 GIVEN_URL = "ASSAY_TEST_DATABASE_URL"
 _OLDEST_VERSION = 15
-_START_S = 30.0
+_START_S = 90.0
 # Its input ends when the tests do, however they end: by SIGKILL, say. Then it leaves nothing behind.
 _GUARD = """
 cat > /dev/null

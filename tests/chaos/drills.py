@@ -33,7 +33,7 @@ __all__ = ["Drill", "Plan", "drilling"]
 
 T = TypeVar("T")
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Drill:
 
     async def watch_to_the_end(self, history: History) -> Run:
         """Watch a run until it has ended; resume it where a full disk has paused it."""
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(250):
             while True:
                 async with self.client() as client:
                     try:

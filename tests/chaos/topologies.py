@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Cluster", "Ending", "OneOrchestrator", "Slot", "Topology", "open_engine"]
 
-_READY_S = 60.0
-_END_S = 30.0
+_READY_S = 180.0
+_END_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,10 +59,10 @@ class Cli:
         return path
 
     def wait_until(
-        self, condition: Callable[[], object], process: subprocess.Popen[str], seconds: float = 60.0
+        self, condition: Callable[[], object], process: subprocess.Popen[str], seconds: float = 180.0
     ) -> None:
         """Wait for a condition that another process brings about, as long as that process lives."""
-        give_up_at = time.monotonic() + 60
+        give_up_at = time.monotonic() + seconds
         while not condition():
             if process.poll() is not None:
                 out, err = process.communicate()
@@ -102,7 +102,7 @@ def warm_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 
 def _check_nothing_left(caller: Cli) -> None:
     left = caller.services()
-    psutil.wait_procs(left, timeout=15)
+    psutil.wait_procs(left, timeout=60)
     leaked = [process for process in left if process.is_running()]
     for process in leaked:
         process.kill()

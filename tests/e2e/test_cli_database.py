@@ -41,7 +41,7 @@ def serving(project: Cli, *arguments: str | Path, **environment: str) -> Iterato
         yield address
     finally:
         process.send_signal(signal.SIGTERM)
-        said = "".join(process.communicate(timeout=60))
+        said = "".join(process.communicate(timeout=180))
     assert process.returncode == 0, said
 
 

@@ -37,13 +37,13 @@ async def graded(address: str, *answers: str) -> list[pb.GradeResponse]:
         await wait_for_ready(channel, "assay.v1.JudgeService", 60)
         stub: Any = judge_pb2_grpc.JudgeServiceStub(channel)
         asked = [pb.GradeRequest(rubric="quality", question="q", answer=each, run_id="r") for each in answers]
-        return [await stub.Grade(request, timeout=30) for request in asked]
+        return [await stub.Grade(request, timeout=180) for request in asked]
 
 
 def ended(process: subprocess.Popen[str], number: signal.Signals) -> str:
     """Send a signal and return what the process has said."""
     process.send_signal(number)
-    return "".join(process.communicate(timeout=60))
+    return "".join(process.communicate(timeout=180))
 
 
 def test_verdicts_and_spending_survive_a_kill(cli: Cli) -> None:
@@ -78,7 +78,7 @@ def test_what_was_set_aside_when_it_was_killed_is_spent(cli: Cli) -> None:
             assert asking.exception() is not None
 
         asyncio.run(killed_under_way())
-        process.communicate(timeout=60)
+        process.communicate(timeout=180)
         process, address = started(cli, "second", provider)
         (after,) = asyncio.run(graded(address, "…"))
         ended(process, signal.SIGTERM)
@@ -99,7 +99,7 @@ def test_a_verdict_under_way_is_finished_when_the_process_is_told_to_stop(cli: C
             return (await asking)[0]
 
         response = asyncio.run(stopped_under_way())
-        process.communicate(timeout=60)
+        process.communicate(timeout=180)
     assert dict(response.verdict.scores) == {"score": 4.0}
     assert process.returncode == 0
 

@@ -126,7 +126,7 @@ def test_an_interrupted_run_is_resumed_without_asking_again(project: Cli, number
     # The question that hangs is asked as soon as the answer before it has come, which may not be stored yet.
     project.wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
     process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=180)
     assert process.returncode == 130, err
     assert "interrupted: what is done is stored" in err
     hint = next(line for line in err.splitlines() if "--resume" in line)
@@ -150,9 +150,9 @@ def test_a_killed_orchestrator_is_started_again_and_nothing_is_asked_twice(proje
     project.wait_until(lambda: asked.exists() and "c15" in asked.read_text() and stored_rows(project) >= 15, process)
     (orchestrator,) = project.services()
     orchestrator.kill()
-    psutil.wait_procs([orchestrator], timeout=10)
+    psutil.wait_procs([orchestrator], timeout=60)
     (project.folder / "go").touch()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=180)
     assert process.returncode == 0, f"{out}\n{err}"
     assert len(report_of(project.folder / "out")["rows"]) == 20
     counts = {case: asked.read_text().split().count(case) for case in (f"c{i}" for i in range(20))}
@@ -171,7 +171,7 @@ def test_services_end_with_a_killed_command(project: Cli) -> None:
     assert services
     process.kill()
     process.communicate()
-    _, alive = psutil.wait_procs(services, timeout=15)
+    _, alive = psutil.wait_procs(services, timeout=60)
     assert not alive
     assert json.loads(project.run("runs", "list", "--json").stdout)[0]["state"] == "paused"
 
@@ -185,7 +185,7 @@ def test_up_keeps_the_stack_and_down_stops_it(project: Cli) -> None:
         assert [process.pid for process in project.services()] == [service.pid]
     finally:
         project.run("down")
-    psutil.wait_procs([service], timeout=10)
+    psutil.wait_procs([service], timeout=60)
     assert not project.services()
     assert "not running" in project.run("down").stdout
 

@@ -39,10 +39,10 @@ def test_a_paused_run_goes_on_where_its_owner_says(project: Cli) -> None:
     pausing = project.start("runs", "pause", run_id)
     project.wait_until(lambda: '"owner"' in project.run("runs", "show", run_id, "--json").stdout, pausing)
     (project.folder / "go").touch()
-    out, err = pausing.communicate(timeout=60)
+    out, err = pausing.communicate(timeout=180)
     assert pausing.returncode == 0, err
     assert "paused (paused by its owner)  4/20 rows" in out
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=180)
     assert running.returncode == 3
     assert f"--resume {run_id}" in err
     assert "--spec" in project.run("runs", "resume", run_id, status=2).stderr
@@ -62,8 +62,8 @@ def test_a_paused_run_is_resumed_with_its_spec_or_its_agent(project: Cli) -> Non
         pausing = project.start("runs", "pause", run_id)
         project.wait_until(lambda: '"owner"' in project.run("runs", "show", run_id, "--json").stdout, pausing)  # noqa: B023
         (project.folder / "go").touch()
-        pausing.communicate(timeout=60)
-        running.communicate(timeout=60)
+        pausing.communicate(timeout=180)
+        running.communicate(timeout=180)
         done = project.run(*command, run_id)
         assert "exact_match" in done.stdout
         (project.folder / "go").unlink()
@@ -153,7 +153,7 @@ def test_a_run_whose_command_was_killed_is_taken_up_again(project: Cli) -> None:
         services = project.services()
         running.kill()
         running.communicate()
-        psutil.wait_procs(services, timeout=15)
+        psutil.wait_procs(services, timeout=60)
         (project.folder / "go").touch()
         done = project.run("runs", "watch", run_id, "--output-dir", "out")
         assert "succeeded" in done.stdout

@@ -39,10 +39,10 @@ def held_run(project: Cli) -> str:
     pausing = project.start("runs", "pause", run_id, "--json")
     project.wait_until(lambda: '"owner"' in project.run("runs", "show", run_id, "--json").stdout, pausing)
     (project.folder / "go").touch()
-    out, err = pausing.communicate(timeout=60)
+    out, err = pausing.communicate(timeout=180)
     document = json.loads(out)
     assert (document["run_id"], document["state"], document["pause_cause"]) == (run_id, "paused", "owner"), err
-    running.communicate(timeout=60)
+    running.communicate(timeout=180)
     return run_id
 
 

@@ -24,7 +24,7 @@ ROWS = """{"answer": "a b", "reference": "a b"}
 def piped(cli: Cli, data: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """Call with something on stdin."""
     return subprocess.run(
-        cli.command("score", *arguments), cwd=cli.folder, env=cli.env, input=data, capture_output=True, timeout=60
+        cli.command("score", *arguments), cwd=cli.folder, env=cli.env, input=data, capture_output=True, timeout=180
     )
 
 

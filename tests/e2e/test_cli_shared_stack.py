@@ -40,7 +40,7 @@ def test_a_stack_that_is_stopped_stays_stopped(project: Cli) -> None:
     """`assay down` in the middle of a run: the run's command ends with a sentence and does not start services anew."""
     process = start_and_wait(project)
     assert "orchestrator" in project.run("down").stdout
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=180)
     assert process.returncode == 3
     assert "was stopped, as `assay down` does" in err
     assert "--resume" in err
@@ -53,9 +53,9 @@ def test_a_warm_orchestrator_that_is_killed_is_started_again(project: Cli) -> No
     process = start_and_wait(project)
     (orchestrator,) = project.services()
     orchestrator.kill()
-    psutil.wait_procs([orchestrator], timeout=10)
+    psutil.wait_procs([orchestrator], timeout=60)
     (project.folder / "go").touch()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=180)
     assert process.returncode == 0, f"{out}\n{err}"
 
 
@@ -64,7 +64,7 @@ def test_a_stack_that_would_end_with_a_run_is_not_taken_for_one_that_stays(proje
     process = start_and_wait(project)
     assert "call this again when the run is done" in project.run("up", "--no-embedder", status=3).stderr
     (project.folder / "go").touch()
-    process.communicate(timeout=60)
+    process.communicate(timeout=180)
     assert process.returncode == 0
     project.run("up", "--no-embedder")
     project.run("up", "--no-embedder")

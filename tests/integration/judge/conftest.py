@@ -43,7 +43,7 @@ class Judge:
     async def grade(self, answer: str = "Paris", **fields: Any) -> pb.GradeResponse:
         """Return the response to one request."""
         asked = {"rubric": "quality", "question": "Capital of France?", "reference": "Paris", **fields}
-        response: pb.GradeResponse = await self.stub.Grade(pb.GradeRequest(answer=answer, **asked), timeout=60)
+        response: pb.GradeResponse = await self.stub.Grade(pb.GradeRequest(answer=answer, **asked), timeout=180)
         return response
 
     async def grade_all(self, asked: list[dict[str, Any]]) -> list[pb.Verdict]:

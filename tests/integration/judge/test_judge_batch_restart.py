@@ -60,13 +60,13 @@ async def ask_all(stub: Any, timeout_ms: int) -> list[pb.Verdict]:
     for index in range(COUNT):
         request = pb.GradeRequest(rubric="quality", question="q", answer=f"answer {index}", run_id="r", batch=True,
                                   spend_cap_usd=1.0, timeout_ms=timeout_ms)  # fmt: skip
-        verdicts.append((await stub.Grade(request, timeout=60, wait_for_ready=True)).verdict)
+        verdicts.append((await stub.Grade(request, timeout=180, wait_for_ready=True)).verdict)
     return verdicts
 
 
 async def spent(stub: Any) -> tuple[float, float]:
     request = pb.GradeRequest(rubric="quality", question="q", answer="…", run_id="r")
-    spending = (await stub.Grade(request, timeout=60, wait_for_ready=True)).spending
+    spending = (await stub.Grade(request, timeout=180, wait_for_ready=True)).spending
     return spending.spent_usd, spending.reserved_usd
 
 
@@ -124,7 +124,7 @@ async def test_a_kill_between_submission_and_its_record_pays_nothing_twice(tmp_p
 async def test_a_kill_before_the_submission_loses_no_order(tmp_path: Path) -> None:
     """Orders are on disk before anyone is told that they wait; the next process submits them."""
     with ScriptedProvider(says(GOOD)) as provider:
-        provider.batches.refusals = [Reply("not now", status=503)] * 1_000
+        provider.batches.refusals = [Reply("not now", status=503)] * 100_000
         async with judge_process(tmp_path, provider, "openai") as (stub, process):
             assert {verdict.reason for verdict in await ask_all(stub, 1)} == {"batch_pending"}
             os.kill(process.pid, signal.SIGKILL)

@@ -77,7 +77,7 @@ async def test_whoever_leaves_leaves_the_others_their_verdict(start: Start) -> N
     """The first of two identical requests is cancelled; the second one is answered by the same call."""
     judge = await start(says(GOOD, delay_s=0.3))
     request = pb.GradeRequest(rubric="quality", question="Capital of France?", reference="Paris", answer="Paris")
-    leaving = judge.stub.Grade(request, timeout=30)
+    leaving = judge.stub.Grade(request, timeout=180)
     while not judge.provider.requests:  # noqa: ASYNC110  # no event says so across threads
         await asyncio.sleep(0.01)
     staying = asyncio.ensure_future(judge.grade())

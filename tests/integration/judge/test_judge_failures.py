@@ -197,7 +197,7 @@ async def test_a_client_that_leaves_ends_its_call(start: Start) -> None:
     """Nobody waits for an answer that nobody wants; what it may have cost stays on the run's bill."""
     judge = await start(Reply("{}", delay_s=30), says(GOOD))
     asked = pb.GradeRequest(rubric="quality", question="q", answer="a", run_id="r")
-    call = judge.stub.Grade(asked, timeout=30)
+    call = judge.stub.Grade(asked, timeout=180)
     while not judge.provider.requests:  # noqa: ASYNC110  # no event says so across threads
         await asyncio.sleep(0.01)
     call.cancel()

@@ -124,7 +124,7 @@ async def test_pairs_are_compared_in_both_orders(
 
     judge = await start(script)
     asked = pb.ComparePairRequest(rubric="pairwise", question="Capital?", answer_a="Paris", answer_b="Lyon")
-    response = await judge.stub.ComparePair(asked, timeout=60)
+    response = await judge.stub.ComparePair(asked, timeout=180)
     assert (response.winner, response.flipped) == (winner, flipped)
     assert response.verdicts[0].choice == first
     assert all(not verdict.scores for verdict in response.verdicts)

@@ -65,7 +65,7 @@ async def test_all_verdicts_are_ordered_first_at_half_the_price(set_up: SetUp, c
     assert (done.state, done.state_reason, done.counts.passed) == (RunState.SUCCEEDED, "", 1_030)
     batches = stage.provider.batches.submitted
     assert sum(map(len, batches)) == 1_030
-    assert len(batches) <= 5  # as many as there were waits while they were ordered
+    assert len(batches) <= 50  # one for every two seconds that ordering takes, on however slow a machine
     assert stage.provider.requests == []
     assert done.summary is not None
     judging = done.summary.judging
