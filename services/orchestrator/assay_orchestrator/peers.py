@@ -23,6 +23,7 @@ __all__ = ["Affected", "Peers"]
 _FOLLOW_S, _MOST_FOLLOW_S = 0.2, 0.5
 _FOLLOW_PER_WATCHER_S = 0.004
 """Each look wakes those who watch a run that has moved: with many of them they are told less often, of more."""
+_CANCEL_AGAIN_S = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -79,9 +80,11 @@ class Peers:
 
     async def aclose(self) -> None:
         """End."""
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        while running := [loop for loop in self._loops if not loop.done()]:
+            for loop in running:
+                loop.cancel()
+            # Again, for one may be lost: that of a wait for a connection that is there in the same moment.
+            await asyncio.wait(running, timeout=_CANCEL_AGAIN_S)
 
     async def _follow(self) -> None:
         seen: dict[str, Standing] = {}
