@@ -169,6 +169,23 @@ async def test_the_process_that_a_host_is_attached_to_dies(
     assert run.verdict.repeated > 0
 
 
+async def test_the_process_that_a_host_is_attached_to_is_told_to_stop(
+    folder: Path, postgres_url: str, undisturbed: Callable[[Plan], dict[str, Any]]
+) -> None:
+    """SIGTERM: the client answers what it was asked, then attaches to another one, and is asked nothing twice."""
+    either = [slice(0, 2)]
+    async with in_a_cluster(folder, postgres_url, undisturbed, either, apis=2, workers=1) as run:
+        run.drill.agent.delay_s = 0.3
+        await run.drill.agent.until_asked(len(run.drill.agent.calls) + PLAN.concurrency)
+        run.cluster.slots["api0"].restarts = False
+        run.cluster.send("api0", signal.SIGTERM)
+        async with asyncio.timeout(20):
+            await run.cluster.until_ended("api0")
+        assert run.cluster.slots["api0"].statuses == [0]
+        run.drill.agent.delay_s = 0.01
+    assert run.verdict.repeated == 0
+
+
 async def test_two_hosts_at_two_processes(
     folder: Path, postgres_url: str, undisturbed: Callable[[Plan], dict[str, Any]]
 ) -> None:

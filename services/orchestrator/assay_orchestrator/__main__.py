@@ -20,7 +20,7 @@ from assay_orchestrator.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("assay_orchestrator")
 
 _SERVICE = "assay.v1.RunService"
 _RECONNECT_MS = 1_000

@@ -9,6 +9,7 @@ import pytest
 
 from assay.answers import AgentErrorKind, AgentRequest, AgentResponse
 from assay_orchestrator.agents.hosted import Attachment, Cancelled, Detached, HostedAgent, Questions
+from assay_orchestrator.agents.protocol import NotAskedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,8 @@ class Client:
     def __init__(self, agent: HostedAgent, concurrency: int) -> None:
         self.attachment: Attachment = agent.attach(concurrency)
         self._left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._messages = self.attachment.outgoing(self._left, asyncio.Event())
+        self.stopping = asyncio.Event()
+        self._messages = self.attachment.outgoing(self._left, self.stopping)
 
     async def read(self) -> Questions | Cancelled | Detached:
         """Return the next message."""
@@ -197,6 +199,39 @@ async def test_clients_are_told_when_the_run_asks_no_more(case: Case, question: 
         assert await one.read() == Detached("the run has succeeded")
         with pytest.raises(StopAsyncIteration):
             await one.read()
+
+
+async def test_a_process_that_stops_waits_for_what_was_asked(case: Case, question: Question) -> None:
+    """What a client has it may answer; whoever is tired of waiting ends the wait for the rest."""
+    agent = HostedAgent()
+    client = Client(agent, 2)
+    answered, given_up, never_asked = await ask(agent, case, question(0), question(1), question(2))
+    first, _ = await client.ids()
+    ended = asyncio.create_task(client.read())
+    client.stopping.set()
+    agent.hold()
+    await settle()
+    assert not ended.done()
+    with pytest.raises(NotAskedError):
+        await never_asked
+    client.answer(first)
+    assert (await answered).text == first
+    await settle()
+    assert not ended.done()
+    given_up.cancel()
+    assert isinstance(await ended, Cancelled)
+    with pytest.raises(StopAsyncIteration):
+        await client.read()
+
+
+async def test_a_process_that_stops_lets_an_idle_client_go() -> None:
+    """Nothing is awaited from it."""
+    client = Client(HostedAgent(), 2)
+    ended = asyncio.create_task(client.read())
+    await settle()
+    client.stopping.set()
+    with pytest.raises(StopAsyncIteration):
+        await ended
 
 
 async def test_what_is_kept_is_bounded_by_what_is_asked(case: Case, question: Question) -> None:

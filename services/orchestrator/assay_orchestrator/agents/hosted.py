@@ -196,8 +196,8 @@ class Attachment:
             return
         if question.request in self._outgoing:
             self._outgoing.remove(question.request)  # it has not even been sent
-            return
-        self._cancelled.append(request_id)
+        else:
+            self._cancelled.append(request_id)
         self._moved.set()
 
     def detach(self, reason: str) -> None:
@@ -212,6 +212,7 @@ class Attachment:
             if question is not None and not question.answer.done():
                 question.answer.set_result(response)
         self._agent.answered()
+        self._moved.set()
 
     def take_back(self) -> list[_Question]:
         """Return the questions that the client has not answered, latest first."""
@@ -232,6 +233,8 @@ class Attachment:
     ) -> AsyncIterator[Questions | Cancelled | Detached]:
         """Yield what the client is to be told, until it leaves, the run ends or the process stops.
 
+        A process that stops lets the client answer what it has: whoever asked gives up when it can wait no longer.
+
         Args:
             reading: Done when the client has closed its side.
             stopping: Set when the process begins to stop.
@@ -240,7 +243,7 @@ class Attachment:
         watch = asyncio.create_task(stopping.wait())
         watch.add_done_callback(lambda _: self._moved.set())
         try:
-            while not reading.done() and not stopping.is_set():
+            while not reading.done():
                 if self._cancelled:
                     cancelled, self._cancelled = self._cancelled, []
                     yield Cancelled(cancelled)
@@ -249,6 +252,8 @@ class Attachment:
                     yield Questions(batch)
                 elif self._detached is not None:
                     yield Detached(self._detached)
+                    return
+                elif stopping.is_set() and not self._asked:
                     return
                 else:
                     self._moved.clear()
