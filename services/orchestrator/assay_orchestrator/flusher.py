@@ -13,13 +13,14 @@ from assay_orchestrator.store import attempts, results
 from assay_orchestrator.store.results import AnswerRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import sqlalchemy as sa
 
     from assay.results import CaseResult
     from assay_orchestrator.store.attempts import AttemptKey
     from assay_orchestrator.store.database import Database
+    from assay_orchestrator.store.results import Stored
     from assay_orchestrator.store.shards import Shard
 
 __all__ = ["Flusher"]
@@ -49,12 +50,20 @@ class Flusher:
         run_id: The run.
         on_results: Called with the results of a transaction, in the order of their sequence, after they have
             become durable.
+        on_slots: Called with how many questions of the shards of a transaction may be in flight by now.
     """
 
-    def __init__(self, database: Database, run_id: str, on_results: Callable[[Sequence[CaseResult]], None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        run_id: str,
+        on_results: Callable[[Sequence[CaseResult]], None],
+        on_slots: Callable[[Mapping[int, int]], None],
+    ) -> None:
         self._database = database
         self._run_id = run_id
         self._on_results = on_results
+        self._on_slots = on_slots
         self._waiting: list[_Entry] = []
         self._open: dict[tuple[int, int], AttemptKey] = {}
         self._task: asyncio.Task[None] | None = None
@@ -100,7 +109,7 @@ class Flusher:
                 batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
                 rows = [entry.result for entry in batch if entry.result is not None]
                 try:
-                    first = await self._write(batch, rows)
+                    stored = await self._write(batch, rows)
                 except Exception as problem:  # noqa: BLE001 - handed to every case that waits for it
                     for entry in batch:
                         if not entry.done.done():
@@ -109,29 +118,30 @@ class Flusher:
                     for entry in batch:
                         if not entry.done.done():
                             entry.done.set_result(None)
+                    self._on_slots(stored.slots)
                     if rows:
-                        self._on_results(_numbered(rows, first))
+                        self._on_results(_numbered(rows, stored.first_sequence))
         finally:
             self._task = None
 
-    async def _write(self, batch: Sequence[_Entry], rows: Sequence[CaseResult]) -> int:
+    async def _write(self, batch: Sequence[_Entry], rows: Sequence[CaseResult]) -> Stored:
         answers = [entry.answer for entry in batch if entry.answer is not None]
         begun = [entry.begun for entry in batch if entry.begun is not None]
         keys = [(row.case_index, row.repeat_index) for row in rows]
         ended = [self._open[key] for key in keys if key in self._open]
         epochs = {entry.shard.shard_index: entry.shard.epoch for entry in batch}
 
-        def change(connection: sa.Connection) -> int:
-            first = results.put(connection, self._run_id, answers, rows, epochs)
+        def change(connection: sa.Connection) -> Stored:
+            stored = results.put(connection, self._run_id, answers, rows, epochs)
             if answers:
                 failpoint("answer.before_commit")
             if rows:
                 failpoint("result.before_commit")
             attempts.begin(connection, self._run_id, begun)
             attempts.end(connection, self._run_id, ended)
-            return first
+            return stored
 
-        first = await self._database.write(change)
+        stored = await self._database.write(change)
         if answers:
             failpoint("answer.after_commit")
         if rows:
@@ -139,7 +149,7 @@ class Flusher:
         self._open.update(((attempt[0], attempt[1]), attempt) for attempt in begun)
         for key in keys:
             self._open.pop(key, None)
-        return first
+        return stored
 
 
 def _numbered(rows: Sequence[CaseResult], first: int) -> list[CaseResult]:

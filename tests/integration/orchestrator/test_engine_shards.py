@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
+import sqlalchemy as sa
 
 from assay.answers import AgentStatus
 from assay.cases import Case, Turn
 from assay.results import CaseResult, DatasetRef, RunState
-from assay_orchestrator.store import datasets, deletions, results, runs, shards
+from assay_orchestrator.engine.worker import ShardWorker
+from assay_orchestrator.store import datasets, deletions, results, runs, schema, shards
 from assay_orchestrator.store.runs import RunRecord
 from assay_orchestrator.store.shards import FairShares, FencedError, RunStoppedError, Shard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-
-    import sqlalchemy as sa
 
     from assay_orchestrator.store.database import Database
 
@@ -77,6 +77,66 @@ async def test_a_run_may_never_ask_more_than_its_concurrency(store: Database) ->
     await store.write(lambda c: shards.give_back(c, "r", 0, held[0].epoch))
     again = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
     assert [(job.shard_index, (await started(store, "r", 0, job.ticket)).slots) for job in again] == [(0, 32)]
+
+
+async def test_what_no_shard_may_ask_goes_to_those_that_are_left(store: Database) -> None:
+    """Towards the end of a run its last shards have all questions in flight, and whoever has them is told."""
+    await store.write(lambda c: add_run(c, "three", cases=500, concurrency=33))
+    jobs = await store.write(lambda c: shards.top_up(c, "three", EQUAL))
+    first, second = [await started(store, "three", job.shard_index) for job in jobs]
+    assert (first.slots, second.slots, first.case_count) == (17, 16, 167)
+    (last,) = await end(store, first)
+    assert (await started(store, "three", last.shard_index)).slots == 17
+    assert await end(store, second) == []
+    stored = await store.write(lambda c: results.put(c, "three", [], [row(499)], {2: 1}))
+    assert stored.slots == {2: 33}
+    await store.write(lambda c: shards.spread(c, "three", EQUAL))
+    assert (await store.write(lambda c: results.put(c, "three", [], [row(498)], {2: 1}))).slots == {2: 33}
+
+
+async def test_what_is_left_is_divided_evenly(store: Database) -> None:
+    """The shard that may ask the fewest questions gets what cannot be divided; one that waits for a worker gets its."""
+    await store.write(lambda c: add_run(c, "other", concurrency=8))
+    assert len(await store.write(lambda c: shards.top_up(c, "other", EQUAL))) == 2
+    taken = await started(store, "other", 0)
+    await store.write(lambda c: c.execute(sa.update(schema.runs).values(concurrency=13)))
+    await store.write(lambda c: shards.spread(c, "other", EQUAL))
+    assert (await store.write(lambda c: shards.check(c, "other", {0: taken.epoch}))) == {0: 7}
+    assert (await started(store, "other", 1)).slots == 6
+
+
+@pytest.mark.parametrize("limit", [40, 41])
+async def test_what_is_left_of_an_agents_limit_is_divided(store: Database, limit: int) -> None:
+    """No more than the agent takes over all its runs, and nothing of a run that is to be paused."""
+    shares = FairShares({}, {"agent.example.org": limit})
+
+    def fill(connection: sa.Connection) -> None:
+        for name in ("one", "two"):
+            add_run(connection, name, cases=200, concurrency=32, agent_key="agent.example.org")
+            shards.top_up(connection, name, shares)
+
+    await store.write(fill)
+    one, two = [await started(store, name, 0) for name in ("one", "two")]
+    assert (one.slots, two.slots) == (32, limit - 32)
+    await store.write(lambda c: shards.spread(c, "two", shares))
+    assert await store.write(lambda c: shards.check(c, "two", {0: two.epoch})) == {0: limit - 32}
+    await store.write(lambda c: shards.give_back(c, "one", 0, one.epoch))
+    await store.write(lambda c: runs.request_pause(c, "two"))
+    await store.write(lambda c: shards.spread(c, "two", shares))
+    assert await store.write(lambda c: shards.check(c, "two", {0: two.epoch})) == {0: limit - 32}
+
+
+async def end(store: Database, shard: Shard) -> list[shards.ShardJob]:
+    """End a shard as a worker does: with every row, and what it had goes to others."""
+    worker = ShardWorker(store, None, EQUAL, None, None)  # type: ignore[arg-type]  # it says what is next, no more
+    rows = [row(index) for index in range(shard.first_case, shard.first_case + shard.case_count)]
+
+    def leave(connection: sa.Connection) -> list[shards.ShardJob]:
+        results.put(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
+        assert shards.complete(connection, shard)
+        return worker.next_jobs(connection, shard.run_id)
+
+    return await store.write(leave)
 
 
 async def test_rows_are_stored_by_right_of_the_newest_epoch(store: Database) -> None:

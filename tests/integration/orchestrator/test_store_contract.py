@@ -74,7 +74,8 @@ async def test_a_change_is_stored_whole_or_not_at_all(store: Database) -> None:
     with pytest.raises(KeyError):
         await store.write(half)
     assert await store.read(lambda c: results.count_finished(c, "r")) == 0
-    assert await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)], {})) == 1
+    stored = await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)], {}))
+    assert stored.first_sequence == 1
 
 
 async def test_a_row_has_one_result(store: Database) -> None:
@@ -323,7 +324,8 @@ async def test_everything_is_there_after_a_restart(store: Database, open_store: 
     try:
         assert [run.run_id for run in await database.read(runs.list_unfinished)] == ["r"]
         assert await database.read(lambda c: results.finished_keys(c, "r", 0, 3)) == {(0, 0)}
-        assert await database.write(lambda c: results.put(c, "r", [answer(1)], [row(1)], {})) == 3
+        stored = await database.write(lambda c: results.put(c, "r", [answer(1)], [row(1)], {}))
+        assert stored.first_sequence == 3
         await database.write(lambda c: runs.change_state(c, "r", RunState.SUCCEEDED, summary={"pass_rate": 1.0}))
         run = await database.read(lambda c: runs.get(c, "r"))
     finally:

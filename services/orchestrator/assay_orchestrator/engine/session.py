@@ -10,11 +10,12 @@ from assay_orchestrator.engine.slots import Slots
 from assay_orchestrator.flusher import Flusher
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from assay.results import CaseResult
     from assay_orchestrator.runner import Plan
     from assay_orchestrator.store.database import Database
+    from assay_orchestrator.store.shards import Shard
 
 __all__ = ["Session", "Sessions"]
 
@@ -36,7 +37,7 @@ class Session:
         self, database: Database, plan: Plan, *, alone: bool, on_results: Callable[[Sequence[CaseResult]], None]
     ) -> None:
         self.plan = plan
-        self.flusher = Flusher(database, plan.run_id, on_results)
+        self.flusher = Flusher(database, plan.run_id, on_results, self._grant)
         self.asking = Slots(plan.concurrency if alone else 0)
         self._rows = asyncio.Semaphore(plan.concurrency + _SCORING_ROWS)
         self._row_count = 0
@@ -46,19 +47,29 @@ class Session:
         self.tasks: set[asyncio.Task[object]] = set()
         self.ended = asyncio.Event()
         self._alone = alone
+        self._slots: dict[int, int] = {}
 
     @asynccontextmanager
-    async def share(self, slots: int) -> AsyncIterator[Session]:
+    async def share(self, shard: Shard) -> AsyncIterator[Session]:
         """Bring along the questions in flight that a shard may have, and take them away again afterwards."""
         if self._alone:
             yield self
             return
-        self.asking.add(slots)
+        self._slots[shard.shard_index] = shard.slots
+        self.asking.add(shard.slots)
         try:
             yield self
         finally:
             # Whoever has the shard next brings them along again: until they are free here, it must not be given up.
-            await self.asking.remove(slots)
+            await self.asking.remove(self._slots.pop(shard.shard_index))
+
+    def _grant(self, slots: Mapping[int, int]) -> None:
+        """Hear how many questions of shards may be in flight by now: more than before, where others have ended."""
+        for shard_index in self._slots.keys() & slots.keys():
+            more = slots[shard_index] - self._slots[shard_index]
+            if more > 0:
+                self._slots[shard_index] += more
+                self.asking.add(more)
 
     async def enter(self) -> None:
         """Wait until there is room for one more row, and take it."""

@@ -153,6 +153,8 @@ class ShardWorker:
         """Return the jobs that follow for a run, and for those that share its agent."""
         sharing = shards.sharing_agent(connection, run_id) if self._shares.agent_limits else [run_id]
         jobs = [job for other in sharing for job in shards.top_up(connection, other, self._shares)]
+        for other in sharing:
+            shards.spread(connection, other, self._shares)
         if all(job.run_id != run_id for job in jobs) and shards.all_done(connection, run_id):
             jobs.append(ShardJob(run_id, SUMMARY, _SUMMARY_PRIORITY))
         return jobs
@@ -196,7 +198,7 @@ class ShardWorker:
             async with AsyncExitStack() as stack:
                 session = await stack.enter_async_context(self.sessions.join(run_id))
                 runner = ShardRunner(self._database, session, shard, is_ordered=(run_id, shard_index) in self._ordered)
-                async with session.share(shard.slots):
+                async with session.share(shard):
                     await runner.run()
                 await self._leave(shard, runner)
         except BaseException as problem:

@@ -19,7 +19,7 @@ from assay_orchestrator.store.times import now
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["AnswerRecord", "RowKey"]
+__all__ = ["AnswerRecord", "RowKey", "Stored"]
 
 _PLAIN_FIELDS = {"status", "text", "latency_ms"}
 _STATUSES = {status.value: status for status in AgentStatus}
@@ -38,13 +38,26 @@ class AnswerRecord:
     response: AgentResponse
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is known of rows that were stored.
+
+    Args:
+        first_sequence: Sequence number of the first result; 0 without results.
+        slots: How many questions of each of their shards may be in flight by now.
+    """
+
+    first_sequence: int
+    slots: Mapping[int, int]
+
+
 def put(
     connection: sa.Connection,
     run_id: str,
     new_answers: Sequence[AnswerRecord],
     new_results: Sequence[CaseResult],
     epochs: Mapping[int, int],
-) -> int:
+) -> Stored:
     """Store answers and results; results get the run's next sequence numbers, in the order given.
 
     Args:
@@ -55,7 +68,7 @@ def put(
         epochs: By what right: the epoch of every shard that the rows are of.
 
     Returns:
-        The first of these numbers; 0 without results.
+        The first of these numbers, and what is found on the way.
 
     Raises:
         FencedError: One of the shards is somebody else's by now; nothing is stored.
@@ -64,7 +77,7 @@ def put(
     moment, first = now(), 0
     if new_results:
         shards.require_going(connection, run_id)
-    shards.check(connection, run_id, epochs)
+    slots = shards.check(connection, run_id, epochs)
     if new_answers:
         insert_rows(
             connection,
@@ -89,7 +102,7 @@ def put(
             [_values(run_id, first + offset, moment, row) for offset, row in enumerate(new_results)],
         )
         _count(connection, run_id, new_results)
-    return first
+    return Stored(first, slots)
 
 
 def remove(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:

@@ -115,11 +115,12 @@ class FairShares:
 
 
 def create(connection: sa.Connection, run_id: str, case_count: int, repeats: int, *, rows: int = _SHARD_ROWS) -> None:
-    """Divide a run into shards of about so many rows, all of them waiting.
+    """Divide a run into shards of equal size and at most so many rows, all of them waiting.
 
     Starting and ending a shard takes some statements: with fewer rows they would be felt.
     """
-    size = max(1, rows // repeats)
+    most = max(1, rows // repeats)
+    size = -(-case_count // max(1, -(-case_count // most)))
     connection.execute(
         schema.shards.insert(),
         [
@@ -168,6 +169,26 @@ def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[S
     return jobs
 
 
+def spread(connection: sa.Connection, run_id: str, shares: FairShares) -> None:
+    """Divide questions that a run may have in flight, and no shard of it may ask, among its queued shards.
+
+    Nothing is waiting then that could have them. Whoever has such a shard sees it with the next rows that it stores.
+    """
+    run = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one()
+    if run.state not in _GOING or run.pause_cause:
+        return
+    table = schema.shards
+    held = connection.execute(
+        sa.select(table.c.shard_index, table.c.slots)
+        .where(table.c.run_id == run_id, table.c.state.in_(_HELD))
+        .order_by(table.c.slots, table.c.shard_index)
+    ).all()
+    free = min(run.concurrency - sum(shard.slots for shard in held), _agent_room(connection, run.agent_key, shares))
+    for position, shard in enumerate(held[: max(0, free)]):
+        more = free // len(held) + (position < free % len(held))
+        _change(connection, run_id, shard.shard_index, slots=shard.slots + more)
+
+
 def start(connection: sa.Connection, run_id: str, shard_index: int, ticket: int) -> Shard | None:
     """Take a queued shard: whoever had it before has lost the right to store its rows.
 
@@ -205,8 +226,11 @@ def start(connection: sa.Connection, run_id: str, shard_index: int, ticket: int)
     return Shard(run_id, shard_index, shard.first_case, shard.case_count, shard.epoch, shard.slots, shard.careful)
 
 
-def check(connection: sa.Connection, run_id: str, epochs: Mapping[int, int]) -> None:
+def check(connection: sa.Connection, run_id: str, epochs: Mapping[int, int]) -> dict[int, int]:
     """Raise unless whoever holds these epochs may still store rows of these shards; hold them until the commit.
+
+    Returns:
+        How many questions of each may be in flight by now.
 
     Raises:
         FencedError: A shard was started again by somebody else.
@@ -214,15 +238,16 @@ def check(connection: sa.Connection, run_id: str, epochs: Mapping[int, int]) -> 
     """
     table = schema.shards
     found = connection.execute(
-        sa.select(table.c.shard_index, table.c.epoch)
+        sa.select(table.c.shard_index, table.c.epoch, table.c.slots)
         .where(table.c.run_id == run_id, table.c.shard_index.in_(list(epochs)))
         .with_for_update(read=True)
-    )
+    ).all()
     stored = {row.shard_index: row.epoch for row in found}
     if epochs and not stored:
         raise RunStoppedError(f"run {run_id} was deleted")
     if stored != dict(epochs):
         raise FencedError(f"another worker goes on with what this one had of run {run_id}")
+    return {row.shard_index: row.slots for row in found}
 
 
 def lock_run(connection: sa.Connection, run_id: str) -> Any:

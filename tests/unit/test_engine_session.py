@@ -1,0 +1,83 @@
+"""What the shards of a run share in one process: how many questions may be in flight."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from assay_orchestrator.engine.session import Session
+from assay_orchestrator.runner import Plan
+from assay_orchestrator.store.shards import Shard
+
+if TYPE_CHECKING:
+    from assay_orchestrator.engine.slots import Slots
+
+PLAN = Plan("r", "d", 10, 1, 8, 1.0, agent=None, metrics=(), embedders={})  # type: ignore[arg-type]  # nobody is asked
+
+
+def session(*, alone: bool = False) -> Session:
+    """Return a session that stores nothing."""
+    return Session(None, PLAN, alone=alone, on_results=lambda _: None)  # type: ignore[arg-type]
+
+
+def shard(index: int, slots: int) -> Shard:
+    """Return a shard that may ask so many questions at once."""
+    return Shard("r", index, 0, 5, epoch=1, slots=slots)
+
+
+async def free(asking: Slots) -> int:
+    """Return how many more questions may be asked now."""
+    async with AsyncExitStack() as stack:
+        for count in range(100):
+            try:
+                async with asyncio.timeout(0):
+                    await stack.enter_async_context(asking)
+            except TimeoutError:
+                return count
+    raise AssertionError("there is no end")
+
+
+async def test_shards_bring_questions_along_and_take_them_away() -> None:
+    """What one of them was granted since goes with it, and what was granted to a shard that has left is nobody's."""
+    made = session()
+    async with made.share(shard(0, 3)):
+        assert await free(made.asking) == 3
+        async with made.share(shard(1, 2)):
+            assert await free(made.asking) == 5
+            made._grant({0: 3, 1: 4})
+            assert await free(made.asking) == 7
+            made._grant({1: 4})
+            assert await free(made.asking) == 7
+        assert await free(made.asking) == 3
+        made._grant({0: 8, 1: 9})
+        assert await free(made.asking) == 8
+        made._grant({0: 2})  # of an earlier moment: nothing is taken from whoever asks already
+        assert await free(made.asking) == 8
+    assert await free(made.asking) == 0
+
+
+async def test_a_shard_is_given_up_when_its_questions_are_free() -> None:
+    """Whoever has it next may ask as many: before that, questions of it must not be in flight any more."""
+    made, finished = session(), asyncio.Event()
+
+    async def work() -> None:
+        async with made.share(shard(0, 2)):
+            await finished.wait()
+
+    working = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    async with made.asking:
+        finished.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not working.done()
+    await working
+
+
+async def test_alone_all_questions_are_those_of_this_process() -> None:
+    """Where no other process has shards of the run, there is nothing to divide."""
+    made = session(alone=True)
+    async with made.share(shard(0, 3)):
+        made._grant({0: 8})
+        assert await free(made.asking) == 8
