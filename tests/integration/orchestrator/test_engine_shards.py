@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,15 +32,22 @@ def row(case_index: int, repeat_index: int = 0) -> CaseResult:
 
 
 def add_run(
-    connection: sa.Connection, run_id: str, *, cases: int = CASES, repeats: int = 1, concurrency: int = 128, **more: Any
+    connection: sa.Connection,
+    run_id: str,
+    *,
+    cases: int = CASES,
+    repeats: int = 1,
+    concurrency: int = 128,
+    rows: int = 200,
+    **more: Any,
 ) -> None:
-    """Store a run over the test's dataset, divided into shards."""
+    """Store a run over the test's dataset, divided into shards of so many rows."""
     made = RunRecord(
         run_id, f"q-{run_id}", "h", {"name": "n"}, "d", cases * repeats, "0.1.0", "2026-05-01T00:00:00.000Z",
         concurrency=concurrency, **more,
     )  # fmt: skip
     runs.create(connection, made)
-    shards.create(connection, run_id, cases, repeats, rows=200)
+    shards.create(connection, run_id, cases, repeats, rows=rows)
 
 
 @pytest_asyncio.fixture
@@ -124,6 +132,54 @@ async def test_what_is_left_of_an_agents_limit_is_divided(store: Database, limit
     await store.write(lambda c: runs.request_pause(c, "two"))
     await store.write(lambda c: shards.spread(c, "two", shares))
     assert await store.write(lambda c: shards.check(c, "two", {0: two.epoch})) == {0: limit - 32}
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_questions_in_flight_are_never_too_many_and_never_left_over(store: Database, seed: int) -> None:
+    """Whatever happens to shards of two runs that share an agent: what all may ask is held, and never more."""
+    dice, limits = random.Random(seed), FairShares({}, {"agent.example.org": 40})
+    names = {"one": 33, "two": 16}
+    worker = ShardWorker(store, None, limits, None, None)  # type: ignore[arg-type]  # it says what is next, no more
+
+    def fill(connection: sa.Connection) -> list[shards.ShardJob]:
+        for name, concurrency in names.items():
+            add_run(connection, name, concurrency=concurrency, agent_key="agent.example.org", rows=50)
+        return [job for name in names for job in worker.next_jobs(connection, name)]
+
+    queued = [job for job in await store.write(fill) if job.shard_index >= 0]
+    taken: list[Shard] = []
+    while queued or taken:
+        if queued and (not taken or dice.random() < 0.6):
+            job = queued.pop(dice.randrange(len(queued)))
+            taken.append(await started(store, job.run_id, job.shard_index, job.ticket))
+            continue
+        shard, is_lost = taken.pop(dice.randrange(len(taken))), dice.random() < 0.3
+
+        def leave(connection: sa.Connection, shard: Shard = shard, is_lost: bool = is_lost) -> list[shards.ShardJob]:
+            if is_lost:
+                shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
+            else:
+                rows = [row(index) for index in range(shard.first_case, shard.first_case + shard.case_count)]
+                results.put(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
+                assert shards.complete(connection, shard)
+            return worker.next_jobs(connection, shard.run_id)
+
+        queued += [job for job in await store.write(leave) if job.shard_index >= 0]
+        held = {name: await slots_of(store, name) for name in names}
+        assert all(sum(held[name]) <= concurrency for name, concurrency in names.items())
+        # Everything that may be asked is, by whoever still has rows.
+        most = sum(concurrency for name, concurrency in names.items() if held[name])
+        assert sum(map(sum, held.values())) == min(40, most)
+        assert all(slots > 0 for each in held.values() for slots in each)
+    for name in names:
+        assert await store.read(lambda c, name=name: shards.all_done(c, name))  # type: ignore[misc]
+
+
+async def slots_of(store: Database, run_id: str) -> list[int]:
+    """Return how many questions each shard that is queued or taken may have in flight."""
+    table = schema.shards
+    query = sa.select(table.c.slots).where(table.c.run_id == run_id, table.c.state.in_(("queued", "taken")))
+    return list(await store.read(lambda c: c.execute(query).scalars().all()))
 
 
 async def end(store: Database, shard: Shard) -> list[shards.ShardJob]:
