@@ -121,6 +121,17 @@ class Grader:
             self._under_way -= 1
         return dataclasses.replace(outcome, message=self._switchboard.redact(outcome.message))
 
+    def check(self, grading: Grading) -> None:
+        """Raise what is known to keep a judge from being asked, without calling anybody.
+
+        Raises:
+            InvalidInputError: As in `grade`.
+            SetupError: As in `grade`.
+        """
+        grading = self._named(grading)
+        if grading.judge.provider not in ("none", "replay"):
+            self._switchboard.check(grading.judge)
+
     async def aclose(self) -> None:
         """End what is under way."""
         await self._joint.aclose()

@@ -124,6 +124,9 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         remaining_s: float | None,
     ) -> None:
         grading = self._grading(request, remaining_s, compares=False)
+        if request.validate_only:
+            self._grader.check(grading)
+            return
         outcome = await self._grader.grade(grading)
         response.verdict.CopyFrom(verdict_message(outcome))
         await self._account_for(grading, response)

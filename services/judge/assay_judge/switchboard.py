@@ -79,6 +79,15 @@ class Switchboard:
                     line = self._lines[name] = await self._new_line(choice)
         return line
 
+    def check(self, choice: JudgeChoice) -> None:
+        """Raise what a line to a judge would lack.
+
+        Raises:
+            SetupError: Its package or its key is missing.
+        """
+        self._key(choice)
+        _require_installed(choice)
+
     def redact(self, text: str) -> str:
         """Return the text without any key, nor the beginning of one."""
         for key in sorted(self._keys, key=len, reverse=True):
@@ -152,15 +161,19 @@ def read_limits(path: Path | None) -> list[dict[str, Any]]:
 
 
 def _connect(choice: JudgeChoice, key: str, concurrency: int) -> Provider:
+    _require_installed(choice)
+    module = importlib.import_module(f"assay_judge.providers.{choice.provider}")
+    provider: Provider = module.connect(choice.url, key, concurrency)
+    return provider
+
+
+def _require_installed(choice: JudgeChoice) -> None:
     missing = [name for name in (choice.provider, "httpx2") if importlib.util.find_spec(name) is None]
     if missing:
         raise SetupError(
             f"judges of {choice.provider} need the package {missing[0]}: pip install 'assay[judge]'",
             reason="JUDGE_NOT_INSTALLED",
         )
-    module = importlib.import_module(f"assay_judge.providers.{choice.provider}")
-    provider: Provider = module.connect(choice.url, key, concurrency)
-    return provider
 
 
 def _without_beginning(text: str, key: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from assay.errors import InvalidInputError, Problem
+from assay.errors import AssayError, InvalidInputError, Problem
 from assay.names import unknown_name
 from assay.rpc.status import from_rpc_error
 from assay.v1 import judge_pb2
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["judge_problems"]
 
 _TIMEOUT_S = 2.0
+_LACKING = ("JUDGE_KEY_MISSING", "JUDGE_NOT_INSTALLED")
 
 
 async def judge_problems(stub: JudgeServiceAsyncStub, judge: JudgeSettings) -> list[Problem]:
-    """Return why a judge service will not judge for a run: what it may not be asked, a rubric that it does not know.
+    """Return why a judge service will not judge for a run: it may not, it lacks a key, or it does not know the rubric.
 
     One that cannot be reached, or is only starting, has nothing to say yet: then the run finds out.
 
@@ -33,9 +34,8 @@ async def judge_problems(stub: JudgeServiceAsyncStub, judge: JudgeSettings) -> l
     """
     problems: list[Problem] = []
     for place, one in enumerate(judge.judges):
-        # An answer that says nothing has its verdict by rule: whoever may be asked says so, and calls nobody.
         request = judge_pb2.GradeRequest(
-            rubric="quality", question="-", run_id="-", judge=judge_model(one), batch=judge.batch
+            rubric="quality", run_id="-", judge=judge_model(one), batch=judge.batch, validate_only=True
         )
         try:
             await stub.Grade(request, timeout=_TIMEOUT_S)
@@ -62,6 +62,8 @@ async def _rubrics(stub: JudgeServiceAsyncStub) -> tuple[str, ...]:
 
 def _problems(problem: Exception, where: str) -> list[Problem]:
     """Return what of an error concerns who is asked, with its place in the spec."""
+    if isinstance(problem, AssayError) and problem.reason in _LACKING:
+        return [Problem(problem.message, where)]
     if not isinstance(problem, InvalidInputError):
         return []
     return [

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -258,6 +259,27 @@ async def test_a_key_goes_nowhere_unless_it_is_named(start: Start, scripted: Any
     assert KEY not in str(other.requests[0].headers)
     with pytest.raises(SetupError, match="OPENAI_API_KEY is not set"), translated():
         await judge.grade(judge=pb.JudgeModel(provider="openai", model="m"))
+
+
+@pytest.mark.parametrize(
+    ("judge", "problem"),
+    [
+        ({"provider": "openai", "model": "m"}, r"OPENAI_API_KEY is not set"),
+        ({"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9"}, ""),
+        ({"provider": "none"}, ""),
+        ({"provider": "replay"}, r"judge\.model: must name the recorded judge"),
+        ({}, ""),
+    ],
+)
+async def test_whether_a_judge_could_be_asked_is_told_without_asking(
+    start: Start, judge: dict[str, str], problem: str
+) -> None:
+    """Validation alone gives no verdict, and calls nobody."""
+    service = await start()
+    with pytest.raises((SetupError, InvalidInputError), match=problem) if problem else nullcontext(), translated():
+        answer = await service.grade(judge=pb.JudgeModel(**judge), validate_only=True)
+        assert not answer.HasField("verdict")
+    assert not service.provider.requests
 
 
 async def test_parameters_of_the_own_judge_may_be_set(start: Start) -> None:

@@ -171,6 +171,18 @@ async def test_each_judge_of_a_jury_is_asked_at_the_door(set_up: SetUp, case_of:
             await stage.create(client, stage.settings(judge=stage.who(others=(away,))), [case_of(1)])
 
 
+async def test_a_judge_without_a_key_is_known_at_the_door(set_up: SetUp, case_of: CaseOf) -> None:
+    """Nobody is asked, and paid, for answers that nobody here could judge."""
+    stage = set_up()
+    keyless = JudgeSettings("openai", "judge-9", key_variable="KEY_THAT_IS_NOT_SET")
+    async with stage.judge(), stage.orchestrator() as client:
+        for judge, where in [(keyless, "judge"), (stage.who(others=(keyless,)), r"judge\.jury\[1\]")]:
+            with pytest.raises(SpecError, match=where + ": .*KEY_THAT_IS_NOT_SET is not set where the judge service"):
+                await stage.create(client, stage.settings(judge=judge), [case_of(1)])
+    assert not stage.agent.asked
+    assert not stage.provider.requests
+
+
 def only(stage: Stage) -> Any:
     """Return the permissions of a judge service that may call the provider alone."""
     return Permissions(("*",), (stage.provider.url,), ())
