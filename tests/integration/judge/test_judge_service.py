@@ -271,9 +271,7 @@ async def test_a_key_goes_nowhere_unless_it_is_named(start: Start, scripted: Any
         ({}, ""),
     ],
 )
-async def test_whether_a_judge_could_be_asked_is_told_without_asking(
-    start: Start, judge: dict[str, str], problem: str
-) -> None:
+async def test_whether_a_judge_could_be_asked_is_told_without_asking(start: Start, judge: Any, problem: str) -> None:
     """Validation alone gives no verdict, and calls nobody."""
     service = await start()
     with pytest.raises((SetupError, InvalidInputError), match=problem) if problem else nullcontext(), translated():
