@@ -221,7 +221,7 @@ async def test_the_clock_jumps(
 ) -> None:
     """An hour ahead or back in the midst of a run, and a kill after that: times are shown, never decided by."""
     async with drilling(PLAN, folder, OneOrchestrator, database_url) as drill:
-        armed = f"store.clock=jump:{jump}@9;result.after_commit=kill@9"
+        armed = f"store.clock=jump:{jump}@6;result.after_commit=kill@3"
         drill.topology.slots["orchestrator"].armed += [armed, "store.clock=jump:-60"]
         drill.topology.start()
         await drill.watch_to_the_end(history := await drill.submit())
