@@ -268,6 +268,7 @@ class ShardRunner:
             parameters=case.parameters,
             timeout_s=plan.timeout_s,
         )
+        await self._session.require(self._shard)
         failpoint("agent.before_call")
         response = await plan.agent.answer(request, case)
         failpoint("agent.after_answer")
@@ -313,6 +314,7 @@ class ShardRunner:
     ) -> None:
         beside = self._canaries.beside(work.case_index, work.repeat_index) if self._canaries is not None else []
         said = _history(work.case, answers[:-1])
+        await self._session.require(self._shard)
         await judge.order(work.case, said, work.repeat_index, [(answers[-1], rubrics), *beside])
 
     async def _judge(
@@ -323,6 +325,7 @@ class ShardRunner:
         if not rubrics or judge is None:
             return dict.fromkeys(rubrics, _UNJUDGED)
         said = _history(work.case, answers[:-1])
+        await self._session.require(self._shard)
         return await judge.gather(work.case, said, answers[-1], work.repeat_index, rubrics)
 
     def _result(

@@ -152,12 +152,16 @@ async def test_a_judge_that_may_not_be_asked_here(set_up: SetUp, case_of: CaseOf
 
 
 async def test_a_key_that_is_missing_where_the_judge_runs(set_up: SetUp, case_of: CaseOf) -> None:
-    """The sentence names the variable, and where it belongs."""
+    """The sentence names the variable, and where it belongs; at the door where the judge can be asked."""
     stage = set_up()
-    async with stage.judge(), stage.orchestrator() as client:
-        settings = stage.settings(judge=stage.who(key_variable="NO_SUCH_KEY"))
-        run = await stage.follow(client, await stage.create(client, settings, [case_of(1), case_of(2)]))
-        assert_waits(run, 2, "NO_SUCH_KEY is not set where the judge service runs")
+    settings = stage.settings(judge=stage.who(key_variable="NO_SUCH_KEY"))
+    async with stage.orchestrator("--judge-patience-s", "60") as client:
+        run = await stage.create(client, settings, [case_of(1), case_of(2)])
+        async with stage.judge():
+            run = await stage.follow(client, run)
+            assert_waits(run, 2, "NO_SUCH_KEY is not set where the judge service runs")
+            with pytest.raises(SpecError, match="judge: .*NO_SUCH_KEY is not set where the judge service runs"):
+                await stage.create(client, settings, [case_of(1)])
 
 
 @pytest.mark.parametrize("rubric", ["tone", "pairwise"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,9 @@ import sqlalchemy as sa
 from assay.answers import AgentStatus
 from assay.cases import Case, Turn
 from assay.results import CaseResult, DatasetRef, RunState
+from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.worker import ShardWorker
+from assay_orchestrator.runner import Plan
 from assay_orchestrator.store import datasets, deletions, results, runs, schema, shards
 from assay_orchestrator.store.runs import RunRecord
 from assay_orchestrator.store.shards import FairShares, FencedError, RunStoppedError, Shard
@@ -208,6 +211,25 @@ async def test_rows_are_stored_by_right_of_the_newest_epoch(store: Database) -> 
     assert await store.read(lambda c: results.count_finished(c, "r")) == 2
     with pytest.raises(FencedError):
         await store.write(lambda c: shards.complete(c, first))
+
+
+async def test_nothing_is_asked_of_a_shard_that_somebody_else_has(
+    store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever stood still for a while looks whose its shards are before it asks anybody; within a second it knows."""
+    plan = Plan("r", "d", CASES, 1, 8, 1.0, agent=None, metrics=(), embedders={})  # type: ignore[arg-type]
+    session = Session(store, plan, alone=False, on_results=lambda _: None)
+    await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    held = await started(store, "r", 0)
+    await session.require(held)
+    other = await started(store, "r", 0)
+    await session.require(held)
+    await session.require(other)
+    later = monotonic() + 1.0
+    monkeypatch.setattr("assay_orchestrator.engine.session.monotonic", lambda: later)
+    await session.require(other)
+    with pytest.raises(FencedError):
+        await session.require(held)
 
 
 async def test_a_job_that_is_out_of_date_takes_no_shard_from_anybody(store: Database) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from assay_orchestrator.engine.slots import Slots
 from assay_orchestrator.flusher import Flusher
+from assay_orchestrator.store import shards
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -21,6 +24,8 @@ __all__ = ["Session", "Sessions"]
 
 _SCORING_ROWS = 256
 """Rows beyond those that are asked: their answers are being scored and stored."""
+_KNOWN_S = 1.0
+"""For so long it is known whose a shard is: others take it no sooner than after two silent seconds."""
 
 
 class Session:
@@ -47,7 +52,10 @@ class Session:
         self.tasks: set[asyncio.Task[object]] = set()
         self.ended = asyncio.Event()
         self._alone = alone
+        self._database = database
         self._slots: dict[int, int] = {}
+        self._known: dict[Shard, float] = {}
+        self._looking = asyncio.Lock()
 
     @asynccontextmanager
     async def share(self, shard: Shard) -> AsyncIterator[Session]:
@@ -61,6 +69,7 @@ class Session:
             yield self
         finally:
             # Whoever has the shard next brings them along again: until they are free here, it must not be given up.
+            self._known.pop(shard, None)
             await self.asking.remove(self._slots.pop(shard.shard_index))
 
     def _grant(self, slots: Mapping[int, int]) -> None:
@@ -70,6 +79,29 @@ class Session:
             if more > 0:
                 self._slots[shard_index] += more
                 self.asking.add(more)
+
+    async def require(self, shard: Shard) -> None:
+        """Raise unless a shard is still this process's, as it was seen to be within the last second.
+
+        A process that stood still for long finds its shards in other hands. What it stores then is refused; this is
+        asked before anybody is paid, so that nobody is paid again for what others have stored meanwhile.
+
+        Raises:
+            FencedError: Somebody else has it.
+            RunStoppedError: The run was deleted.
+            StorageError: The store does not answer.
+        """
+        if self._alone or self._is_known(shard):
+            return
+        async with self._looking:
+            if self._is_known(shard):
+                return
+            now, held = monotonic(), {shard.shard_index: shard.epoch}
+            await self._database.read(lambda c: shards.check(c, shard.run_id, held, keep=False))
+            self._known[shard] = now
+
+    def _is_known(self, shard: Shard) -> bool:
+        return monotonic() - self._known.get(shard, -inf) < _KNOWN_S
 
     async def enter(self) -> None:
         """Wait until there is room for one more row, and take it."""

@@ -226,8 +226,14 @@ def start(connection: sa.Connection, run_id: str, shard_index: int, ticket: int)
     return Shard(run_id, shard_index, shard.first_case, shard.case_count, shard.epoch, shard.slots, shard.careful)
 
 
-def check(connection: sa.Connection, run_id: str, epochs: Mapping[int, int]) -> dict[int, int]:
-    """Raise unless whoever holds these epochs may still store rows of these shards; hold them until the commit.
+def check(connection: sa.Connection, run_id: str, epochs: Mapping[int, int], *, keep: bool = True) -> dict[int, int]:
+    """Raise unless whoever holds these epochs may still work on these shards.
+
+    Args:
+        connection: In whose transaction.
+        run_id: The run.
+        epochs: By shard.
+        keep: Whether nobody may take them until the commit, so that rows of them can be stored.
 
     Returns:
         How many questions of each may be in flight by now.
@@ -237,11 +243,10 @@ def check(connection: sa.Connection, run_id: str, epochs: Mapping[int, int]) -> 
         RunStoppedError: The run was deleted.
     """
     table = schema.shards
-    found = connection.execute(
-        sa.select(table.c.shard_index, table.c.epoch, table.c.slots)
-        .where(table.c.run_id == run_id, table.c.shard_index.in_(list(epochs)))
-        .with_for_update(read=True)
-    ).all()
+    query = sa.select(table.c.shard_index, table.c.epoch, table.c.slots).where(
+        table.c.run_id == run_id, table.c.shard_index.in_(list(epochs))
+    )
+    found = connection.execute(query.with_for_update(read=True) if keep else query).all()
     stored = {row.shard_index: row.epoch for row in found}
     if epochs and not stored:
         raise RunStoppedError(f"run {run_id} was deleted")
