@@ -160,7 +160,7 @@ async def test_a_key_that_is_missing_where_the_judge_runs(set_up: SetUp, case_of
         async with stage.judge():
             run = await stage.follow(client, run)
             assert_waits(run, 2, "NO_SUCH_KEY is not set where the judge service runs")
-            with pytest.raises(SpecError, match="judge: .*NO_SUCH_KEY is not set where the judge service runs"):
+            with pytest.raises(SpecError, match=r"judge: .*NO_SUCH_KEY is not set where the judge service runs"):
                 await stage.create(client, settings, [case_of(1)])
 
 
