@@ -83,6 +83,15 @@ async def in_a_cluster(
     assert verdict.summary == undisturbed(PLAN)
 
 
+async def tell_to_stop(cluster: Cluster, name: str) -> None:
+    """Send a process SIGTERM, and wait until it has ended in good order; nobody takes its place."""
+    cluster.slots[name].restarts = False
+    cluster.send(name, signal.SIGTERM)
+    async with asyncio.timeout(20):
+        await cluster.until_ended(name)
+    assert cluster.slots[name].statuses == [0]
+
+
 async def test_nothing_happens(folder: Path, postgres_url: str, undisturbed: Callable[[Plan], dict[str, Any]]) -> None:
     """Several workers share a run, and its summary is that of one process, to the last bit."""
     async with in_a_cluster(folder, postgres_url, undisturbed):
@@ -150,11 +159,7 @@ async def test_a_worker_is_told_to_stop(
     async with in_a_cluster(folder, postgres_url, undisturbed, dead_after_s=1000.0, more=never) as run:
         run.drill.agent.delay_s = delay_s
         await run.drill.agent.until_asked(len(run.drill.agent.calls) + PLAN.concurrency)
-        run.cluster.slots["worker0"].restarts = False
-        run.cluster.send("worker0", signal.SIGTERM)
-        async with asyncio.timeout(20):
-            await run.cluster.until_ended("worker0")
-        assert run.cluster.slots["worker0"].statuses == [0]
+        await tell_to_stop(run.cluster, "worker0")
         run.drill.agent.delay_s = 0.03
     assert bool(run.verdict.repeated) == repeats
 
@@ -177,11 +182,7 @@ async def test_the_process_that_a_host_is_attached_to_is_told_to_stop(
     async with in_a_cluster(folder, postgres_url, undisturbed, either, apis=2, workers=1) as run:
         run.drill.agent.delay_s = 0.3
         await run.drill.agent.until_asked(len(run.drill.agent.calls) + PLAN.concurrency)
-        run.cluster.slots["api0"].restarts = False
-        run.cluster.send("api0", signal.SIGTERM)
-        async with asyncio.timeout(20):
-            await run.cluster.until_ended("api0")
-        assert run.cluster.slots["api0"].statuses == [0]
+        await tell_to_stop(run.cluster, "api0")
         run.drill.agent.delay_s = 0.01
     assert run.verdict.repeated == 0
 
