@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assay_orchestrator.engine.session import Session
@@ -54,6 +55,24 @@ async def test_shards_bring_questions_along_and_take_them_away() -> None:
         assert await free(made.asking) == 8
         made._grant({0: 2})  # of an earlier moment: nothing is taken from whoever asks already
         assert await free(made.asking) == 8
+    assert await free(made.asking) == 0
+
+
+async def test_a_shard_that_comes_again_brings_its_own() -> None:
+    """Whoever had it first, and has not noticed yet, takes away no more than it has brought."""
+    made, first_may_end = session(), asyncio.Event()
+    first = shard(0, 3)
+
+    async def work() -> None:
+        async with made.share(first):
+            await first_may_end.wait()
+
+    working = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    async with made.share(replace(first, epoch=2, slots=2)):
+        first_may_end.set()
+        await working
+        assert await free(made.asking) == 2
     assert await free(made.asking) == 0
 
 

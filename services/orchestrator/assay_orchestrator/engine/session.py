@@ -53,7 +53,7 @@ class Session:
         self.ended = asyncio.Event()
         self._alone = alone
         self._database = database
-        self._slots: dict[int, int] = {}
+        self._slots: dict[Shard, int] = {}
         self._known: dict[Shard, float] = {}
         self._looking = asyncio.Lock()
 
@@ -63,21 +63,21 @@ class Session:
         if self._alone:
             yield self
             return
-        self._slots[shard.shard_index] = shard.slots
+        self._slots[shard] = shard.slots
         self.asking.add(shard.slots)
         try:
             yield self
         finally:
             # Whoever has the shard next brings them along again: until they are free here, it must not be given up.
             self._known.pop(shard, None)
-            await self.asking.remove(self._slots.pop(shard.shard_index))
+            await self.asking.remove(self._slots.pop(shard))
 
     def _grant(self, slots: Mapping[int, int]) -> None:
         """Hear how many questions of shards may be in flight by now: more than before, where others have ended."""
-        for shard_index in self._slots.keys() & slots.keys():
-            more = slots[shard_index] - self._slots[shard_index]
+        for shard, own in self._slots.items():
+            more = slots.get(shard.shard_index, 0) - own
             if more > 0:
-                self._slots[shard_index] += more
+                self._slots[shard] += more
                 self.asking.add(more)
 
     async def require(self, shard: Shard) -> None:
