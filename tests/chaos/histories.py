@@ -45,6 +45,8 @@ class History:
         replaced: Whether rows were tried again: then numbers of results that were replaced are missing.
         late_s: How long after a disturbance a question that was on its way before may still reach the agent.
         clock_jumps: Whether the store's times say nothing about what came first.
+        woken: From when to when a process went on that had stood still, and was thought dead: a question that it was
+            sending then may still reach the agent. It was in flight, and is counted with those.
     """
 
     run_id: str
@@ -55,6 +57,7 @@ class History:
     replaced: bool = False
     late_s: float = 0.5
     clock_jumps: bool = False
+    woken: list[tuple[float, float]] = field(default_factory=list)
 
     async def watch(self, client: Client) -> None:
         """Follow the run until it ends or pauses, and note every event that is told."""
@@ -198,7 +201,7 @@ def _check_calls(
         stored = stored_at.get(re.sub("@[0-9]+", "", key))
         if stored is None:
             verdict.problems.append(f"{key} was asked and has no answer")
-        elif times[-1] > stored + _CLOCK_STEP_S and not history.clock_jumps:
+        elif times[-1] > stored + _CLOCK_STEP_S and not history.clock_jumps and not _was_sent(history, times[-1]):
             verdict.repaid += 1
             verdict.problems.append(f"{key} was asked {times[-1] - stored:.3f} s after its answer was stored")
         for before, after in itertools.pairwise(times):
@@ -209,6 +212,11 @@ def _check_calls(
                 verdict.problems.append(f"{key} was asked again though nothing happened in between")
     if never := set(stored_at) - {re.sub("@[0-9]+", "", key) for key in by_key}:
         verdict.problems.append(f"{len(never)} answers are stored to questions that were never asked")
+
+
+def _was_sent(history: History, moment: float) -> bool:
+    """Return whether a question that came then had been in flight while the process that asked it stood still."""
+    return any(begin <= moment <= end for begin, end in history.woken)
 
 
 def _stored_at(connection: sa.Connection, history: History) -> dict[str, float]:

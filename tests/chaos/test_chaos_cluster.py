@@ -121,24 +121,39 @@ async def test_a_process_dies_and_is_started_again(
 async def test_a_worker_stands_still_until_it_counts_as_dead(
     folder: Path, postgres_url: str, undisturbed: Callable[[Plan], dict[str, Any]]
 ) -> None:
-    """SIGSTOP for twice the time after which others have its work: it takes nothing back from them, and exits."""
+    """SIGSTOP for twice the time after which others have its work: it asks and stores nothing more, and exits."""
     async with drilling(PLAN, folder, Cluster, postgres_url) as drill:
         topology = drill.topology
         assert isinstance(topology, Cluster)
         topology.slots["worker0"].armed.append("agent.after_answer=stop@50")
         topology.start()
-        watching = asyncio.ensure_future(drill.watch_to_the_end(await drill.submit()))
+        history = await drill.submit()
+        watching = asyncio.ensure_future(drill.watch_to_the_end(history))
         await topology.until_stopped("worker0")
         await asyncio.sleep(2 * topology.dead_after_s)  # it is the disturbance, nothing is waited for
+        await until_others_have_a_shard(postgres_url)
+        asked = ("agent.before_call", "-")
+        begun = topology.passed().count(asked)
         topology.send("worker0", signal.SIGCONT)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await topology.until_ended("worker0")
         assert topology.slots["worker0"].statuses == [FENCED_STATUS]
+        assert topology.passed().count(asked) == begun
+        history.woken.append(topology.last_moments("worker0"))
         await watching
         (verdict,) = await drill.conclude()
     assert not verdict.problems
     assert (verdict.lost, verdict.duplicated, verdict.repaid, verdict.unexplained) == (0, 0, 0, 0)
     assert verdict.summary == undisturbed(PLAN)
+
+
+async def until_others_have_a_shard(url: str) -> None:
+    """Wait until a shard has been taken from the process that had it."""
+    async with asyncio.timeout(60), await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        while True:
+            if (await connection.execute("SELECT 1 FROM shards WHERE epoch > 1")).rowcount:
+                return
+            await asyncio.sleep(0.1)
 
 
 async def test_every_process_at_once(

@@ -137,6 +137,11 @@ class Topology:
         """Note that answers on their way may have been lost just now."""
         self.endings.append(Ending(name, time.time(), None))
 
+    def last_moments(self, name: str) -> tuple[float, float]:
+        """Return when the process in a place was disturbed or ended the last two times."""
+        *_, before, last = (ending.at for ending in self.endings if ending.slot == name)
+        return before, last
+
     async def until_stopped(self, name: str) -> None:
         """Wait until the process in a place stands still."""
         started = self.slots[name].process

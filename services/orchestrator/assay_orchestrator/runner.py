@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from assay.cases import Case
     from assay.metrics.score import EmbeddingEvidence
-    from assay_orchestrator.agents import Agent
+    from assay_orchestrator.agents import RetryingAgent
     from assay_orchestrator.embedding import EmbeddingClient
     from assay_orchestrator.engine.session import Session
     from assay_orchestrator.juries import RunJury
@@ -55,7 +55,7 @@ class Plan:
         repeats: How often each case is run.
         concurrency: Most questions in flight at the agent.
         timeout_s: Longest wait for one attempt.
-        agent: How to ask; already retrying.
+        agent: How to ask.
         metrics: In report order.
         embedders: A client per model that the metrics need; empty where none needs any.
         judge: Who judges; None where nobody does, or no metric needs it.
@@ -69,7 +69,7 @@ class Plan:
     repeats: int
     concurrency: int
     timeout_s: float
-    agent: Agent
+    agent: RetryingAgent
     metrics: Sequence[Metric]
     embedders: Mapping[str, EmbeddingClient]
     judge: RunJury | None = None
@@ -268,14 +268,16 @@ class ShardRunner:
             parameters=case.parameters,
             timeout_s=plan.timeout_s,
         )
-        await self._session.require(self._shard)
-        failpoint("agent.before_call")
-        response = await plan.agent.answer(request, case)
+        response = await plan.agent.answer(request, case, self._may_ask)
         failpoint("agent.after_answer")
         tries = work.tries.retried + 1
         if response.status is AgentStatus.ERROR and 1 < tries >= plan.try_limit:
             return dead_letters.exhausted(response, tries)
         return response
+
+    async def _may_ask(self) -> None:
+        await self._session.require(self._shard)
+        failpoint("agent.before_call")
 
     async def _gather(
         self, wanted: Mapping[str, bool], case: Case, response: AgentResponse

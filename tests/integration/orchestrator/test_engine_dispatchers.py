@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -225,6 +226,41 @@ async def test_jobs_of_a_worker_that_says_nothing_go_to_another(engine: sa.Engin
         with lives(engine, take_silently(engine)):
             queue.open(work)
             await work.until(1)
+    finally:
+        await queue.aclose()
+
+
+async def test_what_a_process_that_stands_still_was_changing_is_free_again(
+    engine: sa.Engine, postgres_url: str
+) -> None:
+    """Its sessions are ended, in the midst of sending rows too, which no time limit of the server's does."""
+    standing = sa.create_engine(
+        "postgresql+psycopg://",
+        creator=lambda: psycopg.connect(postgres_url, application_name="stands still"),
+        poolclass=sa.NullPool,
+    )
+    works = conninfo_to_dict(postgres_url) | {"application_name": "works"}
+    queue = QueueDispatcher(works, works=True, concurrency=1, dead_after_s=1.0)
+    work = Work()
+    execute(engine, "CREATE TABLE rows (name text)")
+    execute(engine, "INSERT INTO rows VALUES ('a')")
+    try:
+        enqueue(queue, engine, ShardJob("r", 0, 0))
+        with (
+            lives(standing, take_silently(engine)) as beating,
+            psycopg.connect(postgres_url, application_name="stands still") as sending,
+            psycopg.connect(postgres_url, application_name="works elsewhere") as other,
+        ):
+            sending.execute("UPDATE rows SET name = 'b'")
+            with suppress(psycopg.OperationalError), sending.cursor().copy("COPY rows FROM STDIN") as rows:
+                rows.write_row(("c",))
+                queue.open(work)
+                await work.until(1)
+                await asyncio.to_thread(execute, engine, "UPDATE rows SET name = name || '+'")
+            assert sending.broken
+            with pytest.raises(sa.exc.OperationalError):
+                beating.exec_driver_sql("SELECT 1")
+            assert other.execute("SELECT name FROM rows").fetchall() == [("a+",)]
     finally:
         await queue.aclose()
 

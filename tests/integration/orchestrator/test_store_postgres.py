@@ -62,13 +62,14 @@ async def test_every_connection_is_durable_bounded_and_named(store: PostgresData
     """Commits wait for the disk, statements end, and an administrator sees whose a connection is."""
 
     def read(connection: sa.Connection) -> list[object]:
-        names = ("synchronous_commit", "statement_timeout", "default_transaction_isolation", "transaction_isolation")
+        limits = ("statement_timeout", "idle_in_transaction_session_timeout")
+        names = ("synchronous_commit", *limits, "default_transaction_isolation", "transaction_isolation")
         return [connection.exec_driver_sql(f"SHOW {name}").scalar() for name in (*names, "application_name")]
 
     *written, name = await store.write(read)
-    assert written == ["on", "2min", "read committed", "read committed"]
+    assert written == ["on", "2min", "10s", "read committed", "read committed"]
     assert str(name).startswith("assay-orchestrator ")
-    assert (await store.read(read))[3] == "repeatable read"
+    assert (await store.read(read))[2:5] == ["10min", "read committed", "repeatable read"]
     with pytest.raises(StorageError, match="read-only"):
         await store.read(datasets.discard_unfinished)
 
@@ -106,6 +107,33 @@ def test_two_that_upgrade_at_once_do_it_once(postgres_url: str, admin: psycopg.C
     opening.join()
     with closing(opened[0]):
         assert admin.execute("SELECT version_num FROM alembic_version").fetchall() == [(revisions.HEAD_REVISION,)]
+
+
+async def test_one_that_stands_still_in_a_change_keeps_nobody_out(postgres_url: str) -> None:
+    """The server ends its transaction after a while and others go on; what it was about to change it changes then."""
+    url = postgres_url.replace("options=", "options=-c%20idle_in_transaction_session_timeout%3D50%20")
+    is_standing, others_are_done, tries = threading.Event(), threading.Event(), 0
+
+    def change(connection: sa.Connection) -> None:
+        nonlocal tries
+        connection.execute(sa.text("UPDATE datasets SET name = name || '+mine'"))
+        tries += 1
+        is_standing.set()
+        assert others_are_done.wait(60)
+        connection.execute(sa.text("UPDATE datasets SET format = format || '+mine'"))
+
+    with closing(PostgresDatabase(url)) as store, closing(PostgresDatabase(postgres_url)) as other:
+        await store.write(lambda c: c.execute(sa.text("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't')")))
+        standing = asyncio.ensure_future(store.write(change))
+        await asyncio.to_thread(is_standing.wait)
+        theirs = asyncio.ensure_future(
+            other.write(lambda c: c.execute(sa.text("UPDATE datasets SET name = name || '+theirs'")))
+        )
+        theirs.add_done_callback(lambda _: others_are_done.set())
+        await asyncio.gather(theirs, standing)
+        found = await store.read(lambda c: datasets.get(c, "d"))
+    assert found is not None
+    assert (found.name, found.format, tries) == ("n+theirs+mine", "f+mine", 2)
 
 
 async def test_a_statement_that_takes_too_long_is_stopped(postgres_url: str) -> None:

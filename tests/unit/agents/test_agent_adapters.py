@@ -13,6 +13,7 @@ from assay.errors import InvalidInputError
 from assay.results import AgentSettings
 from assay_orchestrator.agents import build_agent
 from assay_orchestrator.agents.hosted import HostedAgent
+from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.agents.replay import ReplayAgent
 from assay_orchestrator.agents.retrying import RetryingAgent
 
@@ -58,16 +59,18 @@ async def test_a_recorded_answer_is_replayed_as_it_is(case: Case, question: Ques
     assert case.case_id in missing.error.message
 
 
-async def test_each_adapter_is_built() -> None:
+async def test_each_adapter_is_built(case: Case, question: Question) -> None:
     """python asks clients, replay the dataset, http a host that is allowed; other hosts are refused at once."""
 
-    def build(adapter: str, target: str = "", hosted: HostedAgent | None = None) -> RetryingAgent | ReplayAgent:
-        agent = build_agent(AgentSettings(adapter, target), hosted=hosted, allowed_hosts=["*.example"], allowed_env=())
-        assert isinstance(agent, RetryingAgent | ReplayAgent)
-        return agent
+    def build(adapter: str, target: str = "", hosted: HostedAgent | None = None) -> RetryingAgent:
+        return build_agent(AgentSettings(adapter, target), hosted=hosted, allowed_hosts=["*.example"], allowed_env=())
 
-    assert isinstance(build("python", "m:f", HostedAgent()), RetryingAgent)
-    assert isinstance(build("replay"), ReplayAgent)
+    recorded = AgentResponse(text="a")
+    assert await build("replay").answer(question(), dataclasses.replace(case, recorded=recorded)) == recorded
+    hosted = HostedAgent()
+    hosted.hold()
+    with pytest.raises(NotAskedError):
+        await build("python", "m:f", hosted).answer(question(), case)
     await build("http", "https://a.example/ask").aclose()
     with pytest.raises(InvalidInputError, match=r"other\.test"):
         build("http", "http://other.test/ask")

@@ -102,6 +102,24 @@ async def test_waits_double_up_to_a_cap_and_carry_full_jitter() -> None:
     assert (await ask(Script(answers), 7, jitter=0.0))[1] == [0.0] * 7
 
 
+async def test_whoever_asks_is_heard_before_each_attempt() -> None:
+    """Nothing is asked that the caller objects to, not even once more: its error ends the question."""
+    script = Script([failure(), failure(), AgentResponse(text="yes")])
+    heard: list[int] = []
+
+    async def before() -> None:
+        heard.append(len(script.seen))
+        if len(heard) == 3:
+            raise RuntimeError("it is somebody else's by now")
+
+    async def sleep(seconds: float) -> None:
+        pass
+
+    with pytest.raises(RuntimeError, match="somebody else's"):
+        await RetryingAgent(script, 5, sleep=sleep).answer(REQUEST, CASE, before)
+    assert (heard, len(script.seen)) == ([0, 1, 2], 2)
+
+
 async def test_closing_closes_the_agent() -> None:
     """The connections of the agent inside are let go of."""
     script = Script([])

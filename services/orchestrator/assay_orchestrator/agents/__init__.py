@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.spec.prompt_options import PROVIDERS
-from assay_orchestrator.agents.protocol import Agent, NotAskedError
+from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.agents.replay import ReplayAgent
 from assay_orchestrator.agents.retrying import RetryingAgent
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from assay.results import AgentSettings
     from assay_orchestrator.agents.hosted import HostedAgent
+    from assay_orchestrator.agents.protocol import Agent
 
-__all__ = ["Agent", "NotAskedError", "build_agent"]
+__all__ = ["NotAskedError", "RetryingAgent", "build_agent"]
 
 
 def build_agent(
@@ -26,7 +27,7 @@ def build_agent(
     allowed_hosts: Sequence[str],
     allowed_env: Sequence[str],
     pausing: asyncio.Event | None = None,
-) -> Agent:
+) -> RetryingAgent:
     """Return the agent of a run, retrying as its settings say.
 
     Args:
@@ -39,22 +40,17 @@ def build_agent(
     Raises:
         InvalidInputError: The agent may not be reached, or an environment variable is missing.
     """
+    agent: Agent = ReplayAgent()
     if hosted is not None:
-        return RetryingAgent(hosted, settings.retries, pausing=pausing)
-    if settings.adapter == "http":
+        agent = hosted
+    elif settings.adapter == "http":
         # Imported here: httpx2 is needed by this adapter alone.
         from assay_orchestrator.agents.http import HttpAgent
 
-        return RetryingAgent(
-            HttpAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env), settings.retries, pausing=pausing
-        )
-    if settings.adapter in PROVIDERS:
+        agent = HttpAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env)
+    elif settings.adapter in PROVIDERS:
         # Imported here: most runs fill no prompt. The provider's package follows with the first question.
         from assay_orchestrator.agents.prompt import PromptAgent
 
-        return RetryingAgent(
-            PromptAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env),
-            settings.retries,
-            pausing=pausing,
-        )
-    return ReplayAgent()
+        agent = PromptAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env)
+    return RetryingAgent(agent, settings.retries, pausing=pausing)

@@ -58,10 +58,20 @@ class RetryingAgent:
         self._sleep = sleep if sleep is not None else self._wait
         self._jitter = jitter
 
-    async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
-        """Return the first good answer, or the last failure."""
+    async def answer(
+        self, request: AgentRequest, case: Case, before: Callable[[], Awaitable[None]] | None = None
+    ) -> AgentResponse:
+        """Return the first good answer, or the last failure.
+
+        Args:
+            request: The question.
+            case: Its case.
+            before: Called before each attempt; what it raises ends the question.
+        """
         failed: list[Attempt] = []
         while True:
+            if before is not None:
+                await before()
             response = await self._attempt(request, case)
             error = response.error
             if error is None or not error.retryable or len(failed) >= self._retries:

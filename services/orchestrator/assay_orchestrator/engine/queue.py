@@ -25,7 +25,7 @@ from assay.failpoints import failpoint
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import sqlalchemy as sa
 
@@ -38,6 +38,18 @@ _TASK = "assay.shard"
 _QUEUE = "shards"
 _REAPER = 0x41535351
 _ALIVE = "hashtext('assay worker ' || current_schema()), %s"
+# All connections of a process have a name that no other process has; that which beats also has the worker's lock.
+_END_SESSIONS = """
+SELECT count(pg_terminate_backend(session.pid))
+FROM pg_locks AS lock
+JOIN pg_stat_activity AS beating ON beating.pid = lock.pid
+JOIN pg_stat_activity AS session ON session.application_name = beating.application_name
+WHERE lock.locktype = 'advisory' AND lock.objsubid = 2
+  AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND lock.classid = (hashtext('assay worker ' || current_schema())::bigint & 4294967295)::oid
+  AND lock.objid::bigint = ANY(%s)
+  AND beating.application_name NOT IN ('', current_setting('application_name'))
+"""
 _CONNECTIONS = 4
 _PATIENCE_S = 5.0
 _CONNECT_S = 2
@@ -274,6 +286,7 @@ class QueueDispatcher:
             if reachable_s > self._dead_after_s:
                 found = await manager.get_stalled_jobs(task_name=_TASK, seconds_since_heartbeat=self._dead_after_s)
                 dead = {job.id for job in found}
+                await self._end_sessions({job.worker_id for job in found if job.worker_id is not None})
             silent_s = _GONE_BEATS * self._beat_s
             for job in await manager.get_stalled_jobs(task_name=_TASK, seconds_since_heartbeat=silent_s):
                 is_gone = job.worker_id is not None and await _try_lock(connection, _ALIVE, job.worker_id)
@@ -283,6 +296,18 @@ class QueueDispatcher:
                     )
                     await manager.retry_job(job)
                     failpoint("recovery.job_given_back")
+
+    async def _end_sessions(self, workers: Collection[int]) -> None:
+        """End the sessions of processes that stand still, if they do: what they were changing would stay locked."""
+        if not workers or self._session is None:
+            return
+        try:
+            ended = await (await self._session.execute(_END_SESSIONS.encode(), (list(workers),))).fetchone()
+        except psycopg.errors.InsufficientPrivilege:
+            _log.warning("a process stands still, and its database sessions are another user's: end them by hand")
+            return
+        if ended is not None and ended[0]:
+            _log.warning("ended %d database sessions of a process that stands still", ended[0])
 
     async def _retry_left(self) -> None:
         """Give back what this process has ended but could not say so: the queue takes it for work in progress."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,8 @@ _READER_COUNT = 4
 _WRITER_COUNT = 4
 _STATEMENT_TIMEOUT_S = 120
 UPGRADE_LOCK = 0x4153535A
+# A read keeps nobody from anything, and what it has read is summed up before it ends.
+_READING = "-c idle_in_transaction_session_timeout=10min"
 # Notice a host that is gone within half a minute, on either side: the server then gives up the locks of its rows.
 _KEEPALIVE: dict[str, Any] = {
     "connect_timeout": 10,
@@ -42,6 +45,8 @@ _KEEPALIVE: dict[str, Any] = {
 }
 _SESSION = {
     "statement_timeout": f"{_STATEMENT_TIMEOUT_S}s",
+    # A process that stands still in the midst of a change must not keep its rows from everybody for good.
+    "idle_in_transaction_session_timeout": "10s",
     "synchronous_commit": "on",
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
@@ -74,12 +79,11 @@ class PostgresDatabase:
         self._parameters = _parse(url)
         self._place = _place(self._parameters)
         self._engine = sa.create_engine(
-            "postgresql+psycopg://",
-            creator=self._connect,
-            pool_size=_READER_COUNT + _WRITER_COUNT,
-            max_overflow=0,
+            "postgresql+psycopg://", creator=self._connect, pool_size=_WRITER_COUNT, max_overflow=0
         )
-        self._reading = self._engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._reading = sa.create_engine(
+            "postgresql+psycopg://", creator=self._connect_reader, pool_size=_READER_COUNT, max_overflow=0
+        ).execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._outages = Outages(patience_s, self._sentence)
         self._readers = ThreadPoolExecutor(_READER_COUNT, thread_name_prefix="store-read")
         self._writers = ThreadPoolExecutor(_WRITER_COUNT, thread_name_prefix="store-write")
@@ -134,7 +138,8 @@ class PostgresDatabase:
         self._outages.close()
         for pool in (self._writers, self._readers):
             pool.shutdown(wait=True)
-        self._engine.dispose()
+        for engine in (self._engine, self._reading):
+            engine.dispose()
 
     def _read(self, query: Callable[[sa.Connection], T], gave_up: threading.Event) -> T:
         def attempt() -> T:
@@ -160,6 +165,9 @@ class PostgresDatabase:
     def _connect(self, *, autocommit: bool = False) -> psycopg.Connection[Any]:
         return psycopg.connect(**self._parameters, autocommit=autocommit)
 
+    def _connect_reader(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(**{**self._parameters, "options": f"{self._parameters['options']} {_READING}"})
+
     def _check_server(self) -> None:
         with contextlib.closing(self._connect(autocommit=True)) as connection:
             version = connection.info.server_version // 10_000
@@ -181,6 +189,7 @@ class PostgresDatabase:
                 return
             # For the length of this transaction: whoever else starts now waits, and finds the tables there.
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, hashtext(current_schema()))", (UPGRADE_LOCK,))
             if self._needs_upgrade(connection):
                 revisions.upgrade(connection)
@@ -214,7 +223,10 @@ def _parse(url: str) -> dict[str, Any]:
         ) from None
     ours = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
     given["options"] = f"{ours} {given.get('options') or ''}".strip()
-    given.setdefault("application_name", f"assay-orchestrator {socket.gethostname()[:30]} {os.getpid()}")
+    # No other process has this name, by which the sessions of one that stands still are found. PostgreSQL cuts it off
+    # after 63 bytes.
+    name = given.get("application_name") or f"assay-orchestrator {socket.gethostname()[:24]} {os.getpid()}"
+    given["application_name"] = f"{str(name).encode('ascii', 'replace').decode()[:54]} {secrets.token_hex(4)}"
     return {**_KEEPALIVE, **given}
 
 

@@ -38,8 +38,9 @@ _WORDS: Sequence[tuple[str, str]] = (
     ("shutting down", "57P"),
     ("recovery mode", "57P"),
 )
-# The connection broke, the server is restarting or has no connection left, a deadlock was resolved.
-_PASSING = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "40")
+# The connection broke, the server is restarting or has no connection left, a deadlock was resolved, this process stood
+# still in the midst of a transaction.
+_PASSING = ("08", "25P03", "57P01", "57P02", "57P03", "57P05", "53300", "40")
 
 
 def is_passing(problem: BaseException) -> bool:
