@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from assay_orchestrator.engine.session import Session
@@ -14,7 +16,19 @@ from assay_orchestrator.store.shards import Shard
 if TYPE_CHECKING:
     from assay_orchestrator.engine.slots import Slots
 
+NOW = 0.0
 PLAN = Plan("r", "d", 10, 1, 8, 1.0, agent=None, metrics=(), embedders={})  # type: ignore[arg-type]  # nobody is asked
+
+
+class Looks:
+    """A database in which every shard is this process's; counts the looks."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def read(self, query: object) -> None:
+        """Note a look."""
+        self.count += 1
 
 
 def session(*, alone: bool = False) -> Session:
@@ -41,19 +55,19 @@ async def free(asking: Slots) -> int:
 
 async def test_shards_bring_questions_along_and_take_them_away() -> None:
     """What one of them was granted since goes with it, and what was granted to a shard that has left is nobody's."""
-    made = session()
-    async with made.share(shard(0, 3)):
+    made, first, second = session(), shard(0, 3), shard(1, 2)
+    async with made.share(first, NOW):
         assert await free(made.asking) == 3
-        async with made.share(shard(1, 2)):
+        async with made.share(second, NOW):
             assert await free(made.asking) == 5
-            made._grant({0: 3, 1: 4})
+            made._hold(NOW, {first: 3, second: 4})
             assert await free(made.asking) == 7
-            made._grant({1: 4})
+            made._hold(NOW, {second: 4})
             assert await free(made.asking) == 7
         assert await free(made.asking) == 3
-        made._grant({0: 8, 1: 9})
+        made._hold(NOW, {first: 8, second: 9})
         assert await free(made.asking) == 8
-        made._grant({0: 2})  # of an earlier moment: nothing is taken from whoever asks already
+        made._hold(NOW, {first: 2})  # of an earlier moment: nothing is taken from whoever asks already
         assert await free(made.asking) == 8
     assert await free(made.asking) == 0
 
@@ -64,12 +78,12 @@ async def test_a_shard_that_comes_again_brings_its_own() -> None:
     first = shard(0, 3)
 
     async def work() -> None:
-        async with made.share(first):
+        async with made.share(first, NOW):
             await first_may_end.wait()
 
     working = asyncio.create_task(work())
     await asyncio.sleep(0)
-    async with made.share(replace(first, epoch=2, slots=2)):
+    async with made.share(replace(first, epoch=2, slots=2), NOW):
         first_may_end.set()
         await working
         assert await free(made.asking) == 2
@@ -81,7 +95,7 @@ async def test_a_shard_is_given_up_when_its_questions_are_free() -> None:
     made, finished = session(), asyncio.Event()
 
     async def work() -> None:
-        async with made.share(shard(0, 2)):
+        async with made.share(shard(0, 2), NOW):
             await finished.wait()
 
     working = asyncio.create_task(work())
@@ -94,9 +108,30 @@ async def test_a_shard_is_given_up_when_its_questions_are_free() -> None:
     await working
 
 
+async def test_whose_a_shard_is_is_looked_up_when_nothing_has_told_for_a_while() -> None:
+    """Taking a shard and storing rows of it tell as much; a moment before a transaction began counts."""
+    looks = Looks()
+    made = Session(looks, PLAN, alone=False, on_results=lambda _: None)  # type: ignore[arg-type]
+    first, second = shard(0, 3), shard(1, 3)
+    async with made.share(first, monotonic()), made.share(second, monotonic() - 1.0):
+        await made.require(first)
+        assert looks.count == 0
+        await made.require(second)
+        assert looks.count == 1
+        made._known[first] = -inf
+        made._hold(monotonic() - 1.0, {first: 3})
+        await made.require(first)
+        assert looks.count == 2
+        made._known[first] = -inf
+        made._hold(monotonic(), {first: 3})
+        made._hold(monotonic() - 1.0, {first: 3})
+        await made.require(first)
+        assert looks.count == 2
+
+
 async def test_alone_all_questions_are_those_of_this_process() -> None:
     """Where no other process has shards of the run, there is nothing to divide."""
-    made = session(alone=True)
-    async with made.share(shard(0, 3)):
-        made._grant({0: 8})
+    made, only = session(alone=True), shard(0, 3)
+    async with made.share(only, NOW):
+        made._hold(NOW, {only: 8})
         assert await free(made.asking) == 8

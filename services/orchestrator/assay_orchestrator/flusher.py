@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from assay.errors import StorageError
@@ -50,7 +51,8 @@ class Flusher:
         run_id: The run.
         on_results: Called with the results of a transaction, in the order of their sequence, after they have
             become durable.
-        on_slots: Called with how many questions of the shards of a transaction may be in flight by now.
+        on_held: Called with a moment (`monotonic`) since which the shards of a transaction were seen to be this
+            process's, and how many questions of each may be in flight by now.
     """
 
     def __init__(
@@ -58,12 +60,12 @@ class Flusher:
         database: Database,
         run_id: str,
         on_results: Callable[[Sequence[CaseResult]], None],
-        on_slots: Callable[[Mapping[int, int]], None],
+        on_held: Callable[[float, Mapping[Shard, int]], None],
     ) -> None:
         self._database = database
         self._run_id = run_id
         self._on_results = on_results
-        self._on_slots = on_slots
+        self._on_held = on_held
         self._waiting: list[_Entry] = []
         self._open: dict[tuple[int, int], AttemptKey] = {}
         self._task: asyncio.Task[None] | None = None
@@ -108,6 +110,7 @@ class Flusher:
             while self._waiting:
                 batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
                 rows = [entry.result for entry in batch if entry.result is not None]
+                begun = monotonic()
                 try:
                     stored = await self._write(batch, rows)
                 except Exception as problem:  # noqa: BLE001 - handed to every case that waits for it
@@ -118,7 +121,7 @@ class Flusher:
                     for entry in batch:
                         if not entry.done.done():
                             entry.done.set_result(None)
-                    self._on_slots(stored.slots)
+                    self._on_held(begun, {entry.shard: stored.slots[entry.shard.shard_index] for entry in batch})
                     if rows:
                         self._on_results(_numbered(rows, stored.first_sequence))
         finally:

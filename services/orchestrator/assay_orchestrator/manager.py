@@ -376,6 +376,7 @@ class RunManager:
             plan,
             alone=self._dispatcher.alone,
             on_results=lambda rows: self.notifier.tell(plan.run_id, rows),
+            known_s=self._dispatcher.held_s,
         )
 
     async def _set_errors_aside(self, run_id: str) -> None:

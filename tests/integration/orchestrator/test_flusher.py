@@ -68,7 +68,7 @@ async def test_a_flush_is_not_cancelled_with_those_who_wait_for_it(store: Databa
     shard = await store.write(lambda c: shards.start(c, "r", 0, 1))
     assert shard is not None
     slow, told = SlowWrites(store), list[CaseResult]()
-    flusher = Flusher(slow, "r", told.extend, lambda _: None)  # type: ignore[arg-type]  # it only writes
+    flusher = Flusher(slow, "r", told.extend, lambda since, slots: None)  # type: ignore[arg-type]  # it only writes
     first = [asyncio.ensure_future(_put(flusher, shard, 0))]
     await slow.begun.wait()
     later = [asyncio.ensure_future(_put(flusher, shard, index)) for index in range(1, _CASES)]

@@ -46,9 +46,11 @@ class Dispatcher(Protocol):
 
     Attributes:
         alone: Whether this process is the only one that works.
+        held_s: For so many seconds after a process was seen to have a shard nobody else gets it.
     """
 
     alone: bool
+    held_s: float
 
     def enqueue(self, connection: sa.Connection, jobs: Sequence[ShardJob]) -> None:
         """Enqueue jobs in the transaction of a connection: if that is rolled back, they were never there."""

@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import itertools
 import logging
+from math import inf
 from typing import TYPE_CHECKING
 
 from assay_orchestrator.engine.dispatcher import TryAgainError
@@ -33,6 +34,7 @@ class EmbeddedDispatcher:
     """
 
     alone = True
+    held_s = inf
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency

@@ -107,7 +107,7 @@ class QueueDispatcher:
         self._works = works
         self._concurrency = concurrency
         self._dead_after_s = dead_after_s
-        self._beat_s = min(_POLL_S, dead_after_s / 4)
+        self._beat_s = self.held_s = min(_POLL_S, dead_after_s / 4)  # it is taken after two silent beats
         self._on_dead = on_dead
         self._workers: set[queue_worker.Worker] = set()
         self._doing: set[int | None] = set()

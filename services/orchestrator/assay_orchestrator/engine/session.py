@@ -24,8 +24,6 @@ __all__ = ["Session", "Sessions"]
 
 _SCORING_ROWS = 256
 """Rows beyond those that are asked: their answers are being scored and stored."""
-_KNOWN_S = 1.0
-"""For so long it is known whose a shard is: others take it no sooner than after two silent seconds."""
 
 
 class Session:
@@ -36,13 +34,20 @@ class Session:
         plan: What to do.
         alone: Whether no other process has shards of it: then all its questions in flight are this session's.
         on_results: Called with results that have become durable, in the order of their sequence.
+        known_s: For how many seconds it is known whose a shard is; others take it from nobody who is silent for less.
     """
 
     def __init__(
-        self, database: Database, plan: Plan, *, alone: bool, on_results: Callable[[Sequence[CaseResult]], None]
+        self,
+        database: Database,
+        plan: Plan,
+        *,
+        alone: bool,
+        on_results: Callable[[Sequence[CaseResult]], None],
+        known_s: float = 1.0,
     ) -> None:
         self.plan = plan
-        self.flusher = Flusher(database, plan.run_id, on_results, self._grant)
+        self.flusher = Flusher(database, plan.run_id, on_results, self._hold)
         self.asking = Slots(plan.concurrency if alone else 0)
         self._rows = asyncio.Semaphore(plan.concurrency + _SCORING_ROWS)
         self._row_count = 0
@@ -52,18 +57,25 @@ class Session:
         self.tasks: set[asyncio.Task[object]] = set()
         self.ended = asyncio.Event()
         self._alone = alone
+        self._known_s = known_s
         self._database = database
         self._slots: dict[Shard, int] = {}
         self._known: dict[Shard, float] = {}
         self._looking = asyncio.Lock()
 
     @asynccontextmanager
-    async def share(self, shard: Shard) -> AsyncIterator[Session]:
-        """Bring along the questions in flight that a shard may have, and take them away again afterwards."""
+    async def share(self, shard: Shard, since: float) -> AsyncIterator[Session]:
+        """Bring along the questions in flight that a shard may have, and take them away again afterwards.
+
+        Args:
+            shard: The shard.
+            since: A moment (`monotonic`) before it was taken.
+        """
         if self._alone:
             yield self
             return
         self._slots[shard] = shard.slots
+        self._known[shard] = since
         self.asking.add(shard.slots)
         try:
             yield self
@@ -72,16 +84,22 @@ class Session:
             self._known.pop(shard, None)
             await self.asking.remove(self._slots.pop(shard))
 
-    def _grant(self, slots: Mapping[int, int]) -> None:
-        """Hear how many questions of shards may be in flight by now: more than before, where others have ended."""
-        for shard, own in self._slots.items():
-            more = slots.get(shard.shard_index, 0) - own
-            if more > 0:
-                self._slots[shard] += more
-                self.asking.add(more)
+    def _hold(self, since: float, slots: Mapping[Shard, int]) -> None:
+        """Hear that shards are this process's, and how many questions of them may be in flight by now.
+
+        It is more than before where others have ended.
+        """
+        for shard, count in slots.items():
+            own = self._slots.get(shard)
+            if own is None:
+                continue  # it has just been left
+            self._known[shard] = max(since, self._known[shard])
+            if count > own:
+                self._slots[shard] = count
+                self.asking.add(count - own)
 
     async def require(self, shard: Shard) -> None:
-        """Raise unless a shard is still this process's, as it was seen to be within the last second.
+        """Raise unless a shard is still this process's, as it was seen to be a moment ago.
 
         A process that stood still for long finds its shards in other hands. What it stores then is refused; this is
         asked before anybody is paid, so that nobody is paid again for what others have stored meanwhile.
@@ -101,7 +119,7 @@ class Session:
             self._known[shard] = now
 
     def _is_known(self, shard: Shard) -> bool:
-        return monotonic() - self._known.get(shard, -inf) < _KNOWN_S
+        return monotonic() - self._known.get(shard, -inf) < self._known_s
 
     async def enter(self) -> None:
         """Wait until there is room for one more row, and take it."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import StorageError
@@ -185,6 +186,7 @@ class ShardWorker:
             await self.cancel(session.plan.run_id)
 
     async def _take(self, run_id: str, shard_index: int, ticket: int) -> None:
+        since = monotonic()
         begun = await self._database.write(lambda c: _begin(c, run_id, shard_index, ticket))
         failpoint("shard.start_after_commit")
         if begun.paused:
@@ -198,7 +200,7 @@ class ShardWorker:
             async with AsyncExitStack() as stack:
                 session = await stack.enter_async_context(self.sessions.join(run_id))
                 runner = ShardRunner(self._database, session, shard, is_ordered=(run_id, shard_index) in self._ordered)
-                async with session.share(shard):
+                async with session.share(shard, since):
                     await runner.run()
                 await self._leave(shard, runner)
         except BaseException as problem:
