@@ -230,15 +230,19 @@ async def test_jobs_of_a_worker_that_says_nothing_go_to_another(engine: sa.Engin
         await queue.aclose()
 
 
+def engine_of_another(url: str) -> sa.Engine:
+    """Return an engine whose connections are those of another process, which stands still."""
+    return sa.create_engine(
+        "postgresql+psycopg://",
+        creator=lambda: psycopg.connect(url, application_name="stands still"),
+        poolclass=sa.NullPool,
+    )
+
+
 async def test_what_a_process_that_stands_still_was_changing_is_free_again(
     engine: sa.Engine, postgres_url: str
 ) -> None:
     """Its sessions are ended, in the midst of sending rows too, which no time limit of the server's does."""
-    standing = sa.create_engine(
-        "postgresql+psycopg://",
-        creator=lambda: psycopg.connect(postgres_url, application_name="stands still"),
-        poolclass=sa.NullPool,
-    )
     works = conninfo_to_dict(postgres_url) | {"application_name": "works"}
     queue = QueueDispatcher(works, works=True, concurrency=1, dead_after_s=1.0)
     work = Work()
@@ -247,7 +251,7 @@ async def test_what_a_process_that_stands_still_was_changing_is_free_again(
     try:
         enqueue(queue, engine, ShardJob("r", 0, 0))
         with (
-            lives(standing, take_silently(engine)) as beating,
+            lives(engine_of_another(postgres_url), take_silently(engine)) as beating,
             psycopg.connect(postgres_url, application_name="stands still") as sending,
             psycopg.connect(postgres_url, application_name="works elsewhere") as other,
         ):
@@ -263,6 +267,29 @@ async def test_what_a_process_that_stands_still_was_changing_is_free_again(
             assert other.execute("SELECT name FROM rows").fetchall() == [("a+",)]
     finally:
         await queue.aclose()
+
+
+async def test_a_user_who_may_end_no_sessions_is_told_and_the_job_goes_on(
+    engine: sa.Engine, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A user may end sessions of its own alone: the log says what to do, and the job is given away nevertheless."""
+    execute(
+        engine,
+        "CREATE FUNCTION pg_terminate_backend(pid int) RETURNS boolean LANGUAGE plpgsql "
+        "AS $$ BEGIN RAISE insufficient_privilege; END $$",
+    )
+    works: dict[str, Any] = conninfo_to_dict(postgres_url) | {"application_name": "works"}
+    works["options"] += ",pg_catalog"  # of the search path: the schema's own function comes first
+    queue = QueueDispatcher(works, works=True, concurrency=1, dead_after_s=1.0)
+    work = Work()
+    try:
+        enqueue(queue, engine, ShardJob("r", 0, 0))
+        with lives(engine_of_another(postgres_url), take_silently(engine)):
+            queue.open(work)
+            await work.until(1)
+    finally:
+        await queue.aclose()
+    assert "let all orchestrators connect as one user" in caplog.text
 
 
 async def test_jobs_of_a_worker_whose_connection_is_gone_go_to_another_soon(

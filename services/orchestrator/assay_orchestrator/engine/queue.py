@@ -37,19 +37,20 @@ __all__ = ["QueueDispatcher", "create_tables"]
 _TASK = "assay.shard"
 _QUEUE = "shards"
 _REAPER = 0x41535351
-_ALIVE = "hashtext('assay worker ' || current_schema()), %s"
+_ALIVE_CLASS = "hashtext('assay worker ' || current_schema())"
+_ALIVE = f"{_ALIVE_CLASS}, %s"
 # All connections of a process have a name that no other process has; that which beats also has the worker's lock.
-_END_SESSIONS = """
+_END_SESSIONS = f"""
 SELECT count(pg_terminate_backend(session.pid))
 FROM pg_locks AS lock
 JOIN pg_stat_activity AS beating ON beating.pid = lock.pid
 JOIN pg_stat_activity AS session ON session.application_name = beating.application_name
 WHERE lock.locktype = 'advisory' AND lock.objsubid = 2
   AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND lock.classid = (hashtext('assay worker ' || current_schema())::bigint & 4294967295)::oid
+  AND lock.classid = ({_ALIVE_CLASS}::bigint & 4294967295)::oid
   AND lock.objid::bigint = ANY(%s)
   AND beating.application_name NOT IN ('', current_setting('application_name'))
-"""
+"""  # noqa: S608 - of constants
 _CONNECTIONS = 4
 _PATIENCE_S = 5.0
 _CONNECT_S = 2
@@ -304,7 +305,10 @@ class QueueDispatcher:
         try:
             ended = await (await self._session.execute(_END_SESSIONS.encode(), (list(workers),))).fetchone()
         except psycopg.errors.InsufficientPrivilege:
-            _log.warning("a process stands still, and its database sessions are another user's: end them by hand")
+            _log.warning(
+                "a process stands still, and this database user may not end its sessions: let all orchestrators "
+                "connect as one user, and end these by pg_terminate_backend"
+            )
             return
         if ended is not None and ended[0]:
             _log.warning("ended %d database sessions of a process that stands still", ended[0])
