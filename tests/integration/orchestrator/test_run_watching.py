@@ -130,6 +130,18 @@ async def test_a_watcher_that_does_not_read_is_ended_and_may_resume(serve: Serve
         assert seen + rest == list(range(1, run.last_sequence + 1))
 
 
+async def test_a_watcher_that_takes_not_even_the_first_message_is_ended(serve: Serve, settings_of: SettingsOf) -> None:
+    """With a patience that no message meets, the watch ends with its status: the client does not wait for ever."""
+    async with serve(watch_stall_s=1e-9) as client:
+        run = await paused_run(client, settings_of("python", "m:f"))
+        for _ in range(10):
+            with pytest.raises(WatchBehindError, match="took nothing for 1e-09 s: watch again after event 0"):
+                async with asyncio.timeout(30):
+                    await read_on(watch(client._channel, run.run_id), [])
+        while open_watches():
+            await client.list_runs(1)
+
+
 async def test_the_client_resumes_by_itself(serve: Serve, settings_of: SettingsOf) -> None:
     """Whoever loops over watch_run slowly gets every event once, in order, however often the watch was ended."""
     async with serve(watch_stall_s=0.05) as client:
