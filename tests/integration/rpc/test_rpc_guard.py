@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -10,6 +11,7 @@ import grpc.aio
 import pytest
 
 from assay.errors import InternalError, OverloadedError, Problem, SpecError, UnavailableError
+from assay.rpc import interceptors
 from assay.rpc.options import ServerOptions
 from assay.rpc.status import from_rpc_error, translated
 
@@ -141,6 +143,34 @@ async def test_abort_passes_through(wire: Any, call: Any, caplog: pytest.LogCapt
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call(channel, "unary_unary")
     assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.ABORTED, "by hand")
+    assert not caplog.records
+
+
+async def test_a_client_that_takes_no_status_leaves_no_line_in_the_log(
+    wire: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The handler of a client that does not read ends; the status waits for the client to read on."""
+    monkeypatch.setattr(interceptors, "_ABORT_PATIENCE_S", 0.01)
+    begun: asyncio.Future[asyncio.Task[Any]] = asyncio.get_running_loop().create_future()
+
+    async def writing(request: Any, context: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        begun.set_result(task)
+        await context.write(b"first")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                while True:
+                    await context.write(bytes(1_000_000))
+        raise OverloadedError("the reader is behind", reason="TOO_SLOW")
+
+    channel = await wire.channel(await wire.serve({"unary_stream": ("unary_stream", writing)}))
+    messages = aiter(channel.unary_stream(f"/{SERVICE}/unary_stream")(b""))
+    await anext(messages)
+    await asyncio.wait([await begun])
+    with pytest.raises(OverloadedError, match="the reader is behind"), translated():
+        async for _ in messages:
+            pass
     assert not caplog.records
 
 
