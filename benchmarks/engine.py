@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+import uvloop
 from benchmarks import engine_stand as stands
 from tests.conftest import GIVEN_URL, _own_server
 
@@ -52,7 +53,7 @@ def main() -> None:
     with postgres() as server_url:
         for name in given.scenarios or [name for name in SCENARIOS if name != "million" or given.full]:
             began = time.monotonic()
-            figures[name] = asyncio.run(SCENARIOS[name](server_url, given.full))
+            figures[name] = uvloop.run(SCENARIOS[name](server_url, given.full))
             print(f"{name} ({time.monotonic() - began:.0f} s)", json.dumps(figures[name], indent=1), flush=True)
     if given.json:
         known = json.loads(given.json.read_text())["figures"] if given.json.exists() else {}

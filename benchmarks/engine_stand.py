@@ -241,15 +241,18 @@ def _serve_agent(pipe: Connection, delay_s: float) -> None:
         asyncio.run(serve())
 
 
+_OPTIONS = ChannelOptions()
+_OWN = (
+    *channel_arguments(_OPTIONS, service_config(_OPTIONS, pool=False)),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
 class OwnConnection(Client):
     """A client that shares its connection with no other of this process, as gRPC would have them do."""
 
     async def __aenter__(self) -> Self:
-        options = ChannelOptions()
-        arguments = channel_arguments(options, service_config(options, pool=False))
-        self._channel = grpc.aio.insecure_channel(
-            self.address, options=[*arguments, ("grpc.use_local_subchannel_pool", 1)]
-        )
+        self._channel = grpc.aio.insecure_channel(self.address, options=_OWN)
         self._stub = orchestrator_pb2_grpc.RunServiceStub(self._channel)
         return self
 
@@ -276,10 +279,12 @@ class CutWatch:
 
     async def follow(self) -> None:
         """Watch until the run has ended, or something surfaces that a client would have to handle."""
-        next_cut = time.monotonic() + self._offset_s
+        next_cut = time.monotonic() + self._offset_s + (self._every_s or 0.0)
         try:
             while True:
-                next_cut += self._every_s or 0.0
+                # A cut that comes while the watcher is between two connections is nobody's, and not made up for.
+                while self._every_s is not None and next_cut <= time.monotonic():
+                    next_cut += self._every_s
                 async with OwnConnection(next(self._addresses)) as client:
                     left_s = max(0.0, next_cut - time.monotonic()) if self._every_s is not None else None
                     if await self._watch(client, left_s):
