@@ -103,14 +103,21 @@ class Watches:
         One that stands still is read anew: another process may just have resumed it.
         """
         moves = self._manager.notifier.moves(run_id)
-        known_moves, run = self._going.get(run_id, (-1, None))
-        if run is None or known_moves != moves or after > run.last_sequence:
+        run = self._known(run_id)
+        if run is None or after > run.last_sequence:
             run = await self._shared(run_id, ("run",), lambda: self._manager.get(run_id))
             if run.state in GOING:
                 self._going[run_id] = (moves, run)
         return run
 
+    def _known(self, run_id: str) -> Run | None:
+        """Return the run as somebody has read it, if it goes on and has not moved since."""
+        moves, run = self._going.get(run_id, (-1, None))
+        return run if moves == self._manager.notifier.moves(run_id) else None
+
     async def _events(self, run_id: str, after: int, *, with_answers: bool) -> Sequence[StateChange | CaseResult]:
+        if (run := self._known(run_id)) is not None and run.last_sequence <= after:
+            return ()
         if not with_answers and (recent := self._manager.notifier.recent(run_id, after, _EVENT_PAGE)):
             return recent
         events: Sequence[StateChange | CaseResult] = await self._shared(

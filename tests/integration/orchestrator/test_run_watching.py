@@ -197,6 +197,40 @@ async def test_a_thousand_idle_watchers_cost_little(serve: Serve, settings_of: S
             await client.list_runs(1)
 
 
+@pytest.mark.parametrize("database_url", [""])
+async def test_who_comes_back_to_where_a_run_stands_costs_no_query(serve: Serve, settings_of: SettingsOf) -> None:
+    """While a run goes on and nothing happens in it, what one watcher has read serves all that come after."""
+    queries: list[str] = []
+
+    def note(_c: object, _cursor: object, statement: str, *_more: object) -> None:
+        queries.append(statement)
+
+    async with serve(watch_bookmark_s=0.02) as client:
+        dataset = await client.upload_dataset(recorded(3), name="d")
+        run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)  # waits for its agent's host
+        while (run := await client.get_run(run.run_id)).state is not RunState.RUNNING:
+            pass
+
+        async def come() -> AsyncIterator[pb.WatchRunResponse]:
+            messages = watch(client._channel, run.run_id, after_sequence=run.last_sequence)
+            assert (await anext(messages)).snapshot.last_sequence == run.last_sequence
+            assert (await anext(messages)).bookmark_sequence == run.last_sequence
+            return messages
+
+        watchers = [await come()]
+        sa.event.listen(sa.Engine, "before_cursor_execute", note)
+        try:
+            watchers += [await come() for _ in range(3)]
+        finally:
+            sa.event.remove(sa.Engine, "before_cursor_execute", note)
+        assert queries == []
+        await client.cancel_run(run.run_id)
+        for messages in watchers:
+            while not (message := await anext(messages)).events:
+                pass
+            assert [event.sequence for event in message.events] == [run.last_sequence + 1]
+
+
 async def test_a_watch_that_breaks_off_leaves_nothing(serve: Serve, settings_of: SettingsOf) -> None:
     """A client that goes away in the middle takes its watch with it."""
     async with serve() as client:
