@@ -201,14 +201,12 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> None:
         """Send a snapshot, then events in order; bookmarks while nothing happens."""
         following = self._watches.follow(request.run_id, request.after_sequence, with_answers=request.include_answers)
-        headers_sent = False
         async with aclosing(following) as steps:
             async for step in steps:
-                if not headers_sent:
-                    # Left to the first message, they would count as unsent while it waits for its reader,
-                    # and gRPC, sending them twice, could not end the call: its client would wait for ever.
+                if step.snapshot is not None:
+                    # Headers left to the first message would count as unsent while it waits for its reader, and
+                    # gRPC, sending them twice, could not end the call: its client would wait for ever.
                     await context.send_initial_metadata(())
-                    headers_sent = True
                 message = self._told.message(request.run_id, step, with_answers=request.include_answers)
                 try:
                     async with asyncio.timeout(self._settings.watch_stall_s):

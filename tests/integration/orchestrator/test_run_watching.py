@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.watching import Watches
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
     import grpc.aio
@@ -61,6 +61,21 @@ def open_watches() -> int:
     return sum(
         1 for each in gc.get_objects() if type(each) is AsyncGeneratorType and each.ag_code is code and each.ag_frame
     )
+
+
+@contextmanager
+def noted_queries() -> Iterator[list[str]]:
+    """Yield a list of what this process asks its databases meanwhile."""
+    queries: list[str] = []
+
+    def note(_c: object, _cursor: object, statement: str, *_more: object) -> None:
+        queries.append(statement)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        yield queries
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
 
 
 def watch(channel: grpc.aio.Channel, run_id: str, **request: Any) -> AsyncIterator[pb.WatchRunResponse]:
@@ -162,11 +177,6 @@ async def test_the_client_resumes_by_itself(serve: Serve, settings_of: SettingsO
 async def test_a_thousand_idle_watchers_cost_little(serve: Serve, settings_of: SettingsOf) -> None:
     """Each costs a task and a handful of objects, no thread and, while nothing happens, no query."""
     count = 1000
-    queries: list[str] = []
-
-    def note(_c: object, _cursor: object, statement: str, *_more: object) -> None:
-        queries.append(statement)
-
     async with serve(watch_bookmark_s=0.5) as client, AsyncExitStack() as stack:
         run = await paused_run(client, settings_of("python", "m:f"))
         # A connection takes 256 streams, and channels that are alike share one.
@@ -182,11 +192,8 @@ async def test_a_thousand_idle_watchers_cost_little(serve: Serve, settings_of: S
         gc.collect()
         objects = (len(gc.get_objects()) - before) / count
         assert objects < 150, f"{objects} objects a watcher, those of its client among them"
-        sa.event.listen(sa.Engine, "before_cursor_execute", note)
-        try:
+        with noted_queries() as queries:
             assert all([(await anext(each)).HasField("bookmark_sequence") for each in watchers])
-        finally:
-            sa.event.remove(sa.Engine, "before_cursor_execute", note)
         assert queries == []
         await client.cancel_run(run.run_id)
         for messages in watchers:
@@ -200,11 +207,6 @@ async def test_a_thousand_idle_watchers_cost_little(serve: Serve, settings_of: S
 @pytest.mark.parametrize("database_url", [""])
 async def test_who_comes_back_to_where_a_run_stands_costs_no_query(serve: Serve, settings_of: SettingsOf) -> None:
     """While a run goes on and nothing happens in it, what one watcher has read serves all that come after."""
-    queries: list[str] = []
-
-    def note(_c: object, _cursor: object, statement: str, *_more: object) -> None:
-        queries.append(statement)
-
     async with serve(watch_bookmark_s=0.02) as client:
         dataset = await client.upload_dataset(recorded(3), name="d")
         run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)  # waits for its agent's host
@@ -218,11 +220,8 @@ async def test_who_comes_back_to_where_a_run_stands_costs_no_query(serve: Serve,
             return messages
 
         watchers = [await come()]
-        sa.event.listen(sa.Engine, "before_cursor_execute", note)
-        try:
+        with noted_queries() as queries:
             watchers += [await come() for _ in range(3)]
-        finally:
-            sa.event.remove(sa.Engine, "before_cursor_execute", note)
         assert queries == []
         await client.cancel_run(run.run_id)
         for messages in watchers:
