@@ -14,7 +14,8 @@ import psycopg
 import pytest
 
 from assay.rpc.channel import open_channel, wait_for_ready
-from assay_orchestrator.store.postgres import PostgresDatabase
+from assay.storage.postgres import PostgresDatabase
+from assay_orchestrator.store.revisions import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -148,7 +149,7 @@ def test_a_user_who_may_not_create_tables(cli: Cli, postgres_url: str, role: Cal
 
 def test_a_user_who_may_only_read(cli: Cli, postgres_url: str, role: Callable[[str], str]) -> None:
     """A user of reports is refused before any run is accepted."""
-    PostgresDatabase(postgres_url).close()
+    PostgresDatabase(postgres_url, TABLES).close()
     user = role("")
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         name = schema_of(postgres_url)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.results import DatasetRef, Deletion
-    from assay_orchestrator.store.database import Database
+    from assay.storage.database import Database
     from assay_orchestrator.store.runs import RunRecord
 
 __all__ = ["Catalogue"]

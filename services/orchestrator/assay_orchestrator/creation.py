@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 from assay.errors import ConflictError, OverloadedError
 from assay.failpoints import failpoint
+from assay.storage.times import now
 from assay.version import __version__
 from assay_orchestrator.planning import HOSTED_ADAPTERS, agent_key
 from assay_orchestrator.settings_json import settings_to_json
 from assay_orchestrator.store import runs, shards
-from assay_orchestrator.store.times import now
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.results import DatasetRef, RunSettings
+    from assay.storage.database import Database
     from assay_orchestrator.engine.worker import ShardWorker
     from assay_orchestrator.settings import Settings
-    from assay_orchestrator.store.database import Database
     from assay_orchestrator.store.runs import RunRecord
     from assay_orchestrator.store.shards import ShardJob
 

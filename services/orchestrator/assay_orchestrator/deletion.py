@@ -11,7 +11,7 @@ from assay.failpoints import failpoint
 from assay_orchestrator.store import deletions
 
 if TYPE_CHECKING:
-    from assay_orchestrator.store.database import Database
+    from assay.storage.database import Database
     from assay_orchestrator.store.deletions import PendingDeletion
 
 __all__ = ["Deleter"]

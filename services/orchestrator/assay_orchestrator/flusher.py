@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.results import CaseResult
+    from assay.storage.database import Database
     from assay_orchestrator.store.attempts import AttemptKey
-    from assay_orchestrator.store.database import Database
     from assay_orchestrator.store.results import Stored
     from assay_orchestrator.store.shards import Shard
 

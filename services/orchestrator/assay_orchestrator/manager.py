@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.results import DatasetRef, Deletion, RunSummary, SpendCap
+    from assay.storage.database import Database
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.planning import Planner
     from assay_orchestrator.runner import Plan
     from assay_orchestrator.settings import Settings
-    from assay_orchestrator.store.database import Database
     from assay_orchestrator.store.runs import RunRecord, Standing
     from assay_orchestrator.store.shards import ShardJob
 

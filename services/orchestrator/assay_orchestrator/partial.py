@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.results import Run, RunSummary
-    from assay_orchestrator.store.database import Database
+    from assay.storage.database import Database
 
 __all__ = ["PartialSummaries", "fold"]
 

@@ -12,9 +12,9 @@ from assay_orchestrator.store import runs, shards, unjudged
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from assay.storage.database import Database
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.engine.worker import ShardWorker
-    from assay_orchestrator.store.database import Database
     from assay_orchestrator.store.runs import Standing
     from assay_orchestrator.store.shards import Held, ShardJob
 

@@ -10,7 +10,7 @@ from assay_orchestrator.store import attempts
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from assay_orchestrator.store.database import Database
+    from assay.storage.database import Database
     from assay_orchestrator.store.results import RowKey
 
 __all__ = ["set_errors_aside"]

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from assay.cases import Case
     from assay.metrics.score import EmbeddingEvidence
+    from assay.storage.database import Database
     from assay_orchestrator.agents import RetryingAgent
     from assay_orchestrator.embedding import EmbeddingClient
     from assay_orchestrator.engine.session import Session
     from assay_orchestrator.juries import RunJury
-    from assay_orchestrator.store.database import Database
     from assay_orchestrator.store.shards import Shard
 
 __all__ = ["Plan", "ShardRunner"]

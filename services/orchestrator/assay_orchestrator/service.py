@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from assay.answers import AgentResponse
     from assay.cases import Case
     from assay.results import Run
+    from assay.storage.database import Database
     from assay.v1 import agent_pb2
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.manager import RunManager
     from assay_orchestrator.settings import Settings
-    from assay_orchestrator.store.database import Database
     from assay_orchestrator.watching import Step
 
 __all__ = ["RunService"]

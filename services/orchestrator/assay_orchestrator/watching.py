@@ -15,8 +15,8 @@ from assay_orchestrator.store.runs import GOING
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 
+    from assay.storage.database import Database
     from assay_orchestrator.manager import RunManager
-    from assay_orchestrator.store.database import Database
 
 __all__ = ["Step", "Watches"]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from assay_orchestrator.store.database import Database
+    from assay.storage.database import Database
 
 EXACT = {"threshold": 0.85, "collapse_whitespace": False, "strip_punctuation": False, "arabic_fold": False}
 

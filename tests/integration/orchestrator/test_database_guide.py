@@ -20,7 +20,7 @@ from assay_orchestrator.store.runs import RunRecord
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay_orchestrator.store.database import Database
+    from assay.storage.database import Database
 
 GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "database.md").read_text(encoding="utf-8")
 QUERIES = [block for block in re.findall(r"```sql\n(.*?)```", GUIDE, re.DOTALL) if block.startswith("SELECT")]

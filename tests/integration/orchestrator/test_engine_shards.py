@@ -23,7 +23,7 @@ from assay_orchestrator.store.shards import FairShares, FencedError, RunStoppedE
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from assay_orchestrator.store.database import Database
+    from assay.storage.database import Database
 
 CASES = 1000
 EQUAL = FairShares({}, {})

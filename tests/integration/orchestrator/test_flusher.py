@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay_orchestrator.store.database import Database
+    from assay.storage.database import Database
     from assay_orchestrator.store.shards import Shard
 
 _CASES = 3

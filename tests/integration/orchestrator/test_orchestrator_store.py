@@ -9,8 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from assay.errors import StorageError
+from assay.storage.sqlite import SqliteDatabase
 from assay_orchestrator.store import schema
-from assay_orchestrator.store.sqlite import SqliteDatabase
+from assay_orchestrator.store.revisions import TABLES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,7 @@ def test_nobody_else_may_read_the_file(tmp_path: Path) -> None:
     """The database holds a team's data: it and its log are for its owner alone, whatever the umask."""
     before = os.umask(0)
     try:
-        database = SqliteDatabase(tmp_path / "assay.db")
+        database = SqliteDatabase(tmp_path / "assay.db", TABLES)
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
         database.close()
     finally:
@@ -31,16 +32,16 @@ def test_nobody_else_may_read_the_file(tmp_path: Path) -> None:
 
 def test_a_second_user_of_the_file_is_refused(tmp_path: Path) -> None:
     """Two databases on one file: the second is refused with the first one's process id; a closed one is not."""
-    first = SqliteDatabase(tmp_path / "assay.db")
+    first = SqliteDatabase(tmp_path / "assay.db", TABLES)
     with pytest.raises(StorageError, match="in use by another orchestrator"):
-        SqliteDatabase(tmp_path / "assay.db")
+        SqliteDatabase(tmp_path / "assay.db", TABLES)
     first.close()
-    SqliteDatabase(tmp_path / "assay.db").close()
+    SqliteDatabase(tmp_path / "assay.db", TABLES).close()
 
 
 async def test_writes_are_durable_and_atomic(tmp_path: Path) -> None:
     """A database is in WAL mode with full sync, and a change that raises leaves nothing behind."""
-    database = SqliteDatabase(tmp_path / "assay.db")
+    database = SqliteDatabase(tmp_path / "assay.db", TABLES)
     try:
         mode = await database.write(lambda c: c.exec_driver_sql("PRAGMA journal_mode").scalar())
         sync = await database.write(lambda c: c.exec_driver_sql("PRAGMA synchronous").scalar())
@@ -68,4 +69,4 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     """A damaged or foreign file is a sentence that says what to do."""
     (tmp_path / "assay.db").write_text("this is not a database, it is a letter to my aunt. " * 40)
     with pytest.raises(StorageError, match="not an Assay database"):
-        SqliteDatabase(tmp_path / "assay.db")
+        SqliteDatabase(tmp_path / "assay.db", TABLES)

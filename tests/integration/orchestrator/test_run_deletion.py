@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from assay.client import Client
     from assay.results import DatasetRef, RunSettings
-    from assay_orchestrator.store.database import Database
+    from assay.storage.database import Database
     from assay_orchestrator.store.deletions import PendingDeletion
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]

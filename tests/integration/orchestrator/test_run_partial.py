@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assay.answers import AgentRequest
     from assay.client import Client
     from assay.results import RunSettings
-    from assay_orchestrator.store.database import Database
+    from assay.storage.database import Database
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]

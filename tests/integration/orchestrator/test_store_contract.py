@@ -24,7 +24,7 @@ from assay_orchestrator.store.runs import RunRecord
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from assay_orchestrator.store.database import Database
+    from assay.storage.database import Database
 
 DATASET = DatasetRef("d", "names", "plain/json", 3)
 

@@ -9,13 +9,15 @@ import pytest
 import sqlalchemy as sa
 
 from assay.errors import StorageError
-from assay_orchestrator.store import datasets, results, revisions, runs, schema, views
+from assay.storage import revisions
+from assay_orchestrator.store import datasets, results, runs, schema, views
+from assay_orchestrator.store.revisions import HEAD_REVISION, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from assay_orchestrator.store.database import Database
+    from assay.storage.database import Database
 
     Open = Callable[[], Database]
 
@@ -71,8 +73,8 @@ def described(engine: sa.Engine) -> dict[str, object]:
 
 def test_every_earlier_version_is_tested() -> None:
     """Whoever adds a revision adds what it would have stored, and which views it has."""
-    assert [f"{number:04}" for number in range(1, int(revisions.HEAD_REVISION))] == list(_STORED)
-    assert views.NEWEST <= revisions.HEAD_REVISION
+    assert [f"{number:04}" for number in range(1, int(HEAD_REVISION))] == list(_STORED)
+    assert views.NEWEST <= HEAD_REVISION
 
 
 @pytest.mark.parametrize("revision", [None, *_STORED])
@@ -82,10 +84,10 @@ def test_every_way_leads_to_the_same_tables(
     """A database that was upgraded step by step has the tables and views of a new one, and of the schema."""
     if revision is not None:
         with engine.connect() as connection:
-            revisions.upgrade(connection, revision)
+            revisions.upgrade(connection, TABLES, revision)
     open_store().close()
     with engine.connect() as connection:
-        assert revisions.read_revision(connection) == revisions.HEAD_REVISION
+        assert revisions.read_revision(connection, TABLES) == HEAD_REVISION
     found = described(engine)
     assert {"run_overview", "result_rows", "score_rows"} <= set(found)
     if engine.dialect.name == "sqlite":
@@ -108,7 +110,7 @@ def test_every_way_leads_to_the_same_tables(
 async def test_an_upgrade_keeps_what_is_stored(revision: str, open_store: Open, engine: sa.Engine) -> None:
     """What an earlier version stored is read as before by this one, and shown by the views."""
     with engine.connect() as connection:
-        revisions.upgrade(connection, revision)
+        revisions.upgrade(connection, TABLES, revision)
         for statement in _STORED[revision]:
             connection.exec_driver_sql(statement)
         connection.commit()
@@ -141,4 +143,4 @@ def test_a_newer_database_is_refused(open_store: Open, engine: sa.Engine) -> Non
     with pytest.raises(StorageError, match=r"newer version of Assay.*9999.*upgrade Assay, or choose another"):
         open_store()
     with engine.connect() as connection:
-        assert revisions.read_revision(connection) == "9999"
+        assert revisions.read_revision(connection, TABLES) == "9999"

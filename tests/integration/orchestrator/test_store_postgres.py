@@ -15,11 +15,13 @@ import pytest
 import sqlalchemy as sa
 
 from assay.errors import SetupError, StorageError
+from assay.storage import revisions
+from assay.storage.postgres import UPGRADE_LOCK, PostgresDatabase
+from assay.storage.postgres_errors import sentence
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import datasets, revisions, runs
+from assay_orchestrator.store import datasets, runs
 from assay_orchestrator.store.database import open_database
-from assay_orchestrator.store.postgres import UPGRADE_LOCK, PostgresDatabase
-from assay_orchestrator.store.postgres_errors import sentence
+from assay_orchestrator.store.revisions import HEAD_REVISION, TABLES
 from assay_orchestrator.store.runs import RunRecord
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 @pytest.fixture
 def store(postgres_url: str) -> Iterator[PostgresDatabase]:
     """Return an open store."""
-    with closing(PostgresDatabase(postgres_url)) as database:
+    with closing(PostgresDatabase(postgres_url, TABLES)) as database:
         yield database
 
 
@@ -50,7 +52,7 @@ def wait_until_blocked(admin: psycopg.Connection[Any], name: str = "assay-orches
 
 async def test_several_orchestrators_share_a_database(store: PostgresDatabase, postgres_url: str) -> None:
     """One that comes later finds the tables there, and what either writes the other reads."""
-    with closing(PostgresDatabase(postgres_url)) as other:
+    with closing(PostgresDatabase(postgres_url, TABLES)) as other:
         await store.write(lambda c: c.execute(sa.text("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't')")))
         found = await other.read(lambda c: datasets.get(c, "d"))
         assert found is not None
@@ -98,15 +100,15 @@ def test_two_that_upgrade_at_once_do_it_once(postgres_url: str, admin: psycopg.C
         "postgresql+psycopg://", creator=lambda: psycopg.connect(postgres_url), poolclass=sa.NullPool
     )
     opened: list[PostgresDatabase] = []
-    opening = threading.Thread(target=lambda: opened.append(PostgresDatabase(postgres_url)))
+    opening = threading.Thread(target=lambda: opened.append(PostgresDatabase(postgres_url, TABLES)))
     with engine.connect() as first:
         first.exec_driver_sql(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK}, hashtext(current_schema()))")
         opening.start()
         wait_until_blocked(admin)
-        revisions.upgrade(first)
+        revisions.upgrade(first, TABLES)
     opening.join()
     with closing(opened[0]):
-        assert admin.execute("SELECT version_num FROM alembic_version").fetchall() == [(revisions.HEAD_REVISION,)]
+        assert admin.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD_REVISION,)]
 
 
 async def test_one_that_stands_still_in_a_change_keeps_nobody_out(postgres_url: str) -> None:
@@ -122,7 +124,7 @@ async def test_one_that_stands_still_in_a_change_keeps_nobody_out(postgres_url: 
         assert others_are_done.wait(60)
         connection.execute(sa.text("UPDATE datasets SET format = format || '+mine'"))
 
-    with closing(PostgresDatabase(url)) as store, closing(PostgresDatabase(postgres_url)) as other:
+    with closing(PostgresDatabase(url, TABLES)) as store, closing(PostgresDatabase(postgres_url, TABLES)) as other:
         await store.write(lambda c: c.execute(sa.text("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't')")))
         standing = asyncio.ensure_future(store.write(change))
         await asyncio.to_thread(is_standing.wait)
@@ -139,7 +141,7 @@ async def test_one_that_stands_still_in_a_change_keeps_nobody_out(postgres_url: 
 async def test_a_statement_that_takes_too_long_is_stopped(postgres_url: str) -> None:
     """A statement ends after its time, which the URL may set, with a sentence; the store works on."""
     url = postgres_url.replace("options=", "options=-c%20statement_timeout%3D50%20")
-    with closing(PostgresDatabase(url)) as database:
+    with closing(PostgresDatabase(url, TABLES)) as database:
         with pytest.raises(StorageError, match="took too long"):
             await database.read(lambda c: c.exec_driver_sql("SELECT pg_sleep(30)"))
         assert await database.read(runs.list_unfinished) == []
@@ -161,19 +163,19 @@ def test_what_cannot_be_used_is_a_sentence_without_the_password(
     url = re.sub(pattern, replacement, postgres_url, count=1)
     assert url != postgres_url
     with pytest.raises(StorageError, match=words) as caught:
-        PostgresDatabase(url)
+        PostgresDatabase(url, TABLES)
     assert "s3" not in str(caught.value)
 
 
 def test_several_hosts_are_tried_in_turn(postgres_url: str) -> None:
     """A URL may name every server of a cluster; the first that answers is used."""
-    PostgresDatabase(postgres_url.replace("@", "@127.0.0.1:1,", 1)).close()
+    PostgresDatabase(postgres_url.replace("@", "@127.0.0.1:1,", 1), TABLES).close()
 
 
 def test_a_server_that_is_not_there_is_a_sentence() -> None:
     """Nothing listens: the sentence names host, port and what to check, and shows no password."""
     with pytest.raises(StorageError, match=r"assay at 127\.0\.0\.1:1 cannot be reached: check") as caught:
-        PostgresDatabase("postgresql://u:s3cret@127.0.0.1:1/assay")
+        PostgresDatabase("postgresql://u:s3cret@127.0.0.1:1/assay", TABLES)
     assert "s3cret" not in str(caught.value)
 
 
@@ -184,7 +186,7 @@ def test_a_database_that_cannot_hold_every_language_is_refused(
     admin.execute("CREATE DATABASE assay_latin1 ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     try:
         with pytest.raises(StorageError, match=r"as LATIN1.*ENCODING 'UTF8'"):
-            PostgresDatabase(re.sub(r"/\w+\?", "/assay_latin1?", postgres_url))
+            PostgresDatabase(re.sub(r"/\w+\?", "/assay_latin1?", postgres_url), TABLES)
     finally:
         admin.execute("DROP DATABASE assay_latin1")
 
@@ -213,6 +215,6 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
     """Without psycopg, the sentence says what to install."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
     for name in ("postgres", "postgres_errors"):
-        monkeypatch.delitem(sys.modules, f"assay_orchestrator.store.{name}")
+        monkeypatch.delitem(sys.modules, f"assay.storage.{name}")
     with pytest.raises(SetupError, match=r"pip install 'assay\[postgres\]'"):
         open_database(Settings("unix:none", Path("none"), database_url="postgresql://h/n"))

@@ -15,8 +15,9 @@ import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict
 
 from assay.errors import StorageError
+from assay.storage.postgres import PostgresDatabase
 from assay_orchestrator.store import datasets, runs
-from assay_orchestrator.store.postgres import PostgresDatabase
+from assay_orchestrator.store.revisions import TABLES
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -93,7 +94,7 @@ async def test_a_commit_without_an_answer_is_looked_up(postgres_url: str, swallo
         connection.exec_driver_sql("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't')")
         return f"of attempt {tried}"
 
-    with CuttingProxy(postgres_url, swallow) as proxy, closing(PostgresDatabase(proxy.url)) as database:
+    with CuttingProxy(postgres_url, swallow) as proxy, closing(PostgresDatabase(proxy.url, TABLES)) as database:
         proxy.armed.set()
         assert await database.write(change) == f"of attempt {times}"
         assert not proxy.armed.is_set()
@@ -113,7 +114,10 @@ async def test_a_broken_connection_is_replaced(postgres_url: str) -> None:
             connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
         return connection.exec_driver_sql("SELECT count(*) FROM dataset_cases").scalar()
 
-    with closing(PostgresDatabase(postgres_url)) as store, psycopg.connect(postgres_url, autocommit=True) as admin:
+    with (
+        closing(PostgresDatabase(postgres_url, TABLES)) as store,
+        psycopg.connect(postgres_url, autocommit=True) as admin,
+    ):
         assert await store.write(breaking) == 1
         name = await store.read(lambda c: c.exec_driver_sql("SHOW application_name").scalar())
         admin.execute(
@@ -126,7 +130,7 @@ async def test_a_broken_connection_is_replaced(postgres_url: str) -> None:
 
 async def test_an_outage_is_waited_out(killable_postgres: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Reads and writes that come while the server is away succeed when it is back; the log says both."""
-    with closing(PostgresDatabase(killable_postgres.url, patience_s=FOR_EVER_S)) as store:
+    with closing(PostgresDatabase(killable_postgres.url, TABLES, patience_s=FOR_EVER_S)) as store:
         killable_postgres.kill()
         reading = asyncio.ensure_future(store.read(runs.list_unfinished))
         writing = asyncio.ensure_future(store.write(lambda c: datasets.add_cases(c, "u", 0, [("c", "{}")])))
@@ -141,7 +145,7 @@ async def test_an_outage_is_waited_out(killable_postgres: Any, caplog: pytest.Lo
 
 async def test_patience_ends(killable_postgres: Any) -> None:
     """When the server stays away, everything fails with a sentence, and works again as soon as it is back."""
-    with closing(PostgresDatabase(killable_postgres.url, patience_s=0)) as store:
+    with closing(PostgresDatabase(killable_postgres.url, TABLES, patience_s=0)) as store:
         killable_postgres.kill()
         for _ in range(2):
             with pytest.raises(StorageError, match=r"cannot be reached.*resumed"):
@@ -152,7 +156,7 @@ async def test_patience_ends(killable_postgres: Any) -> None:
 
 async def test_nobody_need_wait_for_an_outage_to_end(killable_postgres: Any, caplog: pytest.LogCaptureFixture) -> None:
     """A caller that is cancelled and a store that is closed do not wait for a server that is away."""
-    store = PostgresDatabase(killable_postgres.url, patience_s=FOR_EVER_S)
+    store = PostgresDatabase(killable_postgres.url, TABLES, patience_s=FOR_EVER_S)
     killable_postgres.kill()
     with caplog.at_level(logging.WARNING):
         writing = [asyncio.ensure_future(store.write(datasets.discard_unfinished)) for _ in range(2)]

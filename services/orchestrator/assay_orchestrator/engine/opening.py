@@ -8,9 +8,9 @@ from assay.errors import SetupError
 from assay_orchestrator.engine.embedded import EmbeddedDispatcher
 
 if TYPE_CHECKING:
+    from assay.storage.database import Database
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.settings import Settings
-    from assay_orchestrator.store.database import Database
 
 __all__ = ["open_dispatcher"]
 
@@ -24,8 +24,8 @@ def open_dispatcher(settings: Settings, database: Database) -> Dispatcher:
     if not settings.database_url:
         return EmbeddedDispatcher(settings.shard_limit)
     try:
+        from assay.storage.postgres import PostgresDatabase
         from assay_orchestrator.engine.queue import QueueDispatcher
-        from assay_orchestrator.store.postgres import PostgresDatabase
     except ImportError as problem:
         raise SetupError(f"the queue cannot be used ({problem}): pip install 'assay[postgres]'") from problem
     assert isinstance(database, PostgresDatabase), "the URL is that of PostgreSQL"

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from assay.results import CaseResult
+    from assay.storage.database import Database
     from assay_orchestrator.runner import Plan
-    from assay_orchestrator.store.database import Database
     from assay_orchestrator.store.shards import Shard
 
 __all__ = ["Session", "Sessions"]

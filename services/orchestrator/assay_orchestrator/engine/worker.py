@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
+    from assay.storage.database import Database
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.runner import Plan
-    from assay_orchestrator.store.database import Database
     from assay_orchestrator.store.shards import FairShares, Shard
 
 __all__ = ["RunSupervisor", "ShardWorker"]

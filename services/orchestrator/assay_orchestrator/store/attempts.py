@@ -15,9 +15,9 @@ import sqlalchemy as sa
 from assay.answers import AgentStatus, response_from_json, response_to_json
 from assay.metrics.score import score_from_json, score_to_json
 from assay.results import AttemptOutcome, CaseResult, RowAttempt, ScoreStatus
+from assay.storage.texts import json_text
+from assay.storage.times import now
 from assay_orchestrator.store import results, schema, shards
-from assay_orchestrator.store.texts import json_text
-from assay_orchestrator.store.times import now
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

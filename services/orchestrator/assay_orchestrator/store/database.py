@@ -1,51 +1,17 @@
-"""The database: one protocol, and the choice between the two that keep it."""
+"""The orchestrator's database: a SQLite file, or PostgreSQL where the settings name one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
-from assay.errors import SetupError
+from assay.storage import database
+from assay_orchestrator.store.revisions import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import sqlalchemy as sa
-
+    from assay.storage.database import Database
     from assay_orchestrator.settings import Settings
 
-__all__ = ["Database", "open_database"]
-
-T = TypeVar("T")
-
-
-class Database(Protocol):
-    """Where everything is kept; whoever opened it closes it."""
-
-    async def read(self, query: Callable[[sa.Connection], T]) -> T:
-        """Run a query off the event loop and return what it returns; all it reads is of one moment.
-
-        A query, as a change, may be run again from the start after its connection broke.
-
-        Raises:
-            StorageError: The database cannot be read.
-        """
-        ...
-
-    async def write(self, change: Callable[[sa.Connection], T]) -> T:
-        """Run a change in one transaction; when this returns, it is durable.
-
-        A caller that is cancelled while it waits does not undo the change: it is finished regardless, and a
-        change that is handed in later finds it done.
-
-        Raises:
-            StorageError: The database cannot be written; nothing of the change is stored, or, where the
-                connection broke in the last moment and did not come back, all of it.
-        """
-        ...
-
-    def close(self) -> None:
-        """Finish what is being written and let another process have the database."""
-        ...
+__all__ = ["open_database"]
 
 
 def open_database(settings: Settings) -> Database:
@@ -55,14 +21,6 @@ def open_database(settings: Settings) -> Database:
         StorageError: It cannot be opened, another orchestrator has the file, or a newer version wrote it.
         SetupError: The driver for PostgreSQL is not installed.
     """
-    if settings.database_url:
-        try:
-            from assay_orchestrator.store.postgres import PostgresDatabase
-        except ImportError as problem:
-            raise SetupError(
-                f"the driver for PostgreSQL cannot be used ({problem}): pip install 'assay[postgres]'"
-            ) from problem
-        return PostgresDatabase(settings.database_url, patience_s=settings.database_patience_s)
-    from assay_orchestrator.store.sqlite import SqliteDatabase
-
-    return SqliteDatabase(settings.database)
+    return database.open_database(
+        TABLES, path=settings.database, url=settings.database_url, patience_s=settings.database_patience_s
+    )

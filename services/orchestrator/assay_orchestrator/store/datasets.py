@@ -14,10 +14,10 @@ from assay.answers import clean_text
 from assay.cases import Case, case_from_json, case_to_json
 from assay.errors import DatasetError
 from assay.results import DatasetRef
+from assay.storage.bulk import insert_rows
+from assay.storage.texts import json_text
+from assay.storage.times import now
 from assay_orchestrator.store import schema
-from assay_orchestrator.store.bulk import insert_rows
-from assay_orchestrator.store.texts import json_text
-from assay_orchestrator.store.times import now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

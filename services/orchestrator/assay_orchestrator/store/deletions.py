@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.results import FINISHED_STATES, Deletion, RunState
+from assay.storage.times import now
 from assay_orchestrator.store import schema
-from assay_orchestrator.store.times import now
 
 if TYPE_CHECKING:
     from assay_orchestrator.store.runs import RunRecord

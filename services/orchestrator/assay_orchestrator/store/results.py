@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from assay.answers import AgentResponse, AgentStatus, response_from_json, response_to_json
 from assay.metrics.score import score_from_json, score_to_json
 from assay.results import CaseResult
+from assay.storage.bulk import insert_rows
+from assay.storage.texts import json_text
+from assay.storage.times import now
 from assay_orchestrator.store import runs, schema, shards
-from assay_orchestrator.store.bulk import insert_rows
-from assay_orchestrator.store.texts import json_text
-from assay_orchestrator.store.times import now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 
 from assay.errors import NotFoundError
 from assay.results import FINISHED_STATES, PauseCause, RunState, StateChange
+from assay.storage.texts import CleanText, json_text
+from assay.storage.times import now
 from assay_orchestrator.store import datasets, schema
-from assay_orchestrator.store.texts import CleanText, json_text
-from assay_orchestrator.store.times import now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

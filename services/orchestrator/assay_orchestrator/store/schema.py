@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from assay_orchestrator.store.texts import CleanString, CleanText
+from assay.storage.texts import CleanString, CleanText
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from assay.results import PauseCause, RunState
+from assay.storage.texts import json_text
 from assay_orchestrator.store import runs, schema, shards
-from assay_orchestrator.store.texts import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import psycopg
 import sqlalchemy as sa
 
-from assay_orchestrator.store.postgres_errors import is_passing
+from assay.storage.postgres_errors import is_passing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,13 +17,15 @@ import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict
 
 from assay.errors import StorageError
-from assay_orchestrator.store import revisions
-from assay_orchestrator.store.changes import Change, introduce
-from assay_orchestrator.store.outages import Outages
-from assay_orchestrator.store.postgres_errors import sentence
+from assay.storage import revisions
+from assay.storage.changes import Change, introduce
+from assay.storage.outages import Outages
+from assay.storage.postgres_errors import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from assay.storage.tables import ServiceTables
 
 __all__ = ["UPGRADE_LOCK", "PostgresDatabase"]
 
@@ -57,7 +59,7 @@ T = TypeVar("T")
 
 
 class PostgresDatabase:
-    """A PostgreSQL database, used by any number of orchestrators at a time.
+    """A PostgreSQL database, used by any number of processes at a time.
 
     Reads and writes run on threads, each with a connection of its own. A write is one transaction at READ
     COMMITTED that is durable (synchronous_commit=on) when `write` returns; several run at once, and what may not
@@ -69,14 +71,16 @@ class PostgresDatabase:
 
     Args:
         url: "postgresql://..." with anything that libpq's URLs may have.
+        tables: The tables of the service.
         patience_s: How long a database that was there once is waited for when it is away, in seconds.
 
     Raises:
         StorageError: The database cannot be used, or a newer version wrote it.
     """
 
-    def __init__(self, url: str, *, patience_s: float = 60.0) -> None:
-        self._parameters = _parse(url)
+    def __init__(self, url: str, tables: ServiceTables, *, patience_s: float = 60.0) -> None:
+        self._tables = tables
+        self._parameters = _parse(url, tables.service)
         self._place = _place(self._parameters)
         self._engine = sa.create_engine(
             "postgresql+psycopg://", creator=self._connect, pool_size=_WRITER_COUNT, max_overflow=0
@@ -94,7 +98,7 @@ class PostgresDatabase:
             with self._translated():
                 self._migrate()
                 with self._engine.begin() as connection:
-                    for name in introduce(connection, _WRITER_COUNT):
+                    for name in introduce(connection, tables.write_marks, _WRITER_COUNT):
                         self._free_names.put(name)
         except BaseException:
             self.close()
@@ -151,7 +155,7 @@ class PostgresDatabase:
 
     def _write(self, change: Callable[[sa.Connection], T], gave_up: threading.Event) -> T:
         name = self._free_names.get()
-        once = Change(change, name)
+        once = Change(change, self._tables.write_marks, name)
 
         def attempt() -> T:
             return once.carry_out(self._engine)
@@ -192,11 +196,12 @@ class PostgresDatabase:
             connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, hashtext(current_schema()))", (UPGRADE_LOCK,))
             if self._needs_upgrade(connection):
-                revisions.upgrade(connection)
+                revisions.upgrade(connection, self._tables)
 
     def _needs_upgrade(self, connection: sa.Connection) -> bool:
-        revision = revisions.read_revision(connection)
-        return revisions.needs_upgrade(revision, self._place, "choose another database with --database-url")
+        revision = revisions.read_revision(connection, self._tables)
+        remedy = "choose another database with --database-url"
+        return revisions.needs_upgrade(self._tables, revision, self._place, remedy)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -212,7 +217,7 @@ class PostgresDatabase:
         return sentence(self._place, original, str(self._parameters.get("password") or ""))
 
 
-def _parse(url: str) -> dict[str, Any]:
+def _parse(url: str, service: str) -> dict[str, Any]:
     """Return what a connection is opened with; the URL's own settings win over ours."""
     try:
         given = conninfo_to_dict(url)
@@ -225,7 +230,7 @@ def _parse(url: str) -> dict[str, Any]:
     given["options"] = f"{ours} {given.get('options') or ''}".strip()
     # No other process has this name, by which the sessions of one that stands still are found. PostgreSQL cuts it off
     # after 63 bytes.
-    name = given.get("application_name") or f"assay-orchestrator {socket.gethostname()[:24]} {os.getpid()}"
+    name = given.get("application_name") or f"assay-{service} {socket.gethostname()[:24]} {os.getpid()}"
     given["application_name"] = f"{str(name).encode('ascii', 'replace').decode()[:54]} {secrets.token_hex(4)}"
     return {**_KEEPALIVE, **given}
 

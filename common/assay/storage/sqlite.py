@@ -16,10 +16,12 @@ import sqlalchemy as sa
 
 from assay.errors import StorageError
 from assay.failpoints import failpoint
-from assay_orchestrator.store import revisions
+from assay.storage import revisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from assay.storage.tables import ServiceTables
 
 __all__ = ["SqliteDatabase"]
 
@@ -30,21 +32,23 @@ T = TypeVar("T")
 
 
 class SqliteDatabase:
-    """The embedded SQLite database of one orchestrator.
+    """The embedded SQLite database of one process.
 
     Writes happen one after the other on a thread of their own, each in one transaction that is durable
     (WAL, synchronous=FULL) when `write` returns. Reads happen beside them on other threads.
 
     Args:
         path: The database file; its folder is created (0700) where it is missing.
+        tables: The tables of the service.
 
     Raises:
         StorageError: The file cannot be opened, another process uses it, or a newer version wrote it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tables: ServiceTables) -> None:
         self._path = path
-        self._lock_fd = _lock(path)
+        self._tables = tables
+        self._lock_fd = _lock(path, tables.service)
         self._engine = sa.create_engine(
             f"sqlite+pysqlite:///{path}", poolclass=sa.NullPool, connect_args={"check_same_thread": False}
         )
@@ -97,13 +101,14 @@ class SqliteDatabase:
 
     def _migrate(self) -> None:
         with self._engine.connect() as connection:
-            revision = revisions.read_revision(connection)
-            if not revisions.needs_upgrade(revision, str(self._path), "choose another folder with ASSAY_HOME"):
+            revision = revisions.read_revision(connection, self._tables)
+            remedy = "choose another folder with ASSAY_HOME"
+            if not revisions.needs_upgrade(self._tables, revision, str(self._path), remedy):
                 return
             if revision is None:
-                _create(connection)
+                _create(connection, self._tables)
             else:
-                revisions.upgrade(connection)
+                revisions.upgrade(connection, self._tables)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -115,7 +120,7 @@ class SqliteDatabase:
             raise StorageError(f"{self._path} cannot be used: {problem.strerror or problem}") from problem
 
 
-def _lock(path: Path) -> int:
+def _lock(path: Path, service: str) -> int:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -129,7 +134,7 @@ def _lock(path: Path) -> int:
         owner = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
         os.close(fd)
         raise StorageError(
-            f"{path} is in use by another orchestrator (process {owner}): use that one with --server, stop it, "
+            f"{path} is in use by another {service} (process {owner}): use that one with --server, stop it, "
             "or choose another folder with ASSAY_HOME"
         ) from None
     with contextlib.suppress(OSError):  # what is wrong with the file itself is said when it is opened
@@ -156,15 +161,11 @@ def _begin(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN")
 
 
-def _create(connection: sa.Connection) -> None:
+def _create(connection: sa.Connection, tables: ServiceTables) -> None:
     """Make the tables of a new database; a test proves that the migrations come to the same."""
-    from assay_orchestrator.store import schema, views
-
-    schema.metadata.create_all(connection)
-    connection.execute(schema.fair_clock.insert().values(clock_id=1, virtual_time=0.0))
-    views.create(connection)
-    connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
-    connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (revisions.HEAD_REVISION,))
+    tables.create(connection)
+    connection.exec_driver_sql(f"CREATE TABLE {tables.version_table} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+    connection.exec_driver_sql(f"INSERT INTO {tables.version_table} VALUES (?)", (tables.head_revision,))  # noqa: S608
     failpoint("schema.before_commit")
     connection.commit()
     failpoint("schema.after_commit")

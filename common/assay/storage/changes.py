@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import sqlalchemy as sa
 
-from assay_orchestrator.store import schema
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,11 +22,8 @@ T = TypeVar("T")
 
 _KEPT = timedelta(days=7)
 
-_MARK = schema.write_marks.update().where(schema.write_marks.c.writer == sa.bindparam("who"))
-_LAST_MARK = sa.select(schema.write_marks.c.mark).where(schema.write_marks.c.writer == sa.bindparam("who"))
 
-
-def introduce(connection: sa.Connection, count: int) -> list[str]:
+def introduce(connection: sa.Connection, table: sa.Table, count: int) -> list[str]:
     """Return the names of so many writers of a process that begins; each makes one change at a time.
 
     Those of processes that are gone are removed after a week; one that is older and still there comes back with its
@@ -36,7 +31,6 @@ def introduce(connection: sa.Connection, count: int) -> list[str]:
     """
     moment = datetime.now(UTC)
     names = [f"{moment:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex}" for _ in range(count)]
-    table = schema.write_marks
     connection.execute(table.delete().where(table.c.writer < f"{moment - _KEPT:%Y%m%dT%H%M%SZ}"))
     connection.execute(table.insert(), [{"writer": name, "mark": ""} for name in names])
     return names
@@ -47,11 +41,13 @@ class Change(Generic[T]):
 
     Args:
         change: What to do in one transaction; it may be done again from the start.
+        table: Where the marks are.
         writer: Who makes it, one of those that `introduce` named.
     """
 
-    def __init__(self, change: Callable[[sa.Connection], T], writer: str) -> None:
+    def __init__(self, change: Callable[[sa.Connection], T], table: sa.Table, writer: str) -> None:
         self._change = change
+        self._table = table
         self._writer = writer
         self._mark = ""
         self._result: T
@@ -64,12 +60,14 @@ class Change(Generic[T]):
             self._mark = ""
             self._result = self._change(connection)
             mark = uuid.uuid4().hex
-            if not connection.execute(_MARK, {"who": self._writer, "mark": mark}).rowcount:
-                connection.execute(schema.write_marks.insert(), {"writer": self._writer, "mark": mark})
+            own = self._table.update().where(self._table.c.writer == self._writer)
+            if not connection.execute(own, {"mark": mark}).rowcount:
+                connection.execute(self._table.insert(), {"writer": self._writer, "mark": mark})
             self._mark = mark
         return self._result
 
     def _is_committed(self, engine: sa.Engine) -> bool:
         with engine.begin() as connection:
             # With a lock: a server that has yet to notice the break may be at that very commit.
-            return connection.execute(_LAST_MARK.with_for_update(), {"who": self._writer}).scalar() == self._mark
+            last = sa.select(self._table.c.mark).where(self._table.c.writer == self._writer).with_for_update()
+            return connection.execute(last).scalar() == self._mark

@@ -1,0 +1,75 @@
+"""The database: one protocol, and the choice between the two that keep it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from assay.errors import SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import sqlalchemy as sa
+
+    from assay.storage.tables import ServiceTables
+
+__all__ = ["Database", "open_database"]
+
+T = TypeVar("T")
+
+
+class Database(Protocol):
+    """Where everything is kept; whoever opened it closes it."""
+
+    async def read(self, query: Callable[[sa.Connection], T]) -> T:
+        """Run a query off the event loop and return what it returns; all it reads is of one moment.
+
+        A query, as a change, may be run again from the start after its connection broke.
+
+        Raises:
+            StorageError: The database cannot be read.
+        """
+        ...
+
+    async def write(self, change: Callable[[sa.Connection], T]) -> T:
+        """Run a change in one transaction; when this returns, it is durable.
+
+        A caller that is cancelled while it waits does not undo the change: it is finished regardless, and a
+        change that is handed in later finds it done.
+
+        Raises:
+            StorageError: The database cannot be written; nothing of the change is stored, or, where the
+                connection broke in the last moment and did not come back, all of it.
+        """
+        ...
+
+    def close(self) -> None:
+        """Finish what is being written and let another process have the database."""
+        ...
+
+
+def open_database(tables: ServiceTables, *, path: Path, url: str = "", patience_s: float = 60.0) -> Database:
+    """Open the database at a URL, or else in a file, and bring its tables up to date.
+
+    Args:
+        tables: The tables of the service.
+        path: The SQLite file.
+        url: The PostgreSQL database that is used instead; empty for the file.
+        patience_s: How long a PostgreSQL that went away is waited for, in seconds.
+
+    Raises:
+        StorageError: It cannot be opened, another process has the file, or a newer version wrote it.
+        SetupError: The driver for PostgreSQL is not installed.
+    """
+    if url:
+        try:
+            from assay.storage.postgres import PostgresDatabase
+        except ImportError as problem:
+            raise SetupError(
+                f"the driver for PostgreSQL cannot be used ({problem}): pip install 'assay[postgres]'"
+            ) from problem
+        return PostgresDatabase(url, tables, patience_s=patience_s)
+    from assay.storage.sqlite import SqliteDatabase
+
+    return SqliteDatabase(path, tables)

@@ -1,0 +1,58 @@
+"""Which version of the tables a database has, and how it gets the newest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.errors import StorageError
+from assay.failpoints import failpoint
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from assay.storage.tables import ServiceTables
+
+__all__ = ["needs_upgrade", "read_revision", "upgrade"]
+
+
+def needs_upgrade(tables: ServiceTables, revision: str | None, place: str, remedy: str) -> bool:
+    """Return whether tables of this revision are to be upgraded; None stands for a new database.
+
+    Args:
+        tables: The tables of the service.
+        revision: What `read_revision` returned.
+        place: The database as users know it.
+        remedy: What else than upgrading Assay a user can do about a database that is too new.
+
+    Raises:
+        StorageError: A newer version of Assay wrote it.
+    """
+    if revision is not None and revision > tables.head_revision:
+        raise StorageError(
+            f"{place} was written by a newer version of Assay (schema {revision}, this version knows up to "
+            f"{tables.head_revision}): upgrade Assay, or {remedy}"
+        )
+    return revision != tables.head_revision
+
+
+def read_revision(connection: sa.Connection, tables: ServiceTables) -> str | None:
+    """Return the revision of the tables; None where there are none."""
+    if not connection.dialect.has_table(connection, tables.version_table):
+        return None
+    revision: str | None = connection.exec_driver_sql(f"SELECT version_num FROM {tables.version_table}").scalar()  # noqa: S608 - no value
+    return revision
+
+
+def upgrade(connection: sa.Connection, tables: ServiceTables, revision: str = "head") -> None:
+    """Run the migrations up to a revision and commit them, all in one transaction."""
+    # Imported here: alembic takes longer to import than most runs to start, and is rarely needed.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(tables.migrations))
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
+    failpoint("schema.before_commit")
+    connection.commit()
+    failpoint("schema.after_commit")

@@ -1,0 +1,35 @@
+"""The tables of one service, as the database needs to know them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import sqlalchemy as sa
+
+__all__ = ["ServiceTables"]
+
+
+@dataclass(frozen=True)
+class ServiceTables:
+    """What one service stores. Services that share a database differ in every table's name.
+
+    Args:
+        service: The service as messages and connections name it, e.g. "orchestrator".
+        create: Makes everything of the newest revision in an empty database; a test compares it with the migrations.
+        write_marks: The table of the marks that changes leave, see `assay.storage.changes`.
+        migrations: The folder of alembic's scripts.
+        head_revision: The newest revision, of those that compare as texts do.
+        version_table: Where the database holds its revision.
+    """
+
+    service: str
+    create: Callable[[sa.Connection], None]
+    write_marks: sa.Table
+    migrations: Path
+    head_revision: str
+    version_table: str
