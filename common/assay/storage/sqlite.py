@@ -8,6 +8,7 @@ import fcntl
 import os
 import sqlite3
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -54,6 +55,7 @@ class SqliteDatabase:
         )
         sa.event.listen(self._engine, "connect", _configure)
         sa.event.listen(self._engine, "begin", _begin)
+        sa.event.listen(self._engine, "before_cursor_execute", _track_cursor)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-write")
         self._readers = ThreadPoolExecutor(_READER_COUNT, thread_name_prefix="store-read")
         self._connections: dict[int, sa.Connection] = {}
@@ -89,11 +91,17 @@ class SqliteDatabase:
     def _run(self, query: Callable[[sa.Connection], T]) -> T:
         with self._translated():
             connection = self._connection()
-            with connection.begin():
-                return query(connection)
+            try:
+                with connection.begin(), _closing_cursors(connection):
+                    return query(connection)
+            except BaseException:
+                del self._connections[threading.get_ident()]
+                connection.invalidate()
+                connection.close()
+                raise
 
     def _connection(self) -> sa.Connection:
-        # One connection per thread for good: opening a file and setting its pragmas costs more than a query.
+        # One connection per thread: opening a file and setting its pragmas costs more than a query.
         key = threading.get_ident()
         if key not in self._connections:
             self._connections[key] = self._engine.connect()
@@ -143,6 +151,20 @@ def _lock(path: Path, service: str) -> int:
     os.ftruncate(fd, 0)
     os.pwrite(fd, str(os.getpid()).encode(), 0)
     return fd
+
+
+def _track_cursor(connection: sa.Connection, cursor: sqlite3.Cursor, *_: object) -> None:
+    connection.info.setdefault("cursors", weakref.WeakSet()).add(cursor)
+
+
+@contextlib.contextmanager
+def _closing_cursors(connection: sa.Connection) -> Iterator[None]:
+    """Close every cursor at the end: an open one, which an exception may hold, keeps the connection's snapshot."""
+    try:
+        yield
+    finally:
+        for cursor in list(connection.info.get("cursors", ())):
+            cursor.close()
 
 
 def _configure(connection: sqlite3.Connection, _record: object) -> None:

@@ -137,6 +137,39 @@ async def test_a_read_sees_one_moment(store: Database) -> None:
     assert await reading == (0, 0)
 
 
+async def test_a_read_that_raises_freezes_no_later_one(store: Database) -> None:
+    """A read that raises while its rows are still coming leaves no old snapshot, even while the exception lives."""
+    await store.write(lambda c: results.put(c, "r", [], [row(0), row(1)], {}))
+    reading = threading.Barrier(2)  # two reading threads at least are affected
+
+    def convert(connection: sa.Connection) -> None:
+        reading.wait(30)
+        rows = connection.execute(sa.select(schema.results))  # the exception holds it
+        for found in rows:
+            raise ValueError(f"row {found.case_index} cannot be converted")
+
+    problems = await asyncio.gather(store.read(convert), store.read(convert), return_exceptions=True)
+    await store.write(lambda c: results.put(c, "r", [], [row(2)], {}))
+    counts = [await store.read(lambda c: results.count_finished(c, "r")) for _ in range(20)]
+    assert counts == [3] * 20
+    assert [type(problem) for problem in problems] == [ValueError, ValueError]
+
+
+async def test_a_query_that_keeps_its_cursor_freezes_no_later_one(store: Database) -> None:
+    """A read that ends before it has read all of its rows leaves no old snapshot, even where its result is kept."""
+    await store.write(lambda c: results.put(c, "r", [], [row(0), row(1)], {}))
+    reading, kept = threading.Barrier(2), []
+
+    def begin(connection: sa.Connection) -> None:
+        reading.wait(30)
+        kept.append(connection.execute(sa.select(schema.results)))
+        assert kept[-1].fetchone() is not None
+
+    await asyncio.gather(store.read(begin), store.read(begin))
+    await store.write(lambda c: results.put(c, "r", [], [row(2)], {}))
+    assert [await store.read(lambda c: results.count_finished(c, "r")) for _ in range(20)] == [3] * 20
+
+
 async def test_a_request_makes_one_run_however_often_it_comes(store: Database) -> None:
     """The same request at the same time makes one run, which all of them get."""
     made = await asyncio.gather(

@@ -51,7 +51,7 @@ def tries(connection: sa.Connection, run_id: str, first_index: int, count: int) 
         sa.select(table.c.case_index, table.c.repeat_index, table.c.outcome, sa.func.count())
         .where(table.c.run_id == run_id, table.c.case_index >= first_index, table.c.case_index < first_index + count)
         .group_by(table.c.case_index, table.c.repeat_index, table.c.outcome)
-    )
+    ).all()
     found: dict[RowKey, Tries] = {}
     for case_index, repeat_index, outcome, number in rows:
         key = (case_index, repeat_index)
@@ -148,7 +148,7 @@ def read(connection: sa.Connection, run_id: str, case_index: int) -> list[RowAtt
         sa.select(table)
         .where(table.c.run_id == run_id, table.c.case_index == case_index)
         .order_by(table.c.repeat_index, table.c.attempt_index)
-    )
+    ).all()
     found = [_attempt(row) for row in rows]
     answers = results.read_answers(connection, run_id, [case_index])
     for row, at in results.read_case(connection, run_id, case_index):

@@ -66,7 +66,7 @@ def _used_twice(connection: sa.Connection, upload_id: str, case_ids: Sequence[st
     cases = schema.dataset_cases
     stored = connection.execute(
         sa.select(cases.c.case_id).where(cases.c.upload_id == upload_id, cases.c.case_id.in_(set(case_ids)))
-    )
+    ).all()
     counts = Counter([*case_ids, *(row.case_id for row in stored)])
     return sorted(case_id for case_id, count in counts.items() if count > 1)
 
@@ -149,7 +149,7 @@ def read_cases(connection: sa.Connection, dataset_id: str, first_index: int, cou
             cases.c.case_index < first_index + count,
         )
         .order_by(cases.c.case_index)
-    )
+    ).all()
     return [case_from_json(json.loads(row.case_json)) for row in rows]
 
 
@@ -176,7 +176,7 @@ def read_questions(
         sa.select(cases.c.case_index, cases.c.case_json)
         .join(datasets, datasets.c.upload_id == cases.c.upload_id)
         .where(datasets.c.dataset_id == dataset_id, schema.at_positions(cases.c.case_index, indexes))
-    )
+    ).all()
     found = {}
     for case_index, text in rows:
         case = json.loads(text)

@@ -72,7 +72,7 @@ def _used(dataset_id: str) -> sa.Exists:
 def list_pending(connection: sa.Connection) -> list[PendingDeletion]:
     """Return the deletions that a stop interrupted, oldest first."""
     table = schema.deletions
-    rows = connection.execute(sa.select(table.c.run_id, table.c.upload_id).order_by(table.c.created_at))
+    rows = connection.execute(sa.select(table.c.run_id, table.c.upload_id).order_by(table.c.created_at)).all()
     return [PendingDeletion(row.run_id, row.upload_id) for row in rows]
 
 

@@ -129,7 +129,7 @@ def finished_keys(connection: sa.Connection, run_id: str, first_index: int, coun
     table = schema.results
     rows = connection.execute(
         sa.select(table.c.case_index, table.c.repeat_index).where(*_span(table, run_id, first_index, count))
-    )
+    ).all()
     return {(row.case_index, row.repeat_index) for row in rows}
 
 
@@ -153,7 +153,7 @@ def _answers(
         sa.select(table.c.case_index, table.c.repeat_index, table.c.response_json)
         .where(table.c.run_id == run_id, where)
         .order_by(table.c.case_index, table.c.repeat_index, table.c.turn_index)
-    )
+    ).all()
     found: dict[RowKey, list[AgentResponse]] = {}
     for case_index, repeat_index, text in rows:
         found.setdefault((case_index, repeat_index), []).append(_answer(json.loads(text)))
@@ -182,7 +182,7 @@ def read_sequence(connection: sa.Connection, run_id: str, after: int, count: int
         .where(table.c.run_id == run_id, table.c.sequence > after)
         .order_by(table.c.sequence)
         .limit(count)
-    )
+    ).all()
     return [_record(row) for row in rows]
 
 
@@ -193,7 +193,7 @@ def read_case(connection: sa.Connection, run_id: str, case_index: int) -> list[t
         sa.select(table)
         .where(table.c.run_id == run_id, table.c.case_index == case_index)
         .order_by(table.c.repeat_index)
-    )
+    ).all()
     return [(_record(row), row.created_at) for row in rows]
 
 
@@ -231,7 +231,7 @@ def read_in_order(
     if suspects_only:
         failed_score = table.c.scores_json.like('%"status":"error"%')
         query = query.where(sa.or_(table.c.status == AgentStatus.ERROR.value, failed_score))
-    return [_record(row) for row in connection.execute(query)]
+    return [_record(row) for row in connection.execute(query).all()]
 
 
 def read_all(connection: sa.Connection, run_id: str, page_size: int = 1000) -> Iterator[CaseResult]:

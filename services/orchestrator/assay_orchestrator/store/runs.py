@@ -128,7 +128,7 @@ def list_newest(connection: sa.Connection, count: int, before: tuple[str, str] |
     query = sa.select(table).order_by(table.c.created_at.desc(), table.c.run_id.desc()).limit(count)
     if before is not None:
         query = query.where(sa.tuple_(table.c.created_at, table.c.run_id) < _moment(*before))
-    return [_record(row) for row in connection.execute(query)]
+    return [_record(row) for row in connection.execute(query).all()]
 
 
 def _moment(created_at: str, run_id: str) -> sa.Tuple:
@@ -139,7 +139,7 @@ def list_unfinished(connection: sa.Connection) -> list[RunRecord]:
     """Return the runs that were pending or running, oldest first."""
     table = schema.runs
     query = sa.select(table).where(table.c.state.in_(_UNFINISHED)).order_by(table.c.created_at)
-    return [_record(row) for row in connection.execute(query)]
+    return [_record(row) for row in connection.execute(query).all()]
 
 
 def list_ids(connection: sa.Connection, count: int) -> list[str]:
@@ -239,7 +239,7 @@ def read_standings(connection: sa.Connection, run_ids: Sequence[str]) -> dict[st
         sa.select(table.c.run_id, table.c.state, table.c.last_sequence, table.c.pause_cause).where(
             table.c.run_id.in_(run_ids)
         )
-    )
+    ).all()
     return {
         row.run_id: Standing(RunState(row.state), row.last_sequence, row.pause_cause == PauseCause.OWNER.value)
         for row in rows
@@ -283,7 +283,7 @@ def read_state_changes(connection: sa.Connection, run_id: str, after: int, count
         .where(table.c.run_id == run_id, table.c.sequence > after)
         .order_by(table.c.sequence)
         .limit(count)
-    )
+    ).all()
     return [StateChange(row.sequence, RunState(row.state), row.reason, row.created_at) for row in rows]
 
 

@@ -390,7 +390,7 @@ def list_held(connection: sa.Connection, run_id: str | None = None) -> list[Held
     query = query.where(owners.c.state.in_(_GOING) if run_id is None else table.c.run_id == run_id)
     return [
         Held(ShardJob(row.run_id, row.shard_index, _priority(row.tag), row.hosted, row.ticket), row.epoch)
-        for row in connection.execute(query)
+        for row in connection.execute(query).all()
     ]
 
 
