@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assay.errors import AssayError
 from assay.results import PauseCause
 from assay_cli.failures import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line
@@ -18,12 +19,23 @@ from assay_cli.run_documents import Form, event_document, full
 from assay_cli.terminal import clean, shorten
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from assay.client import Client
     from assay.hosting.calling import AgentCaller
     from assay.local.stack import LocalStack
     from assay.results import CaseResult, Run, StateChange
 
-__all__ = ["ANSWERED_HERE", "Ending", "conclude", "follow_to_end", "how_to_resume", "load_caller", "say_state"]
+__all__ = [
+    "ANSWERED_HERE",
+    "Ending",
+    "conclude",
+    "follow_to_end",
+    "how_to_resume",
+    "load_caller",
+    "say_state",
+    "saying_how_to_report",
+]
 
 ANSWERED_HERE = frozenset({"python"})
 """Adapters whose agent is code on the user's side: whoever continues such a run answers its questions."""
@@ -106,15 +118,34 @@ async def conclude(client: Client, run: Run, ending: Ending) -> int:
         return EXIT_INFRASTRUCTURE
     console = ConsoleSummary(run)
     path = None
-    if ending.output_dir is not None:
-        path = ending.output_dir / "results.json"
-        await JsonReport(run, None).write(path, client.list_results(run.run_id), console.take)
-    elif ending.form is Form.TEXT:
-        async for row in client.list_results(run.run_id, failed_only=True):
-            console.take(row)
+    with saying_how_to_report(run, ending.server):
+        if ending.output_dir is not None:
+            path = ending.output_dir / "results.json"
+            await JsonReport(run, None).write(path, client.list_results(run.run_id), console.take)
+        elif ending.form is Form.TEXT:
+            async for row in client.list_results(run.run_id, failed_only=True):
+                console.take(row)
     if ending.form is Form.TEXT:
         click.echo(console.render(path), nl=False)
     return exit_status_of(run)
+
+
+@contextlib.contextmanager
+def saying_how_to_report(run: Run, server: str | None) -> Iterator[None]:
+    """Add to an error, while the report of a finished run is written, which command writes it later.
+
+    Raises:
+        AssayError: The rows cannot be read, or the report cannot be written; says both.
+    """
+    try:
+        yield
+    except AssayError as error:
+        where = f" --server {server}" if server else ""
+        raise type(error)(
+            f"{error.message}\nThe run itself is done and stored; `assay runs watch {run.run_id}{where} "
+            "--output-dir FOLDER` writes its report",
+            reason=error.reason,
+        ) from error
 
 
 def load_caller(run: Run, spec: Path | None, target: str | None) -> AgentCaller | None:

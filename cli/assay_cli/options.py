@@ -14,7 +14,7 @@ from assay.errors import InvalidInputError, Problem
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
     from typing import TextIO
 
     from assay.client import Client
@@ -150,12 +150,24 @@ async def connect(
         from assay.client import Client
         from assay.evaluation import wait_for_stack
 
-        async with Client(server or (stack.address if stack is not None else "")) as client:
+        address = server or (stack.address if stack is not None else "")
+        async with Client(address, on_lost=_restarter(stack)) as client:
             await wait_for_stack(client, stack)
             yield client, stack
     finally:
         if stack is not None:
             await asyncio.shield(stack.wait_until_stopped())
+
+
+def _restarter(stack: LocalStack | None) -> Callable[[], Awaitable[None]] | None:
+    """Return what starts killed services of a local stack again; None for a server."""
+    if stack is None:
+        return None
+
+    async def restart() -> None:
+        stack.restart_killed()
+
+    return restart
 
 
 def print_document(document: object) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc.aio
 
 from assay.case_wire import case_to_wire
-from assay.errors import UnavailableError, WatchBehindError
+from assay.errors import NotFoundError, UnavailableError, WatchBehindError
 from assay.hosting.host import host_agent
 from assay.judging_wire import spend_cap_to_wire
 from assay.results import CaseResult, DatasetRef, Deletion, RowAttempt, Run, StateChange
@@ -25,7 +27,7 @@ from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
     from types import TracebackType
 
     from assay.cases import Case
@@ -38,19 +40,25 @@ _SERVICE = "assay.v1.RunService"
 _UPLOAD_BATCH_BYTES = 1024 * 1024
 _UPLOAD_BATCH_CASES = 500
 _UPLOAD_TIMEOUT_S = 3600.0
+_RUN_PAGE = 500
 _RESULT_PAGE = 500
 _STEPS_TO_SEND = 3  # turns of the event loop after which a call that was begun is on its way
 _PAGE_TIMEOUT_S = 60.0
 _DELETE_TIMEOUT_S = 600.0
 
+T = TypeVar("T")
+
 
 class Client:
     """A connection to an orchestrator; use it with `async with`.
 
+    Every call reconnects when an orchestrator that answered before is away, and is repeated: each of them may be
+    made twice without harm.
+
     Args:
         address: "host:port", "dns:///host:port" or "unix:/path".
-        patience_s: How long a lost connection is tried again while watching or hosting.
-        on_lost: Awaited when the connection was lost, before it is tried again.
+        patience_s: How long a call reconnects after it lost its connection, in seconds.
+        on_lost: Awaited when the connection was lost, before the client reconnects.
     """
 
     def __init__(
@@ -59,6 +67,8 @@ class Client:
         self.address = address
         self._patience_s = patience_s
         self._on_lost = on_lost
+        self._was_reached = False
+        self._lost_count = 0
 
     async def __aenter__(self) -> Client:
         self._channel = open_channel(self.address)
@@ -77,17 +87,32 @@ class Client:
             UnavailableError: It did not in time.
         """
         await wait_for_ready(self._channel, _SERVICE, timeout_s)
+        self._was_reached = True
 
     async def upload_dataset(self, cases: Iterable[Case], *, name: str, format: str = "") -> DatasetRef:  # noqa: A002
         """Store a dataset and return it; the same cases in the same order are stored once.
 
+        Args:
+            cases: The cases. A lost connection sends them again from the first one, unless they are an iterator,
+                which gives them only once.
+            name: A name for people, such as the file's.
+            format: The file format that was recognised.
+
         Raises:
-            DatasetError: A case was refused.
+            DatasetError: A case was refused, or the cases cannot be read.
         """
-        with translated():
-            response = await self._stub.UploadDataset(
-                _upload_parts(cases, pb.DatasetHeader(name=name, format=format)), timeout=_UPLOAD_TIMEOUT_S
-            )
+        unreadable: list[Exception] = []
+
+        async def send() -> pb.UploadDatasetResponse:
+            parts = _upload_parts(cases, pb.DatasetHeader(name=name, format=format), unreadable)
+            try:
+                return await self._stub.UploadDataset(parts, timeout=_UPLOAD_TIMEOUT_S)
+            except (grpc.aio.AioRpcError, asyncio.CancelledError):
+                if unreadable:  # gRPC only says that the call was cancelled
+                    raise unreadable[0] from None
+                raise
+
+        response = await self._call(send, repeatable=iter(cases) is not cases)
         return dataset_from_wire(response.dataset)
 
     async def create_run(self, settings: RunSettings, dataset_id: str, *, request_id: str | None = None) -> Run:
@@ -102,8 +127,7 @@ class Client:
             spec=settings_to_wire(settings),
             dataset_id=dataset_id,
         )
-        with translated():
-            return run_from_wire((await self._stub.CreateRun(request)).run)
+        return run_from_wire((await self._call(lambda: self._stub.CreateRun(request))).run)
 
     async def get_run(self, run_id: str, *, partial: bool = True) -> Run:
         """Return a run as it stands.
@@ -116,22 +140,23 @@ class Client:
             NotFoundError: There is no such run.
         """
         request = pb.GetRunRequest(run_id=run_id, final_summary_only=not partial)
-        with translated():
-            return run_from_wire((await self._stub.GetRun(request)).run)
+        return run_from_wire((await self._call(lambda: self._stub.GetRun(request))).run)
 
     async def list_runs(self, limit: int = 50) -> list[Run]:
         """Return the newest runs, without their summaries."""
         runs: list[Run] = []
         token = ""
         while len(runs) < limit:
-            request = pb.ListRunsRequest(page_size=min(500, limit - len(runs)), page_token=token)
-            with translated():
-                response = await self._stub.ListRuns(request)
+            response = await self._list_runs(min(_RUN_PAGE, limit - len(runs)), token)
             runs += [run_from_wire(run) for run in response.runs]
             token = response.next_page_token
             if not token:
                 break
         return runs
+
+    async def _list_runs(self, page_size: int, token: str) -> pb.ListRunsResponse:
+        request = pb.ListRunsRequest(page_size=page_size, page_token=token)
+        return await self._call(lambda: self._stub.ListRuns(request))
 
     async def cancel_run(self, run_id: str) -> Run:
         """Stop a run for good; what is stored stays.
@@ -139,8 +164,8 @@ class Client:
         Raises:
             WrongStateError: The run has already ended.
         """
-        with translated():
-            return run_from_wire((await self._stub.CancelRun(pb.CancelRunRequest(run_id=run_id))).run)
+        request = pb.CancelRunRequest(run_id=run_id)
+        return run_from_wire((await self._call(lambda: self._stub.CancelRun(request))).run)
 
     async def pause_run(self, run_id: str) -> Run:
         """Let a run's questions in flight end and ask nothing more, until `resume_run`.
@@ -152,8 +177,8 @@ class Client:
         Raises:
             WrongStateError: The run has already ended.
         """
-        with translated():
-            return run_from_wire((await self._stub.PauseRun(pb.PauseRunRequest(run_id=run_id))).run)
+        request = pb.PauseRunRequest(run_id=run_id)
+        return run_from_wire((await self._call(lambda: self._stub.PauseRun(request))).run)
 
     async def resume_run(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> Run:
         """Continue a paused run; stored answers are not asked for again.
@@ -170,8 +195,7 @@ class Client:
         """
         cap = spend_cap_to_wire(spend_cap) if spend_cap is not None else None
         request = pb.ResumeRunRequest(run_id=run_id, retry_errors=retry_errors, spend_cap=cap)
-        with translated():
-            return run_from_wire((await self._stub.ResumeRun(request)).run)
+        return run_from_wire((await self._call(lambda: self._stub.ResumeRun(request))).run)
 
     async def list_attempts(self, run_id: str, case_id: str) -> list[RowAttempt]:
         """Return every attempt at the rows of a case, by repeat, oldest first, the one that stands last.
@@ -180,9 +204,12 @@ class Client:
             NotFoundError: There is no such run, or no such case in its dataset.
         """
         request = pb.ListAttemptsRequest(run_id=run_id, case_id=case_id)
-        with translated():
+
+        async def fetch() -> list[RowAttempt]:
             async with read_stream(self._stub.ListAttempts(request, timeout=_PAGE_TIMEOUT_S)) as messages:
                 return [attempt_from_wire(message.attempt) async for message in messages]
+
+        return await self._call(fetch)
 
     async def delete_run(self, run_id: str, *, only_check: bool = False) -> Deletion:
         """Remove a run that has ended or is paused, with its rows, and its dataset where no other run uses it.
@@ -195,9 +222,20 @@ class Client:
             NotFoundError: There is no such run.
             WrongStateError: The run is going on.
         """
+        estimate = await self._delete_run(run_id, only_check=True)
+        if only_check:
+            return estimate
+        lost_before = self._lost_count
+        try:
+            return await self._delete_run(run_id, only_check=False)
+        except NotFoundError:
+            if self._lost_count == lost_before:
+                raise
+            return estimate  # the attempt whose answer was lost has deleted it
+
+    async def _delete_run(self, run_id: str, *, only_check: bool) -> Deletion:
         request = pb.DeleteRunRequest(run_id=run_id, validate_only=only_check)
-        with translated():
-            gone = await self._stub.DeleteRun(request, timeout=_DELETE_TIMEOUT_S)
+        gone = await self._call(lambda: self._stub.DeleteRun(request, timeout=_DELETE_TIMEOUT_S))
         return Deletion(gone.row_count, gone.size_bytes, gone.dataset_removed)
 
     async def watch_run(
@@ -242,8 +280,7 @@ class Client:
             request = pb.ListResultsRequest(
                 run_id=run_id, page_size=_RESULT_PAGE, page_token=token, failed_only=failed_only
             )
-            with translated():
-                return await self._stub.ListResults(request, timeout=_PAGE_TIMEOUT_S)
+            return await self._call(lambda: self._stub.ListResults(request, timeout=_PAGE_TIMEOUT_S))
 
         page: asyncio.Task[pb.ListResultsResponse] | None = asyncio.create_task(fetch(""))
         try:
@@ -274,10 +311,27 @@ class Client:
             except UnavailableError as problem:
                 await self._lost(problem, patience)
 
+    async def _call(self, attempt: Callable[[], Awaitable[T]], *, repeatable: bool = True) -> T:
+        """Return what a call returns; one that loses its connection is repeated, as long as patience lasts."""
+        patience = _Patience(self._patience_s)
+        while True:
+            try:
+                with translated():
+                    result = await attempt()
+            except UnavailableError as problem:
+                # An address at which nothing has ever answered is most likely wrong.
+                if not (repeatable and self._was_reached):
+                    raise
+                await self._lost(problem, patience)
+            else:
+                self._was_reached = True
+                return result
+
     async def _lost(self, problem: UnavailableError, patience: _Patience) -> None:
         if problem.reason == "STORAGE_UNAVAILABLE":
             raise problem
         patience.spend(problem)
+        self._lost_count += 1
         if self._on_lost is not None:
             await self._on_lost()
         await asyncio.sleep(0.2)
@@ -301,11 +355,13 @@ class _Patience:
             raise problem
 
 
-async def _upload_parts(cases: Iterable[Case], header: pb.DatasetHeader) -> AsyncIterator[pb.UploadDatasetRequest]:
+async def _upload_parts(
+    cases: Iterable[Case], header: pb.DatasetHeader, unreadable: list[Exception]
+) -> AsyncIterator[pb.UploadDatasetRequest]:
     yield pb.UploadDatasetRequest(header=header)
     batch: list[pb.Case] = []
     size = 0
-    for case in cases:
+    for case in _noting_problems(cases, unreadable):
         message = case_to_wire(case)
         if batch and (size + message.ByteSize() > _UPLOAD_BATCH_BYTES or len(batch) >= _UPLOAD_BATCH_CASES):
             yield pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=batch))
@@ -314,3 +370,11 @@ async def _upload_parts(cases: Iterable[Case], header: pb.DatasetHeader) -> Asyn
         size += message.ByteSize()
     if batch:
         yield pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=batch))
+
+
+def _noting_problems(cases: Iterable[Case], problems: list[Exception]) -> Iterator[Case]:
+    try:
+        yield from cases
+    except Exception as problem:
+        problems.append(problem)
+        raise

@@ -65,6 +65,7 @@ FAILPOINTS = {
     "store.clock": "the store reads the clock",
     "client.dataset_uploaded": "a client knows that its dataset is stored",
     "client.run_created": "a client knows of the run that it has started",
+    "client.run_followed": "a client knows how a run ended and has not read its rows",
     "host.question_received": "a client that hosts an agent was asked and has not called it",
     "host.answer_ready": "a hosted agent has answered, the answer is not sent",
     "report.before_rename": "a report is complete under its temporary name",

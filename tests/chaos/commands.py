@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import psutil
 from tests.chaos.topologies import Ending
 
 if TYPE_CHECKING:
@@ -105,6 +106,14 @@ class Command:
         assert self.process is not None, "it was not started"
         self.drill.topology.disturbed("command")
         self.process.send_signal(number)
+
+    async def until_stopped(self) -> None:
+        """Wait until the command has stopped at a failpoint."""
+        async with asyncio.timeout(_END_S):
+            while True:
+                if self.process and psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED:
+                    return
+                await asyncio.sleep(0.02)
 
     def said(self) -> str:
         """Return the end of what the commands have printed."""

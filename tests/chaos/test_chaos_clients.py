@@ -90,3 +90,19 @@ async def test_both_are_killed(folder: Path, undisturbed: Callable[[Plan], dict[
         command.drill.topology.start()
         await command.insist()
         assert command.statuses[:2] == [-signal.SIGKILL] * 2
+
+
+async def test_the_orchestrator_is_killed_before_the_report_is_read(
+    folder: Path, undisturbed: Callable[[Plan], dict[str, Any]]
+) -> None:
+    """The command reconnects and writes the report of the finished run, at its first start."""
+    async with commanding(folder, undisturbed) as command:
+        command.armed.append("client.run_followed=stop")
+        command.drill.topology.start()
+        insisting = asyncio.ensure_future(command.insist())
+        await command.until_stopped()
+        command.drill.topology.send("orchestrator", signal.SIGKILL)
+        await command.drill.topology.until_ended("orchestrator")
+        command.send(signal.SIGCONT)
+        await insisting
+        assert len(command.statuses) == 1, command.said()

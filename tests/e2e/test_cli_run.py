@@ -272,3 +272,20 @@ def test_a_report_that_cannot_be_written_loses_no_run(project: Cli) -> None:
     command = shlex.split(done.stderr.partition("`")[2].partition("`")[0].replace("FOLDER", "elsewhere"))
     project.run(*command[1:])
     assert len(report_of(project.folder / "elsewhere")["rows"]) == 20
+
+
+@pytest.mark.parametrize("action", ["error", "nospace"])
+def test_whatever_keeps_a_report_from_being_written_the_command_for_later_is_said(project: Cli, action: str) -> None:
+    """Also an orchestrator that is away for good: `error` raises what its store raises."""
+    project.env["ASSAY_FAILPOINTS"] = f"report.before_rename={action}"
+    for command in (("run", "assay.yaml"), ("runs", "watch", "RUN", "--output-dir", "out")):
+        said = project.run(*(run_of(project) if word == "RUN" else word for word in command), status=3).stderr
+        assert f"`assay runs watch {run_of(project)} --output-dir FOLDER` writes its report" in said
+        assert "Traceback" not in said
+
+
+def run_of(project: Cli) -> str:
+    """Return the only run of a state directory."""
+    with closing(sqlite3.connect(f"file:{project.home}/assay.db?mode=ro", uri=True)) as database:
+        (name,) = database.execute("SELECT run_id FROM runs").fetchone()
+    return str(name)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from assay.errors import AssayError, SetupError, SpecError
+from assay.errors import AssayError, SpecError
 from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
+from assay_cli.following import saying_how_to_report
 from assay_cli.options import (
     bad_case_option,
     connect,
@@ -172,14 +173,8 @@ class _Job:
                 if not run.finished:
                     click.echo(self._resume_hint(run), err=True)
                 return EXIT_INFRASTRUCTURE
-            try:
+            with saying_how_to_report(run, server):
                 return await self._report(client, run)
-            except SetupError as error:
-                where = f" --server {server}" if server else ""
-                raise SetupError(
-                    f"{error.message}\nThe run itself is done and stored; `assay runs watch {run.run_id}{where} "
-                    "--output-dir FOLDER` writes its report"
-                ) from error
 
     async def _start(self, client: Client) -> Run:
         from assay.evaluation import start_run

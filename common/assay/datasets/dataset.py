@@ -108,6 +108,10 @@ class Dataset:
             self._info = self._checked()
         return self._info
 
+    def __iter__(self) -> Iterator[Case]:
+        """Yield what `cases` yields, from the first case each time."""
+        return self.cases()
+
     def cases(self) -> Iterator[Case]:
         """Yield the cases in order; the dataset is checked first.
 

@@ -27,6 +27,7 @@ SERVICES = ("orchestrator", "embedder", "judge")
 _PACKAGES = {"orchestrator": "assay_orchestrator", "embedder": "assay_embedder", "judge": "assay_judge"}
 _NEEDS = {"orchestrator": "sqlalchemy", "embedder": "sentence_transformers", "judge": "httpx2"}
 _LOG_TAIL_LINES = 12
+_MOST_RESTARTS = 3
 _LEASED, _STAYING = b"ends with its last user", b"stays"
 
 
@@ -49,6 +50,7 @@ class LocalStack:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._models: tuple[str, ...] = ()
         self._needed: tuple[str, ...] = ()
+        self._restart_count = 0
 
     @property
     def address(self) -> str:
@@ -122,7 +124,8 @@ class LocalStack:
         """Start services again that a signal has ended, this command's and others'; return whether any had to be.
 
         Raises:
-            SetupError: A service has ended by itself, and would only do so again, or somebody has stopped it.
+            SetupError: A service has ended by itself, and would only do so again, keeps being killed, or was stopped
+                by another command.
         """
         ended = [service for service in self._needed if not self._goes_on(service)]
         if not ended:
@@ -133,7 +136,13 @@ class LocalStack:
             # Whoever stops in order takes the socket away; one that was killed leaves it behind.
             if service not in self._children and not self._home.socket(service).exists():
                 raise _stopped(service)
-        return self.start_missing()
+        if not self.start_missing():
+            return False
+        self._restart_count += 1
+        if self._restart_count > _MOST_RESTARTS:
+            self.check()
+            raise SetupError("a local service keeps ending: see its log in ASSAY_HOME/logs")
+        return True
 
     def _ends_soon(self, service: str) -> bool:
         """Return whether another command started a service that ends when nobody uses it."""

@@ -1,0 +1,160 @@
+"""Every call of the client outlasts an orchestrator that is away for a moment."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.answers import AgentResponse
+from assay.cases import Case, Turn
+from assay.client import Client
+from assay.errors import DatasetError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from assay.results import Run, RunSettings
+
+    Serve = Callable[..., AbstractAsyncContextManager[Client]]
+    SettingsOf = Callable[..., RunSettings]
+
+CASES = [
+    Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recorded=AgentResponse(text=f"a{i}")) for i in range(1200)
+]
+
+
+@pytest.fixture
+def database_url() -> str:
+    """The client does not know which database there is: a file does."""
+    return ""
+
+
+async def _rows(client: Client, run: Run) -> int:
+    return len([row async for row in client.list_results(run.run_id)])
+
+
+CALLS: dict[str, Callable[[Client, Run, RunSettings], Awaitable[Any]]] = {
+    "upload_dataset": lambda client, run, settings: client.upload_dataset(CASES, name="d"),
+    "create_run": lambda client, run, settings: client.create_run(settings, run.dataset.dataset_id),
+    "get_run": lambda client, run, settings: client.get_run(run.run_id),
+    "list_runs": lambda client, run, settings: client.list_runs(),
+    "list_results": lambda client, run, settings: _rows(client, run),
+    "list_attempts": lambda client, run, settings: client.list_attempts(run.run_id, "c1"),
+    "resume_run": lambda client, run, settings: client.resume_run(run.run_id, retry_errors=True),
+    "delete_run": lambda client, run, settings: client.delete_run(run.run_id),
+}
+
+
+class Losses:
+    """Counts how often a client lost its connection."""
+
+    def __init__(self) -> None:
+        self.first = asyncio.Event()
+
+    async def __call__(self) -> None:
+        """Note one."""
+        self.first.set()
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+async def test_a_call_outlasts_an_orchestrator_that_is_away(
+    serve: Serve, settings_of: SettingsOf, tmp_path: Path, name: str
+) -> None:
+    """The call finds nothing at the address at first; it gets its answer once the orchestrator is back."""
+    losses = Losses()
+    async with Client(f"unix:{tmp_path}/o.sock", patience_s=1e6, on_lost=losses) as client:
+        async with serve():
+            await client.wait_for_ready(30)
+            dataset = await client.upload_dataset(CASES, name="d")
+            run = await client.create_run(settings_of(), dataset.dataset_id)
+            async for _ in client.watch_run(run.run_id):
+                pass
+        call = asyncio.ensure_future(CALLS[name](client, run, settings_of()))
+        away = asyncio.ensure_future(losses.first.wait())
+        await asyncio.wait({call, away}, return_when=asyncio.FIRST_COMPLETED)
+        assert not call.done(), "it must wait for the orchestrator"
+        async with serve():
+            answer = await call
+        if name == "list_results":
+            assert answer == len(CASES)
+
+
+async def test_a_report_is_read_to_its_end_though_the_orchestrator_restarts_between_two_pages(
+    serve: Serve, settings_of: SettingsOf, tmp_path: Path
+) -> None:
+    """Each row comes once, in order."""
+    async with Client(f"unix:{tmp_path}/o.sock", patience_s=1e6) as client:
+        async with serve():
+            await client.wait_for_ready(30)
+            dataset = await client.upload_dataset(CASES, name="d")
+            run = await client.create_run(settings_of(), dataset.dataset_id)
+            async for _ in client.watch_run(run.run_id):
+                pass
+            rows = client.list_results(run.run_id)
+            seen = [(await anext(rows)).case_id for _ in range(400)]
+        async with serve():
+            seen += [row.case_id async for row in rows]
+    assert seen == [case.case_id for case in CASES]
+
+
+async def test_a_deletion_whose_answer_was_lost_is_done(
+    serve: Serve, settings_of: SettingsOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The repeated call finds no run, since the first one deleted it: that is no error."""
+    async with serve() as client:
+        dataset = await client.upload_dataset(CASES[:3], name="d")
+        run = await client.create_run(settings_of(), dataset.dataset_id)
+        async for _ in client.watch_run(run.run_id):
+            pass
+        real, is_lost = client._stub.DeleteRun, False
+
+        async def losing(request: Any, **options: Any) -> Any:
+            nonlocal is_lost
+            answer = await real(request, **options)
+            if request.validate_only or is_lost:
+                return answer
+            is_lost = True
+            raise UnavailableError("the connection broke")
+
+        monkeypatch.setattr(client._stub, "DeleteRun", losing)
+        gone = await client.delete_run(run.run_id)
+        assert gone.row_count == 3
+        assert is_lost
+        assert await client.list_runs() == []
+
+
+async def test_an_address_at_which_nothing_has_answered_is_not_waited_for(tmp_path: Path) -> None:
+    """It is most likely wrong: the error comes without the client's patience, which is endless here."""
+    async with Client(f"unix:{tmp_path}/none.sock", patience_s=1e6) as client:
+        with pytest.raises(UnavailableError):
+            await client.list_runs()
+
+
+async def test_cases_that_cannot_be_read_twice_are_sent_once(serve: Serve, tmp_path: Path) -> None:
+    """An iterator that was used up would be stored as a shorter dataset."""
+    async with Client(f"unix:{tmp_path}/o.sock", patience_s=1e6) as client:
+        async with serve():
+            await client.wait_for_ready(30)
+        with pytest.raises(UnavailableError):
+            await client.upload_dataset(iter(CASES), name="d")
+
+
+@pytest.mark.parametrize("problem", [DatasetError("the file has changed"), ValueError("the file has changed")])
+async def test_what_keeps_cases_from_being_read_is_the_uploads_error(serve: Serve, problem: Exception) -> None:
+    """It is raised as it is and at once, neither as a cancellation nor taken for a lost connection."""
+
+    def cases() -> Iterator[Case]:
+        yield CASES[0]
+        raise problem
+
+    class Changed:
+        def __iter__(self) -> Iterator[Case]:
+            return cases()
+
+    async with serve() as client:
+        with pytest.raises(type(problem), match="the file has changed"):
+            await client.upload_dataset(Changed(), name="d")
