@@ -50,18 +50,27 @@ def first_match(expected: Sequence[str], retrieved: Sequence[Source], k: int | N
     Returns:
         The position from 1, duplicates counted.
     """
-    keys = [_key(name) for name in expected]
+    wanted = _Wanted(expected)
     for position, source in enumerate(retrieved[:k], 1):
-        names = [_key(name) for name in (source.title, source.uri, source.id) if name]
-        if any(_same(name, key) for name in names for key in keys):
+        if any(wanted.has(_key(name)) for name in (source.title, source.uri, source.id) if name):
             return position
     return None
 
 
-def _same(first: _Key, second: _Key) -> bool:
-    if first.address and second.address:
-        return first.address == second.address
-    return first.text != "" and first.text == second.text
+class _Wanted:
+    """The expected sources by what they are compared by: looking one up takes the same time however many there are."""
+
+    def __init__(self, expected: Sequence[str]) -> None:
+        keys = [_key(name) for name in expected]
+        self._addresses = {key.address for key in keys if key.address}
+        self._texts = {key.text for key in keys if key.text}
+        self._texts_alone = {key.text for key in keys if key.text and not key.address}
+
+    def has(self, key: _Key) -> bool:
+        """Return whether an expected source is the same: two addresses are compared as such, all else as texts."""
+        if key.address:
+            return key.address in self._addresses or key.text in self._texts_alone
+        return key.text in self._texts
 
 
 def _names_something(key: _Key) -> bool:

@@ -14,6 +14,7 @@ with "exact", no other). The aggregate is the mean; a threshold applies to it.
 from __future__ import annotations
 
 import json
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
@@ -51,6 +52,7 @@ class _Call:
 
     def __init__(self, call: ToolCall) -> None:
         self.name = call.name
+        self.arguments_json = call.arguments_json
         self.arguments = _arguments(call.arguments_json)
 
 
@@ -114,32 +116,72 @@ class ToolCalls:
 
 
 def _matched(calls: Sequence[_Call], expected: Sequence[ExpectedTool]) -> set[int]:
-    """Return the expected calls of a largest matching: no call stands for two, whatever their order."""
-    holder: dict[int, int] = {}
+    """Return the expected calls of a largest matching: no call stands for two, whatever their order.
 
-    def place(index: int, tried: set[int]) -> bool:
-        for position, call in enumerate(calls):
-            if position in tried or not _matches(call, expected[index]):
+    Equal calls are one kind with a count, and so are equal expected ones, so that a thousand of the same cost no
+    more than one. Which expected calls are matched does not depend on the paths taken: each is matched exactly
+    where those before it still can be.
+    """
+    known = _Matches(calls, expected)
+    room = Counter(known.call_kinds)
+    holders: dict[int, Counter[int]] = {kind: Counter() for kind in room}
+    hopeless: set[int] = set()
+    made = set()
+    for index, kind in enumerate(known.expected_kinds):
+        if kind in hopeless:
+            continue
+        if _place(kind, known, room, holders):
+            made.add(index)
+        else:
+            hopeless.add(kind)
+    return made
+
+
+def _place(kind: int, known: _Matches, room: Counter[int], holders: dict[int, Counter[int]]) -> bool:
+    """Give an expected call one of the calls, moving others to further ones where that makes room for it."""
+    came: dict[int, int] = {}  # from which kind of expected call each kind of call was reached
+    taken: dict[int, int] = {}  # which kind of call each kind of expected call would leave
+    pending = deque([kind])
+    while pending:
+        mover = pending.popleft()
+        for target in known.calls_of(mover):
+            if target in came:
                 continue
-            tried.add(position)
-            if position not in holder or place(holder[position], tried):
-                holder[position] = index
-                return True
-        return False
-
-    return {index for index in range(len(expected)) if place(index, set())}
+            came[target] = mover
+            if room[target]:
+                room[target] -= 1
+                while True:
+                    mover = came[target]
+                    holders[target][mover] += 1
+                    if mover == kind:
+                        return True
+                    target = taken[mover]
+                    holders[target][mover] -= 1
+            for other, count in holders[target].items():
+                if count and other not in taken and other != kind:
+                    taken[other] = target
+                    pending.append(other)
+    return False
 
 
 def _matched_in_order(calls: Sequence[_Call], expected: Sequence[ExpectedTool]) -> set[int]:
     """Return the expected calls of a longest common subsequence with the calls that were made."""
-    rows = [[0] * (len(calls) + 1) for _ in range(len(expected) + 1)]
-    for i in range(len(expected) - 1, -1, -1):
+    known = _Matches(calls, expected)
+    equal = [set(known.calls_of(kind)) for kind in range(known.expected_count)]
+    rows = [[0] * (len(calls) + 1)]
+    for kind in reversed(known.expected_kinds):
+        below, fits, best = rows[-1], equal[kind], 0
+        row = [0] * (len(calls) + 1)
         for j in range(len(calls) - 1, -1, -1):
-            skipped = max(rows[i + 1][j], rows[i][j + 1])
-            rows[i][j] = max(skipped, 1 + rows[i + 1][j + 1]) if _matches(calls[j], expected[i]) else skipped
+            best = max(below[j], best)
+            if known.call_kinds[j] in fits and below[j + 1] >= best:
+                best = below[j + 1] + 1
+            row[j] = best
+        rows.append(row)
+    rows.reverse()
     made, i, j = set(), 0, 0
     while i < len(expected) and j < len(calls):
-        if _matches(calls[j], expected[i]) and rows[i][j] == 1 + rows[i + 1][j + 1]:
+        if known.call_kinds[j] in equal[known.expected_kinds[i]] and rows[i][j] == 1 + rows[i + 1][j + 1]:
             made.add(i)
             i, j = i + 1, j + 1
         elif rows[i + 1][j] >= rows[i][j + 1]:
@@ -147,6 +189,46 @@ def _matched_in_order(calls: Sequence[_Call], expected: Sequence[ExpectedTool]) 
         else:
             j += 1
     return made
+
+
+class _Matches:
+    """Which calls match which expected ones, both by kind: each pair of kinds is compared once, and only when asked.
+
+    Args:
+        calls: The calls made.
+        expected: The calls expected.
+    """
+
+    def __init__(self, calls: Sequence[_Call], expected: Sequence[ExpectedTool]) -> None:
+        numbers: dict[tuple[str, str], int] = {}
+        self.call_kinds = [numbers.setdefault((call.name, call.arguments_json), len(numbers)) for call in calls]
+        self._calls = dict(zip(self.call_kinds, calls, strict=True))
+        self._by_name: dict[str, list[int]] = {}
+        for number, call in self._calls.items():
+            self._by_name.setdefault(call.name, []).append(number)
+        kinds: dict[tuple[str, str, str], int] = {}
+        self.expected_kinds = [kinds.setdefault(_kind(tool), len(kinds)) for tool in expected]
+        self._expected = dict(zip(self.expected_kinds, expected, strict=True))
+        self._found: dict[int, list[int]] = {}
+
+    @property
+    def expected_count(self) -> int:
+        """How many kinds of expected calls there are."""
+        return len(self._expected)
+
+    def calls_of(self, kind: int) -> list[int]:
+        """Return the kinds of calls that match a kind of expected call."""
+        found = self._found.get(kind)
+        if found is None:
+            tool = self._expected[kind]
+            candidates = self._by_name.get(tool.name, ())
+            found = self._found[kind] = [number for number in candidates if _matches(self._calls[number], tool)]
+        return found
+
+
+def _kind(tool: ExpectedTool) -> tuple[str, str, str]:
+    by_name = tool.match == "name" or tool.arguments is None
+    return tool.name, "name" if by_name else tool.match, "" if by_name else json.dumps(tool.arguments, default=repr)
 
 
 def _arguments(text: str) -> dict[str, Any] | None:
