@@ -38,7 +38,8 @@ def judging_line(judging: JudgingSummary) -> str:
         money += f"  {judging.unpriced} without a price"
     if judging.saved_usd is not None:
         money += f"  the cache saved ${judging.saved_usd:.4f}"
-    return f"verdicts  {judging.verdicts}: {', '.join(parts)}  {money}"
+    flags = ", ".join(f"{count} {shorten(flag, 40)}" for flag, count in judging.flags.items())
+    return f"verdicts  {judging.verdicts}: {', '.join(parts)}  {money}" + (f"  flagged: {flags}" if flags else "")
 
 
 def jury_lines(judging: JudgingSummary) -> list[str]:

@@ -93,6 +93,7 @@ def judging_to_wire(judging: JudgingSummary) -> pb.JudgingSummary:
             pb.JuryAgreement(metric=one.metric, alpha=one.alpha, count=one.count, too_few_count=one.too_few)
             for one in judging.agreement
         ],
+        flag_counts=judging.flags,
     )  # fmt: skip
 
 
@@ -117,6 +118,7 @@ def judging_from_wire(judging: pb.JudgingSummary) -> JudgingSummary:
             JuryAgreement(one.metric, one.alpha if one.HasField("alpha") else None, one.count, one.too_few_count)
             for one in judging.agreement
         ),
+        flags=dict(sorted(judging.flag_counts.items())),
     )
 
 

@@ -309,7 +309,7 @@ class JudgingSummary:
         verdicts: All of them, those that are not valid among them.
         asked: Asked of the judge.
         cached: From the cache, or from an identical request that was under way.
-        by_rule: Given by rule, without asking anyone.
+        by_rule: Of empty answers: the lowest score by rule, without a call of the judge.
         failed: Not valid, or not to be had.
         input_tokens: Of all attempts.
         output_tokens: Of all attempts, thoughts included.
@@ -322,6 +322,7 @@ class JudgingSummary:
         batched: Came through a provider's batch API, at its price.
         jurors: What each judge of a jury has said; empty where there is no jury.
         agreement: How far the judges of a jury agree, by metric; empty where there is no jury.
+        flags: Verdicts by the flags of their answers, sorted by name, e.g. {"punctuation_only": 2}.
     """
 
     verdicts: int = 0
@@ -339,6 +340,7 @@ class JudgingSummary:
     batched: int = 0
     jurors: tuple[JurorSummary, ...] = ()
     agreement: tuple[JuryAgreement, ...] = ()
+    flags: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def hit_rate(self) -> float | None:

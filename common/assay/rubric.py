@@ -59,7 +59,7 @@ class Rubric:
         maximum: Highest score.
         whole: Whether scores are whole numbers.
         compares: Whether it compares two answers; it then has no scores.
-        judges_trivial: Whether a judge is asked even about answers that say nothing.
+        judges_trivial: Whether a judge is asked even about an empty answer.
         instructions: What else the judge is to know.
         examples: Answers with their verdicts.
     """

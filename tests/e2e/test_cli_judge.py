@@ -80,7 +80,7 @@ def test_what_was_set_aside_when_it_was_killed_is_spent(cli: Cli) -> None:
         asyncio.run(killed_under_way())
         process.communicate(timeout=180)
         process, address = started(cli, "second", provider)
-        (after,) = asyncio.run(graded(address, "…"))
+        (after,) = asyncio.run(graded(address, ""))
         ended(process, signal.SIGTERM)
     assert after.spending.spent_usd > 0.01
     assert after.spending.reserved_usd == 0

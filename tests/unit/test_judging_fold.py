@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from assay.answers import AgentStatus
+from assay.judging_wire import judging_from_wire, judging_to_wire
 from assay.results import CaseResult, JudgeSettings, JudgingSummary, Score, ScoreStatus
 from assay_cli.judging_text import judge_line, judging_line
 from assay_orchestrator.judging_fold import JudgingFold
@@ -40,14 +41,14 @@ ROWS = [
     row(verdict("a"), verdict("b", fingerprint="f0", cost_usd=0.2)),
     row(verdict("a"), verdict("a")),
     row(cached("c", 0.3), cached("d", None)),
-    row(verdict("e", status="invalid", attempts=2, cost_usd=0.4)),
+    row(verdict("e", status="invalid", attempts=2, cost_usd=0.4, flags=["addresses_judge"])),
     row(verdict("f", by_rule=True, attempts=0, input_tokens=None, output_tokens=None, cost_usd=None)),
-    row(verdict("g", cost_usd=None)),
+    row(verdict("g", cost_usd=None, flags=["punctuation_only", "addresses_judge"])),
     row(),
 ]
 FOUND = JudgingSummary(
     verdicts=8, asked=5, cached=2, by_rule=1, failed=1, input_tokens=5000, output_tokens=500, cost_usd=0.8,
-    saved_usd=0.3, unpriced=1, fingerprints=("f0", "f1"),
+    saved_usd=0.3, unpriced=1, fingerprints=("f0", "f1"), flags={"addresses_judge": 2, "punctuation_only": 1},
 )  # fmt: skip
 
 
@@ -74,6 +75,11 @@ def test_the_order_of_rows_does_not_matter() -> None:
     assert folded(rows) == first
 
 
+def test_the_summary_crosses_the_wire_as_it_is() -> None:
+    """Flags with their counts too."""
+    assert judging_from_wire(judging_to_wire(FOUND)) == FOUND
+
+
 def test_without_verdicts_there_is_nothing() -> None:
     """None, not zeros; the detail of a score may hold anything."""
     odd = Score("m", ScoreStatus.SCORED, value=1.0, detail={"verdict": "yes"})
@@ -86,7 +92,7 @@ def test_a_line_for_people() -> None:
     """What was asked, what the cache gave, what it cost and saved; nothing is said of what there is none of."""
     assert judging_line(FOUND) == (
         "verdicts  8: 5 asked, 2 from the cache (28.6%), 1 by rule, 1 not valid  5,500 tokens  $0.8000  "
-        "1 without a price  the cache saved $0.3000"
+        "1 without a price  the cache saved $0.3000  flagged: 2 addresses_judge, 1 punctuation_only"
     )
     assert (
         judging_line(JudgingSummary(verdicts=1, cached=1))

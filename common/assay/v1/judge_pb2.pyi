@@ -395,7 +395,9 @@ class Verdict(_message.Message):
     model: _builtins.str
     """The model as it names itself in its answer; empty where it does not."""
     by_rule: _builtins.bool
-    """Whether no judge was asked because a rule gives such an answer the lowest score."""
+    """Whether no judge was asked because the answer is empty (white space and characters without a width are nothing)
+    and has the lowest score by rule. An empty reference, or judges_trivial in the rubric, has it judged.
+    """
     key: _builtins.str
     """SHA-256 of everything that the verdict rests on, its key in the cache."""
     choice: _builtins.str
@@ -414,8 +416,11 @@ class Verdict(_message.Message):
 
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What looks odd about the answer: empty_answer, punctuation_only, copies_question, copies_prompt,
-        addresses_judge. A flag alone changes no score.
+        """What the precheck found in the answer, each at most once: empty_answer, punctuation_only (no letter, digit or
+        symbol), copies_question, copies_prompt (the passages word for word, after the question or alone), addresses_judge
+        (it orders its judge about, or holds a turn of a conversation), hidden_characters (text that is not displayed).
+        Of answers to compare, of either. Long answers are checked in their first 50,000 characters, and for copying only
+        up to that length. A flag changes no score.
         """
 
     @_builtins.property

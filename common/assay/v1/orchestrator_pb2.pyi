@@ -1115,6 +1115,26 @@ class JudgingSummary(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class FlagCountsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     VERDICT_COUNT_FIELD_NUMBER: _builtins.int
     ASKED_COUNT_FIELD_NUMBER: _builtins.int
     CACHED_COUNT_FIELD_NUMBER: _builtins.int
@@ -1130,6 +1150,7 @@ class JudgingSummary(_message.Message):
     BATCHED_COUNT_FIELD_NUMBER: _builtins.int
     JURORS_FIELD_NUMBER: _builtins.int
     AGREEMENT_FIELD_NUMBER: _builtins.int
+    FLAG_COUNTS_FIELD_NUMBER: _builtins.int
     verdict_count: _builtins.int
     """All of them, those that are not valid among them."""
     asked_count: _builtins.int
@@ -1137,7 +1158,7 @@ class JudgingSummary(_message.Message):
     cached_count: _builtins.int
     """From the cache, or from an identical request that was under way."""
     by_rule_count: _builtins.int
-    """Given by rule, without asking anyone."""
+    """Of empty answers: the lowest score by rule, without a call of the judge."""
     failed_count: _builtins.int
     """Not valid, or not to be had."""
     input_tokens: _builtins.int
@@ -1168,6 +1189,12 @@ class JudgingSummary(_message.Message):
     def agreement(self) -> _containers.RepeatedCompositeFieldContainer[Global___JuryAgreement]:
         """How far the judges of a jury agree, by metric, sorted by name; empty where there is no jury."""
 
+    @_builtins.property
+    def flag_counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Verdicts by the flags of their answers, such as punctuation_only or addresses_judge; a flag without a verdict is
+        left out. A verdict with several flags counts under each. Verdict.flags in judge.proto says what they mean.
+        """
+
     def __init__(
         self,
         *,
@@ -1186,10 +1213,11 @@ class JudgingSummary(_message.Message):
         batched_count: _builtins.int = ...,
         jurors: _abc.Iterable[Global___JurorSummary] | None = ...,
         agreement: _abc.Iterable[Global___JuryAgreement] | None = ...,
+        flag_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "canaries", b"canaries", "cost_usd", b"cost_usd", "saved_usd", b"saved_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "agreement", b"agreement", "asked_count", b"asked_count", "batched_count", b"batched_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "canaries", b"canaries", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "input_tokens", b"input_tokens", "jurors", b"jurors", "output_tokens", b"output_tokens", "saved_usd", b"saved_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "agreement", b"agreement", "asked_count", b"asked_count", "batched_count", b"batched_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "canaries", b"canaries", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "flag_counts", b"flag_counts", "input_tokens", b"input_tokens", "jurors", b"jurors", "output_tokens", b"output_tokens", "saved_usd", b"saved_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
     _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015

@@ -1,4 +1,4 @@
-"""One verdict from beginning to end: a look without a judge, the cache, the calls, the check, the cache again."""
+"""One verdict from beginning to end: the precheck, the cache, the calls, the check, the cache again."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from assay_judge.content_key import canonical_json, content_key, fingerprint
 from assay_judge.joint_work import JointWork
 from assay_judge.keeping import verdict_from
 from assay_judge.outcome import Outcome, Status
+from assay_judge.precheck import precheck_off_loop
 from assay_judge.prompting import build_prompt, template_hash
 from assay_judge.reading import TURNS, no_verdict, outcome_of, wanted_parameters
-from assay_judge.trivial import look_at
 from assay_judge.verdicts import PARSER, InvalidVerdictError, JudgeVerdict, verdict_schema
 
 if TYPE_CHECKING:
@@ -148,11 +148,11 @@ class Grader:
         return dataclasses.replace(grading, judge=dataclasses.replace(grading.judge, model=judges[0]))
 
     async def _graded(self, grading: Grading) -> Outcome:
-        look = look_at(grading.material)
+        seen = await precheck_off_loop(grading.material)
         known = _identity(grading)
-        known["flags"] = look.flags
-        if look.verdict and not grading.rubric.judges_trivial:
-            lowest = JudgeVerdict(look.verdict, grading.rubric.lowest)
+        known["flags"] = seen.flags
+        if seen.is_empty and not grading.rubric.judges_trivial:
+            lowest = JudgeVerdict("The answer is empty.", grading.rubric.lowest)
             return Outcome(Status.VALID, lowest, by_rule=True, **known)
         if grading.judge.provider == "replay":
             return self._replayed(grading, known)

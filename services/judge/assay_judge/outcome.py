@@ -36,8 +36,8 @@ class Outcome:
         temperature: The temperature that was sent; None where none was.
         model: The model as it names itself.
         cached: Whether the verdict is from the cache or from somebody else's call.
-        flags: What looks odd about the answer.
-        by_rule: Whether no judge was asked because a rule gives such an answer the lowest score.
+        flags: What the precheck has found in the answer; see precheck.FLAGS.
+        by_rule: Whether no judge was asked because an empty answer has the lowest score by rule.
         key: What the verdict rests on.
         fingerprint: The judge with its rubric.
         batched: Whether the judge was asked through its batch API.

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import secrets
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from assay_judge.disarming import disarm
 from assay_judge.verdicts import verdict_schema
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from assay.rubric import Criterion, Example, Rubric
 
-__all__ = ["Material", "Prompt", "build_prompt", "disarm", "rubric_text", "template_hash"]
+__all__ = ["Material", "Prompt", "build_prompt", "rubric_text", "template_hash"]
 
 _ROLE = """\
 You are a careful and impartial judge of answers that others wrote. You judge by the rubric below and by nothing else.
@@ -55,7 +55,6 @@ That was the material. Now judge {what} by the rubric "{rubric}" from the system
 object that it describes, with the verdict_id from the system text."""
 _RUBRICS = 256  # whose texts are kept, because they are needed for every verdict
 _LAYOUT = "material/1"
-_TURNS = re.compile(r"<\|[^|<>\n]{0,60}\|>|\[/?INST\]|<</?SYS>>|</?s>|<(?:start|end)_of_turn>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +125,6 @@ def build_prompt(
     return Prompt(rubric_text(rubric), call, "\n\n".join([*blocks, restated]), verdict_id)
 
 
-def disarm(text: str, nonce: str) -> str:
-    """Return material in which nothing can be taken for a marker of this call or a turn of a conversation."""
-    text = text.replace(nonce, "…")
-    text = _TURNS.sub(lambda found: found[0].translate(_DISARMED), text)
-    return text.replace("<<", "‹‹").replace(">>", "››")
-
-
 @lru_cache(maxsize=_RUBRICS)
 def rubric_text(rubric: Rubric) -> str:
     """Return the system part that is the same for all calls by a rubric."""
@@ -177,6 +169,3 @@ def _example(example: Example) -> list[str]:
         f"Reasoning: {example.reasoning}",
         f"Scores: {scores}",
     ]
-
-
-_DISARMED = str.maketrans("<>[]", "‹›⟦⟧")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from assay.canaries import DETAIL, CanaryFold, canary_of
@@ -54,6 +55,7 @@ class JudgingFold:
         self._tokens = {"input_tokens": 0, "output_tokens": 0}
         self._money = {"cost_usd": ExactSum(), "saved_usd": ExactSum()}
         self._fingerprints: set[str] = set()
+        self._flags: Counter[str] = Counter()
         self._canaries = CanaryFold()
         self._jurors: dict[int, _Juror] = {}
         self._agreement: dict[str, AgreementFold] = {}
@@ -86,6 +88,7 @@ class JudgingFold:
             canaries=self._canaries.result(),
             jurors=tuple(self._jurors[place].result() for place in sorted(self._jurors)),
             agreement=tuple(fold.result() for _, fold in sorted(self._agreement.items())),
+            flags=dict(sorted(self._flags.items())),
         )
 
     def _add_canary(self, document: object) -> None:
@@ -123,6 +126,7 @@ class JudgingFold:
         for name, total in self._money.items():
             if verdict.get(name) is not None and (asked or name == "saved_usd"):
                 total.add(verdict[name])
+        self._flags.update(verdict.get("flags") or ())
         if verdict["fingerprint"]:
             self._fingerprints.add(verdict["fingerprint"])
 

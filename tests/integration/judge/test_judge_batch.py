@@ -73,7 +73,7 @@ async def test_a_stream_of_requests_is_one_batch_at_half_the_price(start: Start,
     assert verdicts[0].usage.cost_usd == pytest.approx(HALF_PRICE, abs=1e-12)
     assert [len(batch) for batch in judge.provider.batches.submitted] == [40]
     assert judge.provider.requests == []
-    spending = (await judge.grade("…", run_id="r")).spending
+    spending = (await judge.grade("", run_id="r")).spending
     assert spending.spent_usd == pytest.approx(40 * HALF_PRICE, abs=1e-12)
     assert spending.reserved_usd == 0
 
@@ -107,7 +107,7 @@ async def test_an_outcome_waits_for_whoever_ordered_it(start: Start) -> None:
     judge.provider.batches.is_held = True
     assert (await judge.grade(batch=True, run_id="r", timeout_ms=10)).verdict.reason == "batch_pending"
     judge.provider.batches.is_held = False
-    while (await judge.grade("…", run_id="r")).spending.reserved_usd:  # noqa: ASYNC110  # nothing says so over the wire
+    while (await judge.grade("", run_id="r")).spending.reserved_usd:  # noqa: ASYNC110  # nothing says so over the wire
         await asyncio.sleep(0.01)
     verdict = await settled(judge, run_id="r")
     assert (verdict.reason, verdict.batched) == ("judge_unavailable", True)
@@ -289,7 +289,7 @@ async def test_a_cap_is_set_aside_before_anything_is_submitted(start: Start, pro
     assert len(valid) + len(refused) == 60
     assert len(valid) == len(judge.provider.batches.paid)
     assert 10 <= len(valid) <= 30
-    spending = (await judge.grade("…", run_id="r", spend_cap_usd=0.03)).spending
+    spending = (await judge.grade("", run_id="r", spend_cap_usd=0.03)).spending
     assert spending.spent_usd == pytest.approx(HALF_PRICE * len(valid), abs=1e-12)
     assert spending.reserved_usd == 0
 

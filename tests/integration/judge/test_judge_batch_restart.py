@@ -65,7 +65,7 @@ async def ask_all(stub: Any, timeout_ms: int) -> list[pb.Verdict]:
 
 
 async def spent(stub: Any) -> tuple[float, float]:
-    request = pb.GradeRequest(rubric="quality", question="q", answer="…", run_id="r")
+    request = pb.GradeRequest(rubric="quality", question="q", answer="", run_id="r")
     spending = (await stub.Grade(request, timeout=180, wait_for_ready=True)).spending
     return spending.spent_usd, spending.reserved_usd
 

@@ -81,7 +81,7 @@ async def test_whoever_leaves_leaves_the_others_their_verdict(start: Start) -> N
     while not judge.provider.requests:  # noqa: ASYNC110  # no event says so across threads
         await asyncio.sleep(0.01)
     staying = asyncio.ensure_future(judge.grade())
-    while (await judge.grade("…")).cache.joined < 1:  # noqa: ASYNC110
+    while (await judge.grade("")).cache.joined < 1:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     leaving.cancel()
     assert (await staying).verdict.status == pb.VERDICT_STATUS_VALID
@@ -93,7 +93,7 @@ async def test_only_valid_verdicts_are_kept(start: Start, bad: Reply) -> None:
     """A failure is asked for again the next time."""
     judge = await start(bad, bad, says(GOOD))
     while (await judge.grade()).verdict.status != pb.VERDICT_STATUS_VALID:
-        assert (await judge.grade("…")).cache.entries == 0
+        assert (await judge.grade("")).cache.entries == 0
     assert (await judge.grade()).verdict.cached
 
 
@@ -161,7 +161,7 @@ async def test_a_spend_cap_holds_for_all_calls_of_a_run(start: Start) -> None:
     assert len(valid) + len(refused) == 30
     assert len(valid) == len(judge.provider.requests)
     assert 2 <= len(valid) <= 15
-    response = await judge.grade("…", run_id="r", spend_cap_usd=0.03)
+    response = await judge.grade("", run_id="r", spend_cap_usd=0.03)
     assert response.spending.spent_usd == pytest.approx(0.00195 * len(valid), abs=1e-12)
     assert (response.spending.reserved_usd, response.spending.cap_usd) == (0, 0.03)
     other = await judge.grade("b", run_id="other", spend_cap_usd=0.03)

@@ -45,7 +45,7 @@ async def test_no_hostile_reply_becomes_a_score(start: Start, protocol: str) -> 
         assert verdict.status == pb.VERDICT_STATUS_INVALID, (family, rubric)
         assert verdict.reason in ("invalid_verdict", "empty_verdict"), (family, verdict.reason)
         assert not verdict.scores
-    assert (await judge.grade("…")).cache.entries == 0
+    assert (await judge.grade("")).cache.entries == 0
 
 
 async def test_no_order_in_an_answer_is_obeyed_with_effect(start: Start) -> None:

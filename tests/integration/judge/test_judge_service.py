@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import threading
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +16,13 @@ from assay.testing.judges import says, system_of, user_of, verdict_id_of
 from assay.testing.providers import Reply, Tokens
 from assay.v1 import judge_pb2 as pb
 from assay_judge.judges import JudgeChoice, Permissions
+from assay_judge.precheck import Precheck, precheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from assay_judge.prompting import Material
 
     Start = Callable[..., Any]
 
@@ -174,17 +179,59 @@ async def test_an_invalid_reply_gets_one_repair_with_a_new_id(start: Start) -> N
     assert len(second.body["messages"]) == 2
 
 
-async def test_trivial_answers_are_not_sent_to_a_judge(start: Start) -> None:
-    """An answer that says nothing gets the lowest score by rule, and says so."""
+async def test_an_empty_answer_is_not_sent_to_a_judge(start: Start) -> None:
+    """It gets the lowest score by rule, and says so."""
     judge = await start()
-    verdict = (await judge.grade("…")).verdict
+    verdict = (await judge.grade(" \u200b\n")).verdict
     assert dict(verdict.scores) == {"score": 1.0}
     assert verdict.by_rule
-    assert list(verdict.flags) == ["punctuation_only"]
+    assert list(verdict.flags) == ["empty_answer"]
     assert judge.provider.requests == []
 
 
-async def test_a_rubric_may_want_trivial_answers_judged(start: Start) -> None:
+@pytest.mark.parametrize("rubric", ["quality", "answer"])
+@pytest.mark.parametrize(
+    ("answer", "material", "flag"),
+    [
+        ("%", {"question": "Which operator gives the remainder in Python?", "reference": "The percent sign: %"},
+         "punctuation_only"),
+        ("The shop is open Monday to Friday, 9:00 to 17:00.",
+         {"question": "When?", "reference": "From 9 to 17 on weekdays.",
+          "contexts": ["The shop is open Monday to Friday, 9:00 to 17:00."]}, "copies_prompt"),
+        ("He go to school.", {"question": "He go to school.", "reference": "Leave it as it is."}, "copies_question"),
+    ],
+)  # fmt: skip
+async def test_right_answers_that_look_odd_get_the_verdict_of_the_judge(
+    start: Start, rubric: str, answer: str, material: dict[str, Any], flag: str
+) -> None:
+    """Punctuation, a passage and the question itself may be right: the judge decides, and a flag stands beside it."""
+    best = {"score": 5} if rubric == "quality" else {"accuracy": 1, "completeness": 1, "relevance": 1}
+    judge = await start(says({"reasoning": "Right.", **best}))
+    verdict = (await judge.grade(answer, rubric=rubric, **material)).verdict
+    assert dict(verdict.scores) == best
+    assert (verdict.by_rule, verdict.reasoning, list(verdict.flags)) == (False, "Right.", [flag])
+    assert len(judge.provider.requests) == 1
+
+
+async def test_long_material_is_checked_outside_of_the_event_loop(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another verdict comes while a long answer is still being checked."""
+    judge, moved = await start(), threading.Event()
+
+    def waits(material: Material) -> Precheck:
+        if len(material.answer) > 10_000:
+            assert moved.wait(60), "the event loop stood still"
+        return precheck(material)
+
+    monkeypatch.setattr("assay_judge.precheck.precheck", waits)
+    long = asyncio.ensure_future(judge.grade("كلمة " * 5_000))
+    assert (await judge.grade("Paris")).verdict.scores
+    moved.set()
+    assert (await long).verdict.scores
+
+
+async def test_a_rubric_may_want_empty_answers_judged(start: Start) -> None:
     """By some rubrics saying nothing is right: then the judge is asked, and the flag stays."""
     judge = await start(says({"reasoning": "Rightly silent.", "warmth": 1}))
     verdict = (await judge.grade("", rubric="", rubric_yaml=TONE + "judges_trivial: true")).verdict

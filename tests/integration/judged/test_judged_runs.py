@@ -145,7 +145,7 @@ async def test_an_orchestrator_without_a_judge_refuses_at_the_door(set_up: SetUp
 
 
 async def test_who_fails_or_says_nothing_costs_nothing(set_up: SetUp, case_of: CaseOf) -> None:
-    """An agent's error is not judged; an answer that says nothing has the lowest score by rule."""
+    """An agent's error is not judged; an empty answer has the lowest score by rule."""
     stage = set_up()
     failed = AgentResponse(status=AgentStatus.ERROR)
     cases = [case_of(1, ""), Case("c2", (Turn("q2", references=("a2",)),), recorded=failed), case_of(3, "a3")]
@@ -157,6 +157,17 @@ async def test_who_fails_or_says_nothing_costs_nothing(set_up: SetUp, case_of: C
     assert run.summary.judging is not None
     assert (run.summary.judging.verdicts, run.summary.judging.by_rule, run.summary.judging.asked) == (2, 1, 1)
     assert len(stage.provider.requests) == 1
+
+
+async def test_odd_answers_keep_the_verdict_of_the_judge_and_are_counted(set_up: SetUp, case_of: CaseOf) -> None:
+    """A right answer of punctuation alone is scored by the judge; its flag is in the row and in the summary."""
+    stage = set_up()
+    run, rows = await stage.done(stage.settings(adapter="replay"), [case_of(1, "%"), case_of(2, "a2")])
+    assert [score_of(row, "quality").value for row in rows] == [4.0, 4.0]
+    assert [score_of(row, "quality").detail["verdict"]["flags"] for row in rows] == [["punctuation_only"], []]
+    assert run.summary is not None
+    assert run.summary.judging is not None
+    assert (run.summary.judging.by_rule, run.summary.judging.flags) == (0, {"punctuation_only": 1})
 
 
 async def test_a_rubric_of_ones_own(set_up: SetUp, case_of: CaseOf) -> None:
