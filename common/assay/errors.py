@@ -10,6 +10,7 @@
     ├── OverloadedError          refused at the door; try again later
     ├── WatchBehindError         a watcher that did not keep up; watch again
     ├── UnavailableError         starting, stopping, or something it rests on is gone
+    │   ├── DeadlineError        the call, or its silent client, took longer than the server waits
     │   └── StorageError         the store cannot be read or written
     ├── ResumeExpiredError       a page or resume token that no longer fits
     ├── SetupError               this machine or installation lacks something
@@ -27,6 +28,7 @@ __all__ = [
     "AssayError",
     "ConflictError",
     "DatasetError",
+    "DeadlineError",
     "InternalError",
     "InvalidInputError",
     "NotFoundError",
@@ -144,6 +146,12 @@ class UnavailableError(AssayError):
     """The service cannot answer now; asking again may help."""
 
     reason = "UNAVAILABLE"
+
+
+class DeadlineError(UnavailableError):
+    """The call took longer than the server allows, or its client was silent for longer than the server waits."""
+
+    reason = "DEADLINE_EXCEEDED"
 
 
 class StorageError(UnavailableError):

@@ -7,32 +7,52 @@ from pathlib import Path
 
 import pytest
 
-from assay.rpc.methods import NOT_RETRIED, RETRIED, service_config
+from assay.rpc.methods import METHODS, MethodRule, Slots, service_config
 from assay.rpc.options import ChannelOptions, ServerOptions, channel_arguments, server_arguments
+from assay.rpc.server import RpcServer, rules_of
 from assay.v1 import agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2
 
 ROOT = Path(__file__).resolve().parents[2]
 FACTORY = re.compile(r"\baio\.server\(|\bgrpc\.server\(|\b(in)?secure_channel\(")
 
 
-def test_every_method_is_classified_exactly_once() -> None:
-    """A method added to a contract fails this test until somebody has decided about its retries."""
+def test_every_method_has_a_rule_that_fits_it() -> None:
+    """A method added to a contract fails this test, and keeps its server from starting, until it has a rule."""
     for module in (agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2):
-        for name, service in module.DESCRIPTOR.services_by_name.items():
-            retried = RETRIED.get(f"assay.v1.{name}", frozenset())
-            once = NOT_RETRIED.get(f"assay.v1.{name}", frozenset())
-            assert retried | once == set(service.methods_by_name), name
-            assert not retried & once
+        for service in module.DESCRIPTOR.services_by_name.values():
+            rules = METHODS[service.full_name]
+            assert set(rules) == set(service.methods_by_name)
+            assert len(rules_of(service.full_name, rules)) == len(rules)
 
 
 def test_no_stream_is_retried() -> None:
     """gRPC cannot replay a stream whose messages were seen; callers resume streams themselves."""
-    for module in (agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2):
-        for name, service in module.DESCRIPTOR.services_by_name.items():
-            for method in RETRIED.get(f"assay.v1.{name}", ()):
-                found = service.methods_by_name[method]
-                assert not found.client_streaming
-                assert not found.server_streaming
+    rules = [rule for methods in METHODS.values() for rule in methods.values()]
+    assert not [rule for rule in rules if rule.idempotent and (rule.client_streams or rule.server_streams)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"WatchRun": None}, r"assay\.v1\.RunService\.WatchRun has no rule"),
+        ({"WatchRun": MethodRule(Slots.CALLS)}, r"the rule of assay\.v1\.RunService\.WatchRun is for another kind"),
+    ],
+)
+def test_a_method_without_a_fitting_rule_keeps_the_server_from_starting(
+    changes: dict[str, MethodRule | None], says: str
+) -> None:
+    """Nothing is served of which it was not decided what it needs."""
+    rules = {**METHODS["assay.v1.RunService"], **changes}
+    with pytest.raises(RuntimeError, match=says):
+        RpcServer().add(
+            "assay.v1.RunService", lambda server: None, {name: rule for name, rule in rules.items() if rule is not None}
+        )
+
+
+def test_a_service_without_contract_and_rules_is_refused() -> None:
+    """Also what has no descriptor is served by its rules alone."""
+    with pytest.raises(RuntimeError, match=r"other\.Service has no rules"):
+        RpcServer().add("other.Service", lambda server: None)
 
 
 def test_one_attempt_means_no_retry() -> None:

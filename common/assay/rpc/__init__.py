@@ -1,9 +1,12 @@
 """gRPC as Assay uses it: the only place that makes servers and channels.
 
-options     settings of servers and channels, and the channel arguments made of them
-server      a server with health, reflection, guard and admission, and its life from start to stop
-channel     a channel with deadlines, retries and keepalive
-methods     which methods may be retried
-streams     answering a stream of requests, several at once
-status      domain errors to status codes and back
+options         settings of servers and channels, and the channel arguments made of them
+server          a server with health, reflection and its interceptor, and its life from start to stop
+interceptors    what stands between the wire and a handler: admission, decoding, time limits, failures
+admission       how many calls run at once, and how many of them one client may have
+request_stream  a client's stream: decoded, and not waited for without end
+channel         a channel with deadlines, retries and keepalive
+methods         the table of methods: what each needs of its server, and whether it may be retried
+streams         answering a stream of requests, several at once
+status          domain errors to status codes and back
 """

@@ -47,6 +47,12 @@ class Health(health_pb2_grpc.HealthServicer):
             await context.abort(grpc.StatusCode.NOT_FOUND, f"{request.service} is not served here")
         return Status(status=self._status(request.service))
 
+    async def List(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:  # noqa: N802
+        """Return the status of every service."""
+        return health_pb2.HealthListResponse(  # type: ignore[attr-defined]  # newer than its stubs
+            statuses={name: Status(status=self._status(name)) for name in sorted(self._known)}
+        )
+
     async def Watch(  # noqa: N802  # the name is the contract's
         self, request: Any, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:

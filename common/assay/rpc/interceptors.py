@@ -1,96 +1,131 @@
-"""What stands around every handler of a server: the guard and the admission."""
+"""The interceptor of every server: what stands between the wire and a handler."""
 
 from __future__ import annotations
 
-import abc
 import asyncio
 import contextlib
 import inspect
 import logging
+import traceback
 import uuid
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
-from assay.errors import AssayError, InternalError, OverloadedError, UnavailableError
+from assay.errors import AssayError, DeadlineError, InternalError, InvalidInputError, UnavailableError
 from assay.rpc import status
+from assay.rpc.admission import Admission
+from assay.rpc.methods import MethodRule
 from assay.rpc.options import ServerOptions
+from assay.rpc.request_stream import RequestStream
 
-__all__ = ["Admission", "Guard", "presentable"]
+__all__ = ["CallInterceptor", "presentable"]
 
 logger = logging.getLogger("assay.rpc")
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
+MALFORMED = "MALFORMED_REQUEST"
 _ABORT_PATIENCE_S = 5.0  # a client that does not read takes no status either; gRPC keeps it for later
-_EXEMPT_SERVICES = ("/grpc.health.", "/grpc.reflection.")
 
 
-class _Around(grpc.aio.ServerInterceptor):
-    """Puts an async context manager around each handler, whatever its kind."""
+class CallInterceptor(grpc.aio.ServerInterceptor):
+    """Admits each call, decodes its messages, limits its time, and turns every failure into a status.
 
-    @abc.abstractmethod
-    def around(self, method: str, context: Context, *, streaming: bool) -> AbstractAsyncContextManager[None]:
-        """Return what a call runs in.
+    It looks up the method's rule; a method without one is not served. Requests reach it as bytes, so that a
+    message that cannot be decoded is an INVALID_ARGUMENT like any other wrong input.
 
-        Args:
-            method: Full name, "/package.Service/Method".
-            context: The call.
-            streaming: Whether the answer is a stream.
-        """
+    A handler's failure always ends its call, and the client sees no more of it than it may know. Domain errors
+    become their status. Any other exception becomes INTERNAL with an id; its text stays in this process's log.
+    A cancellation that did not come from the client becomes UNAVAILABLE: left alone, it would leave the client
+    waiting for ever.
+
+    Args:
+        options: The limits.
+        rules: The rule of each method by its full name, "/package.Service/Method".
+    """
+
+    def __init__(self, options: ServerOptions, rules: Mapping[str, MethodRule]) -> None:
+        self._options = options
+        self._rules = rules
+        self._admission = Admission(options)
 
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        handler = await continuation(handler_call_details)
-        return None if handler is None else self._wrapped(handler, handler_call_details.method)
+        method = handler_call_details.method
+        rule = self._rules.get(method)
+        handler = await continuation(handler_call_details) if rule is not None else None
+        if rule is None or handler is None:
+            return None
+        make = self._streaming if rule.server_streams else self._unary
+        kind = _MAKERS[rule.client_streams, rule.server_streams]
+        return kind(make(handler, method, rule), None, handler.response_serializer)
 
-    def _wrapped(self, handler: Handler, method: str) -> Handler:
-        inner = _behaviour(handler)
+    def _unary(self, handler: Handler, method: str, rule: MethodRule) -> Callable[[Any, Context], Any]:
+        behave = _behaviour(handler)
 
-        async def one_answer(request: Any, context: Context) -> Any:
-            async with self.around(method, context, streaming=False):
-                return await _coroutine(inner(request, context), method)
+        async def answer(raw: Any, context: Context) -> Any:
+            async with self._call(method, context, deadline_s=self._options.deadline_cap_s):
+                with self._admission.slot(rule.slots, context.peer()):
+                    async with self._request(raw, handler, method, rule) as request:
+                        return await _coroutine(behave(request, context), method)
 
-        async def many_answers(request: Any, context: Context) -> None:
-            async with self.around(method, context, streaming=True):
-                result = inner(request, context)
-                if not inspect.isasyncgen(result):
-                    await _coroutine(result, method)
-                    return
-                async with aclosing(result) as answers:
-                    async for answer in answers:
-                        await context.write(answer)
+        return answer
 
-        make = _MAKERS[bool(handler.request_streaming), bool(handler.response_streaming)]
-        behaviour = many_answers if handler.response_streaming else one_answer
-        return make(behaviour, handler.request_deserializer, handler.response_serializer)
+    def _streaming(self, handler: Handler, method: str, rule: MethodRule) -> Callable[[Any, Context], Any]:
+        behave = _behaviour(handler)
 
+        async def answer(raw: Any, context: Context) -> None:
+            async with self._call(method, context, deadline_s=None):
+                with self._admission.slot(rule.slots, context.peer()):
+                    async with self._request(raw, handler, method, rule) as request:
+                        result = behave(request, context)
+                        if not inspect.isasyncgen(result):
+                            await _coroutine(result, method)
+                            return
+                        async with aclosing(result) as answers:
+                            await self._send(answers, context, request)
 
-class Guard(_Around):
-    """Outermost: a handler's failure always ends its call, and tells the client no more than it may know.
+        return answer
 
-    Domain errors become their status. Any other exception becomes INTERNAL with an id; its text stays in
-    this process's log. A cancellation that did not come from the client becomes UNAVAILABLE: left alone,
-    it would leave the client waiting for ever.
+    def _request(self, raw: Any, handler: Handler, method: str, rule: MethodRule) -> AbstractAsyncContextManager[Any]:
+        """Return what the handler reads: a message, or the client's stream of them."""
+        if not rule.client_streams:
+            return nullcontext(_decoded(handler, method, raw))
+        return RequestStream(
+            raw,
+            lambda message: _decoded(handler, method, message),
+            silence=rule.silence,
+            options=self._options,
+        )
 
-    Args:
-        deadline_cap_s: Calls with one answer run no longer than this.
-    """
-
-    def __init__(self, deadline_cap_s: float) -> None:
-        self._deadline_cap_s = deadline_cap_s
+    async def _send(self, answers: AsyncIterator[Any], context: Context, request: Any) -> None:
+        # Headers left to the first message count as unsent while it waits for its reader, and gRPC, sending them
+        # twice, could not end the call.
+        await context.send_initial_metadata(())
+        async for answer in answers:
+            try:
+                async with asyncio.timeout(self._options.write_stall_s):
+                    await context.write(answer)
+            except TimeoutError:
+                raise DeadlineError(
+                    f"the client took no message for {self._options.write_stall_s:g} s: call again and read on",
+                    reason="READER_STALLED",
+                ) from None
+            if isinstance(request, RequestStream):
+                request.answered()
 
     @asynccontextmanager
-    async def around(self, method: str, context: Context, *, streaming: bool) -> AsyncIterator[None]:
-        limit = asyncio.timeout(None if streaming else self._deadline_cap_s)
+    async def _call(self, method: str, context: Context, *, deadline_s: float | None) -> AsyncIterator[None]:
+        limit = asyncio.timeout(deadline_s)
         try:
             async with limit:
                 yield
@@ -101,37 +136,22 @@ class Guard(_Around):
             await _abort(context, UnavailableError("The server dropped the call; ask again."))
         except Exception as error:  # noqa: BLE001  # the last stop before the wire; logged with its traceback
             if limit.expired() and isinstance(error, TimeoutError):
-                message = f"The call took longer than the {self._deadline_cap_s:g} s that the server allows."
-                await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, message)
+                message = f"The call took longer than the {deadline_s:g} s that the server allows."
+                await _abort(context, DeadlineError(message))
             if isinstance(cause := _single_cause(error), grpc.aio.AbortError):
                 raise cause from None  # the handler has ended its call itself
             await _abort(context, presentable(error, method))
 
 
-class Admission(_Around):
-    """Refuses calls over a limit at once, except those to health and reflection.
-
-    Args:
-        options: `max_concurrent_calls` and `max_open_streams` are the limits.
-    """
-
-    def __init__(self, options: ServerOptions) -> None:
-        self._limits = {False: options.max_concurrent_calls, True: options.max_open_streams}
-        self._running: Counter[bool] = Counter()
-
-    @asynccontextmanager
-    async def around(self, method: str, context: Context, *, streaming: bool) -> AsyncIterator[None]:
-        if method.startswith(_EXEMPT_SERVICES):
-            yield
-            return
-        if self._running[streaming] >= self._limits[streaming]:
-            what = "open streams" if streaming else "calls at once"
-            raise OverloadedError(f"The server takes {self._limits[streaming]} {what}; try again in 1 s.")
-        self._running[streaming] += 1
-        try:
-            yield
-        finally:
-            self._running[streaming] -= 1
+def _decoded(handler: Handler, method: str, raw: Any) -> Any:
+    if handler.request_deserializer is None:
+        return raw
+    try:
+        return handler.request_deserializer(raw)
+    except DecodeError as problem:
+        logger.warning("refusing malformed request method=%s bytes=%d: %s", method, len(raw), problem)
+        message = "the request is not a valid message of this method: check the client's version of the contract"
+        raise InvalidInputError(message, reason=MALFORMED) from None
 
 
 def _is_cancelled() -> bool:
@@ -165,9 +185,17 @@ def presentable(error: Exception, method: str) -> AssayError:
     cause = _single_cause(error)
     if isinstance(cause, AssayError):
         return cause
+    if isinstance(cause, RecursionError):  # what nests deeper than Python follows; its traceback has 1,000 lines
+        logger.warning("refusing malformed request method=%s: nested too deeply, at %s", method, _place(cause))
+        return InvalidInputError("the request holds something that is nested too deeply", reason=MALFORMED)
     error_id = uuid.uuid4().hex[:12]
     logger.error("error %s in %s", error_id, method, exc_info=error)
     return InternalError(f"Something failed inside the server; its log says what under error id {error_id}.")
+
+
+def _place(error: BaseException) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename}:{frame.lineno}"
 
 
 def _single_cause(error: BaseException) -> BaseException:

@@ -27,8 +27,14 @@ class ServerOptions:
         connection_idle_ms: A connection without calls is closed after this time.
         streams_per_connection: Calls at once on one connection; more wait in the client.
         max_concurrent_calls: Calls with one answer that run at once; more are refused.
-        max_open_streams: Calls with a stream of answers that run at once; more are refused.
+        max_open_streams: Calls with a stream either way that run at once; more are refused.
+        peer_ratio: One client address may hold this many times as many of either as are free.
         deadline_cap_s: A call with one answer runs no longer than this, whatever the client asked for.
+        first_message_s: The first message of a client's stream must come within this time.
+        stream_idle_s: A client's stream on which the server waits for a message ends after this time without one.
+        write_stall_s: A stream whose client takes no message for this long is ended.
+        handshake_s: A new connection must have introduced itself within this time.
+        max_connections: Connections at once; more are closed when they come.
         reflection: Whether tools may ask the server for its contracts.
     """
 
@@ -42,7 +48,13 @@ class ServerOptions:
     streams_per_connection: int = 256
     max_concurrent_calls: int = 1_000
     max_open_streams: int = 1_000
+    peer_ratio: float = 4.0
     deadline_cap_s: float = 600.0
+    first_message_s: float = 10.0
+    stream_idle_s: float = 60.0
+    write_stall_s: float = 60.0
+    handshake_s: float = 10.0
+    max_connections: int = 10_000
     reflection: bool = True
 
     def __post_init__(self) -> None:
@@ -95,6 +107,8 @@ def server_arguments(options: ServerOptions) -> Arguments:
         ("grpc.max_connection_age_ms", options.connection_age_ms),
         ("grpc.max_connection_age_grace_ms", options.connection_age_grace_ms),
         ("grpc.max_connection_idle_ms", options.connection_idle_ms),
+        ("grpc.server_handshake_timeout_ms", int(options.handshake_s * 1000)),
+        ("grpc.max_allowed_incoming_connections", options.max_connections),
         ("grpc.http2.min_ping_interval_without_data_ms", options.min_ping_interval_ms),
     ]
 

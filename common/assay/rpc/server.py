@@ -1,4 +1,4 @@
-"""A gRPC server with health, reflection, guard and admission, and its life from start to stop."""
+"""A gRPC server with health, reflection and its interceptor, and its life from start to stop."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ import socket
 import stat
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import grpc.aio
+from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2_grpc
 
 from assay.errors import SetupError
 from assay.rpc.health import Health
-from assay.rpc.interceptors import Admission, Guard
+from assay.rpc.interceptors import CallInterceptor
+from assay.rpc.methods import METHODS, MethodRule
 from assay.rpc.options import ServerOptions, server_arguments
 
-__all__ = ["RpcServer", "exit_now", "serve_until_signal"]
+__all__ = ["RpcServer", "exit_now", "rules_of", "serve_until_signal"]
 
 _HEALTH_SERVICE = "grpc.health.v1.Health"
+_REFLECTION_SERVICE = "grpc.reflection.v1alpha.ServerReflection"
 _MAX_SOCKET_PATH_BYTES = 107  # what the kernel takes
 
 
@@ -43,19 +46,32 @@ class RpcServer:
         self.stopping = asyncio.Event()
         self._options = options
         self._services: dict[str, Callable[[grpc.aio.Server], None]] = {}
+        self._rules: dict[str, MethodRule] = {}
         self._server: grpc.aio.Server | None = None
         self._health = Health(frozenset())
         self._serving = False
 
-    def add(self, service_name: str, register: Callable[[grpc.aio.Server], None]) -> None:
+    def add(
+        self,
+        service_name: str,
+        register: Callable[[grpc.aio.Server], None],
+        methods: Mapping[str, MethodRule] | None = None,
+    ) -> None:
         """Add a service before the start.
 
         Args:
             service_name: Full name, e.g. "assay.v1.RunService"; health and reflection use it.
             register: Registers the servicer with the gRPC server.
+            methods: The rule of each of its methods by name; None for those of `assay.rpc.methods.METHODS`.
+
+        Raises:
+            RuntimeError: The server has started, or a method of the service has no rule, or one that does not fit.
         """
         if self._server is not None:
             raise RuntimeError(f"{service_name} was added after the server had started")
+        if methods is None and service_name not in METHODS:
+            raise RuntimeError(f"{service_name} has no rules for its methods: add them to assay.rpc.methods.METHODS")
+        self._rules |= rules_of(service_name, METHODS[service_name] if methods is None else methods)
         self._services[service_name] = register
 
     async def start(self, address: str) -> str:
@@ -71,9 +87,11 @@ class RpcServer:
             SetupError: The address is taken or is no address.
         """
         _check_address(address)
+        rules = self._rules | rules_of(_HEALTH_SERVICE, METHODS[_HEALTH_SERVICE])
+        if self._options.reflection:
+            rules |= rules_of(_REFLECTION_SERVICE, METHODS[_REFLECTION_SERVICE])
         server = grpc.aio.server(
-            interceptors=[Guard(self._options.deadline_cap_s), Admission(self._options)],
-            options=server_arguments(self._options),
+            interceptors=[CallInterceptor(self._options, rules)], options=server_arguments(self._options)
         )
         self._health = Health(frozenset(self._services))
         self._health.set_serving(self._serving)
@@ -83,7 +101,7 @@ class RpcServer:
         if self._options.reflection:
             from grpc_reflection.v1alpha import reflection  # imported here: local services do without it
 
-            names = [*self._services, _HEALTH_SERVICE, reflection.SERVICE_NAME]
+            names = [*self._services, _HEALTH_SERVICE, _REFLECTION_SERVICE]
             reflection.enable_server_reflection(names, server)
         bound = _bind(server, address)
         await server.start()
@@ -110,6 +128,25 @@ class RpcServer:
         self._health.close()
         if self._server is not None:
             await self._server.stop(grace_s or None)
+
+
+def rules_of(service_name: str, methods: Mapping[str, MethodRule]) -> dict[str, MethodRule]:
+    """Return the rules of a service's methods by their full names, after comparing them with its descriptor.
+
+    Raises:
+        RuntimeError: A method has no rule, or one for another kind of stream.
+    """
+    try:
+        described = descriptor_pool.Default().FindServiceByName(service_name).methods
+    except KeyError:
+        described = ()  # served without a contract: the rules given are all there is
+    for method in described:
+        rule = methods.get(method.name)
+        if rule is None:
+            raise RuntimeError(f"{method.full_name} has no rule: add one to assay.rpc.methods.METHODS")
+        if (rule.client_streams, rule.server_streams) != (method.client_streaming, method.server_streaming):
+            raise RuntimeError(f"the rule of {method.full_name} is for another kind of stream: correct METHODS")
+    return {f"/{service_name}/{name}": rule for name, rule in methods.items()}
 
 
 async def serve_until_signal(

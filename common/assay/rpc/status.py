@@ -28,6 +28,7 @@ CODES: Mapping[type[AssayError], grpc.StatusCode] = {
     errors.OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.WatchBehindError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.UnavailableError: grpc.StatusCode.UNAVAILABLE,
+    errors.DeadlineError: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.StorageError: grpc.StatusCode.UNAVAILABLE,
     errors.ResumeExpiredError: grpc.StatusCode.OUT_OF_RANGE,
     errors.InternalError: grpc.StatusCode.INTERNAL,

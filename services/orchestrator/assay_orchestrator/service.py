@@ -263,6 +263,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             async for message in attachment.outgoing(reading, self._stopping):
                 for part in _outgoing_to_wire(message):
                     yield part
+            if reading.done():
+                reading.result()  # what the client sent may have been no message
             if self._stopping.is_set():
                 raise UnavailableError("the orchestrator is stopping: attach again", reason="STOPPING")
         finally:

@@ -13,15 +13,27 @@ import grpc.aio
 import pytest
 
 from assay.rpc.channel import open_channel
+from assay.rpc.methods import METHODS, MethodRule, Slots
 from assay.rpc.options import ChannelOptions, ServerOptions
 from assay.rpc.server import RpcServer
+from assay.v1.orchestrator_pb2_grpc import add_RunServiceServicer_to_server
 
 SERVICE = "assay.test.Service"
+RUN_SERVICE = "assay.v1.RunService"
 MAKERS: dict[str, Callable[..., Any]] = {
     "unary_unary": grpc.unary_unary_rpc_method_handler,
     "unary_stream": grpc.unary_stream_rpc_method_handler,
     "stream_unary": grpc.stream_unary_rpc_method_handler,
     "stream_stream": grpc.stream_stream_rpc_method_handler,
+}
+
+RULES = {
+    kind: MethodRule(
+        Slots.CALLS if kind == "unary_unary" else Slots.STREAMS,
+        client_streams=kind.startswith("stream"),
+        server_streams=kind.endswith("stream"),
+    )
+    for kind in MAKERS
 }
 
 
@@ -45,7 +57,8 @@ class Wire:
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
 
         server = RpcServer(options or ServerOptions())
-        server.add(service, register)
+        own = {name: RULES[kind] for name, (kind, _) in handlers.items()}
+        server.add(service, register, None if service in METHODS else own)
         self._stack.push_async_callback(server.stop, 0)
         return server
 
@@ -58,6 +71,15 @@ class Wire:
     ) -> str:
         """Start a server and return its address."""
         server = self.server(handlers, service=service, options=options)
+        address = await server.start("127.0.0.1:0")
+        server.set_serving(True)
+        return address
+
+    async def serve_runs(self, servicer: Any, options: ServerOptions | None = None) -> str:
+        """Start a server of the RunService whose messages are those of its contract; return its address."""
+        server = RpcServer(options or ServerOptions())
+        server.add(RUN_SERVICE, lambda grpc_server: add_RunServiceServicer_to_server(servicer, grpc_server))
+        self._stack.push_async_callback(server.stop, 0)
         address = await server.start("127.0.0.1:0")
         server.set_serving(True)
         return address

@@ -1,0 +1,123 @@
+"""Bytes that are no message, messages that nest too deeply: refused as wrong input, in one line of the log."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from assay.errors import InvalidInputError
+from assay.rpc.status import from_rpc_error
+from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import orchestrator_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+RUN_SERVICE = "assay.v1.RunService"
+MALFORMED = {
+    "no message": b"\xff\xff\xff\xff",
+    "bad UTF-8 in a string": b"\x0a\x02\xff\xfe",
+    "cut off": b"\x0a\x7fabc",
+    "groups in groups": b"\x0b" * 200,
+}
+METHODS = {
+    "unary_unary": "GetRun",
+    "unary_stream": "WatchRun",
+    "stream_unary": "UploadDataset",
+    "stream_stream": "ServeAgent",
+}
+
+
+class Reading(orchestrator_pb2_grpc.RunServiceServicer):
+    """Reads everything that clients send, and answers."""
+
+    async def GetRun(self, request: Any, context: Any) -> pb.GetRunResponse:  # noqa: N802
+        return pb.GetRunResponse()
+
+    async def WatchRun(self, request: Any, context: Any) -> AsyncIterator[pb.WatchRunResponse]:  # noqa: N802
+        yield pb.WatchRunResponse()
+
+    async def UploadDataset(self, request_iterator: Any, context: Any) -> pb.UploadDatasetResponse:  # noqa: N802
+        async for _ in request_iterator:
+            pass
+        return pb.UploadDatasetResponse()
+
+    async def ServeAgent(self, request_iterator: Any, context: Any) -> AsyncIterator[pb.ServeAgentResponse]:  # noqa: N802
+        async for _ in request_iterator:
+            yield pb.ServeAgentResponse()
+
+
+async def reading_channel(wire: Any) -> Any:
+    servicer = Reading()  # type: ignore[abstract]  # the other methods are not called
+    return await wire.channel(await wire.serve_runs(servicer))
+
+
+async def refused(channel: grpc.aio.Channel, kind: str, *messages: bytes) -> grpc.aio.AioRpcError:
+    """Return how a call ends that sends these bytes."""
+    method: Any = getattr(channel, kind)(f"/{RUN_SERVICE}/{METHODS[kind]}")
+    call = method(iter(messages) if kind.startswith("stream") else messages[0], timeout=60)
+    try:
+        if kind.endswith("stream"):
+            async for _ in call:
+                pass
+        else:
+            await call
+    except grpc.aio.AioRpcError as error:
+        return error
+    raise AssertionError("the call succeeded")
+
+
+@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize("raw", MALFORMED.values(), ids=MALFORMED)
+async def test_bytes_that_are_no_message_are_wrong_input(
+    wire: Any, kind: str, raw: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """INVALID_ARGUMENT with its reason, one line in the log and no traceback, whatever kind the method is of."""
+    channel = await reading_channel(wire)
+    error = await refused(channel, kind, raw)
+    rebuilt = from_rpc_error(error)
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert (type(rebuilt), rebuilt.reason) == (InvalidInputError, "MALFORMED_REQUEST")
+    assert [(record.levelno, record.exc_info) for record in caplog.records] == [(logging.WARNING, None)]
+    assert METHODS[kind] in caplog.records[0].getMessage()
+
+
+@pytest.mark.parametrize("kind", ["stream_unary", "stream_stream"])
+async def test_a_malformed_message_later_in_a_stream_ends_it_likewise(wire: Any, kind: str) -> None:
+    """Each message of a stream is decoded where its failure is caught."""
+    channel = await reading_channel(wire)
+    error = await refused(channel, kind, b"", b"", MALFORMED["no message"])
+    assert from_rpc_error(error).reason == "MALFORMED_REQUEST"
+
+
+async def test_what_nests_too_deeply_for_a_handler_is_wrong_input(
+    wire: Any, call: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A text of JSON that nests 100,000 deep costs one line, not a traceback of a thousand."""
+
+    async def nesting(request: Any, context: Any) -> bytes:
+        def descend() -> None:
+            descend()
+
+        descend()
+        return b""
+
+    channel = await wire.channel(await wire.serve({"unary_unary": ("unary_unary", nesting)}))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call(channel, "unary_unary")
+    assert from_rpc_error(caught.value).reason == "MALFORMED_REQUEST"
+    assert [record.exc_info for record in caplog.records] == [None]
+    assert "test_rpc_malformed.py" in caplog.records[0].getMessage()
+
+
+async def test_an_unknown_method_is_unimplemented(wire: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """What has no rule is not served."""
+    channel = await reading_channel(wire)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await channel.unary_unary(f"/{RUN_SERVICE}/Nothing")(b"")
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert not caplog.records
