@@ -67,6 +67,7 @@ FAILPOINTS = {
     "client.run_created": "a client knows of the run that it has started",
     "client.run_followed": "a client knows how a run ended and has not read its rows",
     "host.question_received": "a client that hosts an agent was asked and has not called it",
+    "host.before_call": "a client that hosts an agent is about to call it",
     "host.answer_ready": "a hosted agent has answered, the answer is not sent",
     "report.before_rename": "a report is complete under its temporary name",
     "report.after_rename": "a report has its final name",

@@ -81,6 +81,11 @@ class Command:
         ]  # fmt: skip
         (self.folder / "qa.jsonl").write_text("\n".join(map(json.dumps, lines)))
 
+    def start(self, run_id: str) -> None:
+        """Start the command once, for a run that is there."""
+        self.write_project()
+        self._start(run_id)
+
     async def insist(self) -> History:
         """Start the command, for the run that it has made if it made one, until it has ended by itself."""
         self.write_project()

@@ -47,6 +47,7 @@ class Plan:
         error_every: Every so many cases the agent fails; 0 for never.
         embeds: Whether a metric needs vectors, so that answers are stored before results.
         concurrency: Most questions in flight.
+        timeout_s: How long an answer may take.
     """
 
     case_count: int = 60
@@ -55,6 +56,7 @@ class Plan:
     error_every: int = 0
     embeds: bool = True
     concurrency: int = 8
+    timeout_s: float = 20.0
 
     def cases(self) -> list[Case]:
         """Return the dataset."""
@@ -75,7 +77,7 @@ class Plan:
             metrics.append({"consistency": {"model": MODEL}})
         return {
             "name": "chaos",
-            "agent": {"concurrency": self.concurrency, "retries": 0, "timeout": "20s", **agent},
+            "agent": {"concurrency": self.concurrency, "retries": 0, "timeout": f"{self.timeout_s:g}s", **agent},
             "metrics": metrics,
             "gates": ["pass_rate >= 0.1"],
             "repeats": self.repeats,

@@ -106,3 +106,30 @@ async def test_the_orchestrator_is_killed_before_the_report_is_read(
         command.send(signal.SIGCONT)
         await insisting
         assert len(command.statuses) == 1, command.said()
+
+
+async def test_a_frozen_host_begins_no_question_that_is_over(folder: Path) -> None:
+    """It stands still until its questions have timed out and another host has answered the rest."""
+    plan = Plan(case_count=300, repeats=1, timeout_s=1.0)
+    async with drilling(plan, folder, OneOrchestrator) as drill:
+        drill.agent.delay_s = 0.1
+        drill.topology.start()
+        history = await drill.submit(hosted=True)
+        command = Command(drill, ["host.before_call=kill@1000000"])  # for the log of its passings
+        try:
+            command.start(history.run_id)
+            await drill.agent.until_asked(20)
+            command.send(signal.SIGSTOP)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(drill.host(history, drill.topology.address))
+                run = await drill.watch_to_the_end(history)
+            begun = drill.topology.passed().count(("host.before_call", "-"))
+            command.send(signal.SIGCONT)
+            assert command.process is not None
+            await asyncio.to_thread(command.process.wait)
+        finally:
+            command.close()
+        (verdict,) = await drill.conclude()
+    assert run.counts.agent_errors > plan.concurrency, "questions were given to the host while it stood still"
+    assert drill.topology.passed().count(("host.before_call", "-")) == begun
+    assert (verdict.lost, verdict.duplicated) == (0, 0), verdict.problems

@@ -10,6 +10,7 @@ from assay.answers import AgentErrorKind, MalformedAnswerError, error_response
 from assay.errors import UnavailableError, WrongStateError
 from assay.failpoints import failpoint
 from assay.hosting.calling import MAX_ANSWER_BYTES
+from assay.hosting.suspension import Suspensions
 from assay.rpc.status import translated
 from assay.v1 import agent_pb2, orchestrator_pb2_grpc
 from assay.v1 import orchestrator_pb2 as pb
@@ -40,6 +41,8 @@ async def host_agent(
 ) -> None:
     """Answer a run's questions until the run asks no more.
 
+    A process that was suspended begins no question before the orchestrator has confirmed that it still waits for it.
+
     Args:
         channel: To the orchestrator.
         run_id: The run; one that has finished asks nothing.
@@ -54,6 +57,7 @@ async def host_agent(
     host = _Host(caller)
     stub = orchestrator_pb2_grpc.RunServiceStub(channel)
     call = stub.ServeAgent(host.outgoing(run_id, concurrency))
+    watching = asyncio.create_task(host.suspensions.watch())
     try:
         with translated():
             async for message in call:
@@ -67,12 +71,18 @@ async def host_agent(
             raise
     finally:
         call.cancel()
+        watching.cancel()
         await host.aclose()
 
 
 class _Host:
     def __init__(self, caller: AgentCaller) -> None:
         self._caller = caller
+        self.suspensions = Suspensions()
+        self._reported = 0
+        self._sent = 0
+        self._reconciled = 0
+        self._reconciliation = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._answers: list[agent_pb2.AgentResponse] = []
         self._moved = asyncio.Event()
@@ -88,6 +98,9 @@ class _Host:
                 for request_id in message.cancelled.request_ids:
                     if (task := self._tasks.get(request_id)) is not None:
                         task.cancel()
+            case "reconciled":
+                self._reconciled = message.reconciled.number
+                self._reconciliation.set()
             case "detached":
                 return False
         return True
@@ -98,6 +111,9 @@ class _Host:
         while not self._closed:
             await self._moved.wait()
             self._moved.clear()
+            if self._reported > self._sent:
+                self._sent = self._reported
+                yield pb.ServeAgentRequest(suspended=pb.HostSuspended(number=self._sent))
             ready, self._answers = self._answers, []
             for batch in split_by_size(ready):
                 yield pb.ServeAgentRequest(responses=pb.AgentResponses(responses=batch))
@@ -121,6 +137,8 @@ class _Host:
 
     async def _answer(self, request: agent_pb2.AgentRequest) -> None:
         failpoint("host.question_received")
+        await self._until_reconciled()
+        failpoint("host.before_call")
         try:
             message = _to_wire(await self._caller.call(request_from_wire(request)))
         except Exception as problem:  # noqa: BLE001 - the boundary of a case: it alone fails
@@ -130,6 +148,16 @@ class _Host:
         failpoint("host.answer_ready")
         self._answers.append(message)
         self._moved.set()
+
+    async def _until_reconciled(self) -> None:
+        """Wait, where this process was suspended, until the questions that are over have been cancelled."""
+        while (count := self.suspensions.count) > self._reconciled:
+            if count > self._reported:
+                _log.info("suspended for a while: confirming which questions are still open")
+                self._reported = count
+                self._moved.set()
+            self._reconciliation.clear()
+            await self._reconciliation.wait()
 
 
 def _to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:

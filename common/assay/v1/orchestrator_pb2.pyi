@@ -2499,6 +2499,7 @@ class ServeAgentRequest(_message.Message):
 
     ATTACH_FIELD_NUMBER: _builtins.int
     RESPONSES_FIELD_NUMBER: _builtins.int
+    SUSPENDED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def attach(self) -> Global___AttachAgent:
         """Says which run this client answers for; exactly once, first."""
@@ -2507,17 +2508,24 @@ class ServeAgentRequest(_message.Message):
     def responses(self) -> Global___AgentResponses:
         """Answers, in any order."""
 
+    @_builtins.property
+    def suspended(self) -> Global___HostSuspended:
+        """Says that the client was suspended: it begins no question that it has
+        before the orchestrator has answered with `reconciled`.
+        """
+
     def __init__(
         self,
         *,
         attach: Global___AttachAgent | None = ...,
         responses: Global___AgentResponses | None = ...,
+        suspended: Global___HostSuspended | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "message", b"message", "responses", b"responses"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "message", b"message", "responses", b"responses", "suspended", b"suspended"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "message", b"message", "responses", b"responses"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "message", b"message", "responses", b"responses", "suspended", b"suspended"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attach", "responses"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attach", "responses", "suspended"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -2583,6 +2591,7 @@ class ServeAgentResponse(_message.Message):
     REQUESTS_FIELD_NUMBER: _builtins.int
     CANCELLED_FIELD_NUMBER: _builtins.int
     DETACHED_FIELD_NUMBER: _builtins.int
+    RECONCILED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def attached(self) -> Global___AgentAttached:
         """The offer was taken; questions follow."""
@@ -2599,6 +2608,10 @@ class ServeAgentResponse(_message.Message):
     def detached(self) -> Global___AgentDetached:
         """The run needs no more answers; the stream ends."""
 
+    @_builtins.property
+    def reconciled(self) -> Global___HostReconciled:
+        """Answers `suspended`."""
+
     def __init__(
         self,
         *,
@@ -2606,16 +2619,65 @@ class ServeAgentResponse(_message.Message):
         requests: Global___AgentRequests | None = ...,
         cancelled: Global___CancelledRequests | None = ...,
         detached: Global___AgentDetached | None = ...,
+        reconciled: Global___HostReconciled | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "cancelled", b"cancelled", "detached", b"detached", "message", b"message", "requests", b"requests"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "cancelled", b"cancelled", "detached", b"detached", "message", b"message", "reconciled", b"reconciled", "requests", b"requests"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "cancelled", b"cancelled", "detached", b"detached", "message", b"message", "requests", b"requests"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "cancelled", b"cancelled", "detached", b"detached", "message", b"message", "reconciled", b"reconciled", "requests", b"requests"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attached", "requests", "cancelled", "detached"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attached", "requests", "cancelled", "detached", "reconciled"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
 Global___ServeAgentResponse: _TypeAlias = ServeAgentResponse  # noqa: Y015
+
+@_typing.final
+class HostSuspended(_message.Message):
+    """HostSuspended is sent by a client that did not run for a while, such as a
+    suspended laptop: questions that it has may be over by now.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Counts the client's suspensions in this stream, from 1."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostSuspended: _TypeAlias = HostSuspended  # noqa: Y015
+
+@_typing.final
+class HostReconciled(_message.Message):
+    """HostReconciled follows the cancellations of all questions that were over when
+    the orchestrator read `suspended`.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """The number of the suspension that it answers."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostReconciled: _TypeAlias = HostReconciled  # noqa: Y015
 
 @_typing.final
 class AgentAttached(_message.Message):

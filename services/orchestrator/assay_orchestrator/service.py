@@ -36,7 +36,7 @@ from assay.v1 import orchestrator_pb2_grpc
 from assay.wire import plain_response, request_to_wire, response_from_wire, split_by_size
 from assay_orchestrator import history
 from assay_orchestrator.admission import check_case, check_settings
-from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions
+from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions, Reconciled
 from assay_orchestrator.paging import make_token, read_token
 from assay_orchestrator.planning import HOSTED_ADAPTERS
 from assay_orchestrator.store import datasets
@@ -388,6 +388,8 @@ def _remember(made: OrderedDict[K, V], key: K, value: V) -> None:
 
 async def _deliver(incoming: AsyncIterator[pb.ServeAgentRequest], attachment: Attachment) -> None:
     async for message in incoming:
+        if message.HasField("suspended"):
+            attachment.suspended(message.suspended.number)
         attachment.deliver((response.request_id, _received(response)) for response in message.responses.responses)
 
 
@@ -402,11 +404,13 @@ def _received(message: agent_pb2.AgentResponse) -> AgentResponse:
         return error_response(AgentErrorKind.MALFORMED, f"the client sent no answer: {problem}")
 
 
-def _outgoing_to_wire(message: Questions | Cancelled | Detached) -> Iterator[pb.ServeAgentResponse]:
+def _outgoing_to_wire(message: Questions | Cancelled | Reconciled | Detached) -> Iterator[pb.ServeAgentResponse]:
     if isinstance(message, Questions):
         for requests in split_by_size([request_to_wire(request) for request in message.requests]):
             yield pb.ServeAgentResponse(requests=pb.AgentRequests(requests=requests))
     elif isinstance(message, Cancelled):
         yield pb.ServeAgentResponse(cancelled=pb.CancelledRequests(request_ids=message.request_ids))
+    elif isinstance(message, Reconciled):
+        yield pb.ServeAgentResponse(reconciled=pb.HostReconciled(number=message.number))
     else:
         yield pb.ServeAgentResponse(detached=pb.AgentDetached(reason=message.reason))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import signal
+import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -390,3 +392,41 @@ async def test_a_client_that_breaks_the_contract_harms_its_own_answer(
         call.cancel()
     assert kinds([bad]) == [AgentErrorKind.MALFORMED]
     assert dataclasses.replace(fine, latency_ms=None) == AgentResponse(text="fine")
+
+
+_HOST = """
+import asyncio, sys
+from assay.hosting.calling import AgentCaller
+from assay.hosting.host import host_agent
+from assay.rpc.channel import open_channel
+
+def answer(request):
+    with open(sys.argv[2], "a") as asked:
+        asked.write(request.input + "\\n")
+    return request.input
+
+async def main():
+    async with open_channel(sys.argv[1]) as channel:
+        await host_agent(channel, "run", AgentCaller(answer), concurrency=100)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_host_that_was_suspended_begins_no_question_that_is_over(bench: Bench, tmp_path: Path) -> None:
+    """Its questions timed out meanwhile; once it runs again, it asks its agent only what is still open."""
+    asked_file = tmp_path / "asked"
+    host = await asyncio.create_subprocess_exec(sys.executable, "-c", _HOST, bench.address, str(asked_file))
+    try:
+        assert [response.text for response in await bench.ask("before")] == ["before"]
+        host.send_signal(signal.SIGSTOP)
+        over = [f"over {number}" for number in range(50)]
+        assert kinds(await bench.ask(*over, timeout_s=0.5)) == ["timeout"] * 50
+        open_question = asyncio.ensure_future(bench.ask("open", timeout_s=60.0))
+        host.send_signal(signal.SIGCONT)
+        assert [response.text for response in await open_question] == ["open"]
+        assert [response.text for response in await bench.ask("after")] == ["after"]
+    finally:
+        host.kill()
+        await host.wait()
+    assert asked_file.read_text().splitlines() == ["before", "open", "after"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from assay.answers import AgentRequest
     from assay.cases import Case
 
-__all__ = ["Attachment", "Cancelled", "Detached", "HostedAgent", "Questions"]
+__all__ = ["Attachment", "Cancelled", "Detached", "HostedAgent", "Questions", "Reconciled"]
 
 _GRACE_S = 1.0
 _MAX_BATCH = 64
@@ -41,6 +41,13 @@ class Detached:
     """The run asks no more."""
 
     reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reconciled:
+    """A client that was suspended has been sent every cancellation until now."""
+
+    number: int
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -172,6 +179,7 @@ class Attachment:
         self._asked: dict[str, _Question] = {}
         self._outgoing: list[AgentRequest] = []
         self._cancelled: list[str] = []
+        self._suspension = 0
         self._detached: str | None = None
         self._moved = asyncio.Event()
 
@@ -198,6 +206,15 @@ class Attachment:
             self._outgoing.remove(question.request)  # it has not even been sent
         else:
             self._cancelled.append(request_id)
+        self._moved.set()
+
+    def suspended(self, number: int) -> None:
+        """Confirm a suspension of the client, after every cancellation until now.
+
+        Args:
+            number: Counts the client's suspensions, from 1.
+        """
+        self._suspension = number
         self._moved.set()
 
     def detach(self, reason: str) -> None:
@@ -230,7 +247,7 @@ class Attachment:
 
     async def outgoing(
         self, reading: asyncio.Future[None], stopping: asyncio.Event
-    ) -> AsyncIterator[Questions | Cancelled | Detached]:
+    ) -> AsyncIterator[Questions | Cancelled | Reconciled | Detached]:
         """Yield what the client is to be told, until it leaves, the run ends or the process stops.
 
         A process that stops lets the client answer what it has: whoever asked gives up when it can wait no longer.
@@ -247,6 +264,9 @@ class Attachment:
                 if self._cancelled:
                     cancelled, self._cancelled = self._cancelled, []
                     yield Cancelled(cancelled)
+                elif self._suspension:
+                    number, self._suspension = self._suspension, 0
+                    yield Reconciled(number)
                 elif self._outgoing:
                     batch, self._outgoing = self._outgoing[:_MAX_BATCH], self._outgoing[_MAX_BATCH:]
                     yield Questions(batch)
