@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from assay.http_transport import HttpTransport
 from assay.strict_json import DECODER
 
 if TYPE_CHECKING:
@@ -20,10 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TIMEOUT", "ReplyRules"]
 
-_CONNECT_TIMEOUT_S = 10.0
 _TALKATIVE = ("openai", "anthropic", "httpx2", "httpcore2")
-TIMEOUT = httpx2.Timeout(None, connect=_CONNECT_TIMEOUT_S)
-"""The whole attempt is bounded by its caller: this client's own limits restart with every byte."""
+TIMEOUT = httpx2.Timeout(None)
+"""The whole attempt is bounded by its caller, and connecting by the transport."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,8 @@ class ReplyRules:
         for name in _TALKATIVE:
             # Below warnings they log prompts, answers and headers, which are no business of whoever reads the log.
             logging.getLogger(name).setLevel(logging.WARNING)
-        limits = httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
         return httpx2.AsyncClient(
-            transport=_BoundedTransport(httpx2.AsyncHTTPTransport(limits=limits, trust_env=False), self),
+            transport=_BoundedTransport(HttpTransport(concurrency), self),
             timeout=TIMEOUT,
             follow_redirects=False,
             trust_env=False,

@@ -56,6 +56,7 @@ class Reply:
         cut: Whether the connection is closed in the middle of the body.
         delay_s: How long the answer takes, in seconds; a provider that is closed lets go at once.
         drip_s: Pause after every byte of the body, in seconds.
+        twice: Whether the whole reply is sent a second time, which no request asked for.
     """
 
     text: str = ""
@@ -70,6 +71,7 @@ class Reply:
     cut: bool = False
     delay_s: float = 0.0
     drip_s: float = 0.0
+    twice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self._serve_batches(headers, body):
             return
         reply = self.server.provider.take(ProviderRequest(self.path, headers, json.loads(body or b"null")))
+        for _ in range(1 + reply.twice):
+            self._send(reply)
+
+    def _send(self, reply: Reply) -> None:
         content = reply.raw if reply.raw is not None else json.dumps(_body(self.path, reply)).encode()
         self.send_response(reply.status)
         for name, value in {"content-type": "application/json", **reply.headers}.items():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+import uvloop
 
 from assay.results import AgentSettings
 from assay_orchestrator.agents.http import HttpAgent
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     Writer = asyncio.StreamWriter
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run the tests of this folder with both event loops: the orchestrator has the second."""
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 @dataclass

@@ -97,3 +97,18 @@ async def test_the_obedient_judge_would_have_been_believed() -> None:
                 believed += 1
                 break
     assert believed >= 180
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+async def test_a_reply_that_is_sent_twice_answers_no_other_call(start: Start, protocol: str) -> None:
+    """What follows a reply on its connection is neither the next call's verdict nor its refusal, and costs nothing."""
+
+    def script(request: Any) -> Reply:
+        number = int(user_of(request).split("answer number ", 1)[1].split("!")[0])
+        text = json.dumps({"verdict_id": verdict_id_of(request), "reasoning": "So.", "score": 1 + number % 5})
+        return Reply(text, usage=Tokens(10, 10), twice=True)
+
+    judge = await start(script, protocol=protocol)
+    verdicts = [(await judge.grade(f"answer number {number}!")).verdict for number in range(20)]
+    assert [verdict.scores["score"] for verdict in verdicts] == [1 + number % 5 for number in range(20)]
+    assert len(judge.provider.requests) == 20

@@ -255,3 +255,15 @@ async def test_a_call_that_is_given_up_on_is_closed_and_gives_its_place_back(
             await closed.wait()
             asked.clear()
             closed.clear()
+
+
+@both
+async def test_a_provider_that_sends_replies_twice_shifts_no_answer(
+    adapter: str, provide: Provide, agent_at: AgentAt, ask: Ask
+) -> None:
+    """What follows a reply is not the answer to the next question of the connection."""
+    provider = provide(lambda request: Reply(request.question, twice=True))
+    agent = agent_at(adapter, provider)
+    questions = [f"question {index}" for index in range(20)]
+    assert [(await ask(agent, question)).text for question in questions] == questions
+    assert len(provider.requests) == len(questions)

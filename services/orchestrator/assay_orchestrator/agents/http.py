@@ -16,6 +16,7 @@ import httpx2
 from assay.answer_limits import AnswerTooLargeError
 from assay.answers import AgentErrorKind, AgentResponse, MalformedAnswerError, clean_text, error_response
 from assay.errors import InvalidInputError, Problem
+from assay.http_transport import HttpTransport
 from assay.retry_after import retry_after_s
 from assay.spec.http_options import HttpOptions, render
 from assay_orchestrator.agents.http_body import read_beginning, read_body
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["HttpAgent"]
 
 _RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
-_CONNECT_TIMEOUT_S = 10.0
-# A process that stood still for longer than this (suspended, paused) finds connections expired that a question was just
-# given, and the pool closes them under it: httpx2's 5 s are too few.
 _KEEPALIVE_S = 60.0
 
 
@@ -80,12 +78,8 @@ class HttpAgent:
             logging.getLogger(name).setLevel(logging.WARNING)
         self._client = httpx2.AsyncClient(
             headers=_DEFAULT_HEADERS | {name.lower(): value for name, value in headers.items()},
-            timeout=httpx2.Timeout(None, connect=_CONNECT_TIMEOUT_S),
-            limits=httpx2.Limits(
-                max_connections=settings.concurrency,
-                max_keepalive_connections=settings.concurrency,
-                keepalive_expiry=_KEEPALIVE_S,
-            ),
+            timeout=None,
+            transport=HttpTransport(settings.concurrency, keepalive_s=_KEEPALIVE_S),
             follow_redirects=False,
             trust_env=False,
         )
