@@ -9,7 +9,7 @@ SEED ?= 1
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check chaos protos bench clean
+.PHONY: demo test check chaos protos bench lock clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -23,7 +23,7 @@ check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contrac
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy -n 2 $(PACKAGES)
-	$(BIN)/mypy -n 2 --explicit-package-bases tests benchmarks
+	$(BIN)/mypy -n 2 --explicit-package-bases tests benchmarks tools
 	@for code in examples/*/agent.py examples/*/keyword_model.py; do $(BIN)/mypy $$code || exit 1; done
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
@@ -40,14 +40,20 @@ protos: .venv-protos/protos.stamp  ## regenerate the checked-in stubs
 bench: .venv/dev.stamp         ## measure; see benchmarks/README.md
 	$(BIN)/python benchmarks/throughput.py
 
-clean:                         ## remove everything that was set up
-	rm -rf .venv .venv-protos
+lock: .venv-lock/lock.stamp    ## write the lists in requirements/ anew; UPGRADE=1 takes the newest versions
+	.venv-lock/bin/python tools/lock.py $(if $(UPGRADE),--upgrade)
 
-.venv/run.stamp: pyproject.toml requirements/constraints.txt tools/install
+clean:                         ## remove everything that was set up
+	rm -rf .venv .venv-protos .venv-lock
+
+.venv/run.stamp: pyproject.toml requirements/run.txt requirements/build.txt tools/install tools/install-locked
 	@tools/install .venv run "$(PYTHON)"
 
-.venv/dev.stamp: pyproject.toml requirements/constraints.txt tools/install
+.venv/dev.stamp: pyproject.toml requirements/dev.txt requirements/build.txt tools/install tools/install-locked
 	@tools/install .venv dev "$(PYTHON)"
 
-.venv-protos/protos.stamp: requirements/protos.txt tools/install
+.venv-protos/protos.stamp: requirements/protos.txt tools/install tools/install-locked
 	@tools/install .venv-protos protos "$(PYTHON)"
+
+.venv-lock/lock.stamp: requirements/lock.txt tools/install tools/install-locked
+	@tools/install .venv-lock lock "$(PYTHON)"

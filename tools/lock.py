@@ -1,0 +1,125 @@
+"""Write the lists in requirements/: exact versions with the hashes of all their files, for every platform.
+
+    python tools/lock.py [--upgrade]        as `make lock`, with uv installed beside the Python that runs it
+
+What is locked already keeps its version, unless --upgrade is given. The hashes of torch are those that uv finds, and
+those of CPU builds that pip is offered here: files from other indexes have other hashes under the same version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "requirements"
+OLDEST_PYTHON = "3.11"
+
+# Which extras each list has. The first has all of them, and the others have its versions.
+LISTS = {
+    "dev": ("all", "dev"),
+    "run": ("cli", "orchestrator", "embedder"),
+    "orchestrator": ("orchestrator", "postgres", "providers"),
+    "embedder": ("embedder",),
+    "judge": ("judge", "postgres"),
+}
+# What is installed by itself: lists of names beside these.
+TOOLS = ("build", "protos", "lock")
+# What torch needs on Linux where it is not a CPU build. tools/install-locked installs it where torch asks for it.
+CUDA = re.compile(r"nvidia-|cuda-|triton==")
+HEAD = """\
+# Exact versions with the hashes of all their files, written by `make lock`; change {source} instead.
+"""
+
+
+def main(arguments: list[str]) -> None:
+    """Write all lists."""
+    options = ["--upgrade"] if arguments == ["--upgrade"] else []
+    if arguments and not options:
+        sys.exit(__doc__)
+    everything = entries_of(compiled("dev", [*extras("dev"), *options]))
+    add_builds_of_torch(everything)
+    write(
+        "cuda",
+        "torch's version in pyproject.toml",
+        {name: text for name, text in everything.items() if CUDA.match(name)},
+    )
+    write("dev", "pyproject.toml", {name: text for name, text in everything.items() if not CUDA.match(name)})
+    for name in [name for name in LISTS if name != "dev"]:
+        chosen = entries_of(compiled(name, [*extras(name), "--constraint", "requirements/dev.txt"]))
+        # From the first list, whose entries have all hashes.
+        write(
+            name,
+            "pyproject.toml",
+            {key: everything.get(key, text) for key, text in chosen.items() if not CUDA.match(key)},
+        )
+    for name in TOOLS:
+        source = f"requirements/{name}.in"
+        # What builds is installed beside what is built.
+        shared = ["--constraint", "requirements/dev.txt"] if name == "build" else []
+        write(name, source, entries_of(compiled(name, [source, *shared, *options])))
+
+
+def extras(name: str) -> list[str]:
+    """Return uv's arguments for a list of the project."""
+    return ["pyproject.toml", *(part for extra in LISTS[name] for part in ("--extra", extra))]
+
+
+def compiled(name: str, arguments: list[str]) -> str:
+    """Return the text of a list as uv resolves it for all platforms."""
+    options = ["--universal", "--python-version", OLDEST_PYTHON, "--generate-hashes", "--no-header", "--no-annotate"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "list.txt"
+        # uv keeps the versions of the list that it writes over. CUDA's are in a list of their own.
+        kept = [FOLDER / f"{name}.txt", *([FOLDER / "cuda.txt"] if name == "dev" else [])]
+        path.write_text("".join(each.read_text(encoding="utf-8") for each in kept if each.exists()), encoding="utf-8")
+        command = [str(Path(sys.executable).with_name("uv")), "pip", "compile", "--quiet", *options, *arguments]
+        subprocess.run([*command, "--output-file", str(path)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        return path.read_text(encoding="utf-8")
+
+
+def entries_of(text: str) -> dict[str, str]:
+    """Return a list's entries by their first lines, `name==version ; markers`, without what uv says beside them."""
+    lines = "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("#"))
+    return {entry.split(" \\\n")[0]: entry for entry in re.split(r"\n(?=\S)", lines.strip() + "\n") if entry.strip()}
+
+
+def add_builds_of_torch(entries: dict[str, str]) -> None:
+    """Add the hashes of the builds of torch that pip finds here, and keep those that the present list has."""
+    (torch,) = (name for name in entries if name.startswith("torch=="))
+    present = FOLDER / "dev.txt"
+    known = entries_of(present.read_text(encoding="utf-8")) if present.exists() else {}
+    hashes = set(re.findall("sha256:([0-9a-f]{64})", entries[torch] + known.get(torch, "")))
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--dest",
+            folder,
+        ]
+        # A build that has a local label, such as +cpu, precedes the plain one of the same version.
+        done = subprocess.run([*command, f"{torch}+cpu"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f"no CPU build of {torch} is offered to pip here: its known hashes are kept", file=sys.stderr)
+        hashes |= {hashlib.sha256(file.read_bytes()).hexdigest() for file in Path(folder).iterdir()}
+    entries[torch] = " \\\n".join([torch, *(f"    --hash=sha256:{value}" for value in sorted(hashes))])
+
+
+def write(name: str, source: str, entries: dict[str, str]) -> None:
+    """Write a list."""
+    body = "\n".join(entries[key].rstrip("\n") for key in sorted(entries))
+    (FOLDER / f"{name}.txt").write_text(f"{HEAD.format(source=source)}{body}\n", encoding="utf-8")
+    print(f"requirements/{name}.txt: {len(entries)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
