@@ -37,7 +37,7 @@ from assay.wire import plain_response, request_to_wire, response_from_wire, spli
 from assay_orchestrator import history
 from assay_orchestrator.admission import check_case, check_settings
 from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions, Reconciled
-from assay_orchestrator.paging import make_token, read_token
+from assay_orchestrator.paging import PageTokens
 from assay_orchestrator.planning import HOSTED_ADAPTERS
 from assay_orchestrator.store import datasets
 from assay_orchestrator.watching import Watches
@@ -85,6 +85,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         self._manager = manager
         self._settings = settings
         self._stopping = stopping
+        self._tokens = PageTokens(database)
         self._told = _Told()
         self._watches = Watches(database, manager, stopping, bookmark_s=settings.watch_bookmark_s)
 
@@ -145,13 +146,14 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> pb.ListRunsResponse:
         """Return a page of runs."""
         size = min(request.page_size or 50, 500)
-        position = read_token("runs", request.page_token, (str, str))
+        query = ("ListRuns",)
+        position = await self._tokens.read(query, request.page_token, (str, str))
         before = (str(position[0]), str(position[1])) if position is not None else None
         runs = await self._manager.list_newest(size + 1, before)
         token = ""
         if len(runs) > size:
             runs = runs[:size]
-            token = make_token("runs", (runs[-1].created_at, runs[-1].run_id))
+            token = await self._tokens.make(query, (runs[-1].created_at, runs[-1].run_id))
         response = pb.ListRunsResponse(runs=[run_to_wire(run) for run in runs], next_page_token=token)
         for run in response.runs:
             run.ClearField("summary")
@@ -227,13 +229,13 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         """Return a page of results in dataset order."""
         run = await self._manager.get(request.run_id)
         size = min(request.page_size or 200, 1000)
-        query = f"results/{run.run_id}/{request.failed_only}"
-        position = read_token(query, request.page_token, (int, int))
+        query = ("ListResults", run.run_id, request.failed_only)
+        position = await self._tokens.read(query, request.page_token, (int, int))
         after = (int(position[0]), int(position[1])) if position is not None else (-1, -1)
         page, more = await self._database.read(
             lambda c: history.read_page(c, run.run_id, after, size, failed_only=request.failed_only)
         )
-        token = make_token(query, (page[-1].case_index, page[-1].repeat_index)) if more else ""
+        token = await self._tokens.make(query, (page[-1].case_index, page[-1].repeat_index)) if more else ""
         return pb.ListResultsResponse(results=[result_to_wire(result) for result in page], next_page_token=token)
 
     async def ListAttempts(  # noqa: N802

@@ -6,19 +6,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.storage.tables import ServiceTables
-from assay_orchestrator.store import schema, views
+from assay_orchestrator.store import schema, signing_keys, views
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
 __all__ = ["HEAD_REVISION", "TABLES"]
 
-HEAD_REVISION = "0009"
+HEAD_REVISION = "0010"
 
 
 def _create(connection: sa.Connection) -> None:
     schema.metadata.create_all(connection)
     connection.execute(schema.fair_clock.insert().values(clock_id=1, virtual_time=0.0))
+    connection.execute(schema.signing_keys.insert(), signing_keys.new_row("page_tokens"))
     views.create(connection)
 
 

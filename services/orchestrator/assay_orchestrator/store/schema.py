@@ -24,6 +24,7 @@ __all__ = [
     "run_events",
     "runs",
     "shards",
+    "signing_keys",
     "write_marks",
 ]
 
@@ -173,6 +174,13 @@ row_history = sa.Table(
     sa.Column("result_json", sa.Text),
     sa.Column("created_at", sa.String(32), nullable=False),
     sqlite_with_rowid=False,
+)
+
+signing_keys = sa.Table(
+    "signing_keys",
+    metadata,
+    sa.Column("name", sa.String(32), primary_key=True),
+    sa.Column("key_hex", sa.String(64), nullable=False),
 )
 
 # Only PostgreSQL needs it; `changes` says what for.

@@ -1,0 +1,28 @@
+"""Keys with which an installation signs what it gives to clients; made with its tables, the same for all processes."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from assay_orchestrator.store import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["get", "new_row"]
+
+_KEY_BYTES = 32
+
+
+def new_row(name: str) -> Mapping[str, str]:
+    """Return the row of a new key."""
+    return {"name": name, "key_hex": secrets.token_hex(_KEY_BYTES)}
+
+
+def get(connection: sa.Connection, name: str) -> bytes:
+    """Return a key."""
+    table = schema.signing_keys
+    return bytes.fromhex(connection.execute(sa.select(table.c.key_hex).where(table.c.name == name)).scalar_one())
