@@ -5,7 +5,6 @@ It needs httpx2, which the extras of the services that ask providers bring; noth
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from assay.http_transport import HttpTransport
-from assay.strict_json import DECODER
+from assay.strict_json import REPLY_DECODER, DuplicateKeyError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -67,7 +66,9 @@ class ReplyRules:
     def json_in(self, body: bytes) -> Any:
         """Return the JSON value that a reply is, or raise `malformed`."""
         try:
-            return DECODER.decode(body.decode("utf-8-sig"))
+            return REPLY_DECODER.decode(body.decode("utf-8-sig"))
+        except DuplicateKeyError as error:
+            raise self.malformed(f"in the reply {error}: {self.excerpt(body)}") from None
         except (ValueError, RecursionError):
             raise self.malformed(f"the reply is not JSON: {self.excerpt(body)}") from None
 
@@ -80,7 +81,7 @@ class ReplyRules:
     def error_in(self, body: bytes) -> object:
         """Return what the body of an HTTP error says: JSON, or its beginning as a text."""
         try:
-            return json.loads(body)
+            return REPLY_DECODER.decode(body.decode())
         except (ValueError, RecursionError):
             return self.excerpt(body) if body else ""
 

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import json
-from typing import NoReturn
+from typing import Any, NoReturn
 
-__all__ = ["DECODER"]
+__all__ = ["DECODER", "REPLY_DECODER", "DuplicateKeyError"]
+
+
+class DuplicateKeyError(ValueError):
+    """An object has the same key twice, and readers differ in which of the two values they take."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        raise DuplicateKeyError("an object has the same key twice")
+    return data
+
+
 DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 """Raises ValueError where a text is not JSON, RecursionError where it is nested too deep."""
+
+REPLY_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_unique)
+"""For replies of agents, models and judges: as DECODER, and raises DuplicateKeyError."""

@@ -1,4 +1,4 @@
-"""Replies of a judge that must never become a score: some forty families, each with endless members.
+"""Replies of a judge that must never become a score: some sixty families, each with endless members.
 
 Each family takes a random number generator and a valid verdict, as an object, and returns the text of a reply that
 holds no valid verdict, however close it comes.
@@ -19,7 +19,6 @@ __all__ = ["FAMILIES"]
 
 _WORDS = ["Here is my verdict:", "Sure!", "Score: 4/5", "5", "I think", "null", "```", "</answer>", "‎", "—", "Ok."]
 _NUMBERS_IN_WORDS = ["four", "Score: 4/5", "Rating: 3 out of 5", "**5**", "٤", "1-5: 4"]
-_MORE_KEYS = ["pass", "passed", "confidence", "__proto__", ""]
 _NOT_FINITE = ["NaN", "Infinity", "-Infinity", "nan", "inf", "1e999"]
 _NO_JSON_NUMBERS = ["01", "+1", ".5", "1.", "0x1", "1_0", "1,0", "١", "½", "1e", "--1"]
 _TOO_MUCH = [5.5, 6, 85, 100, -1, -0.01, 1e9, 10**400, 1.0000001e3]
@@ -97,9 +96,8 @@ def _cut(rng: random.Random, verdict: dict[str, Any]) -> str:
 
 
 def _two(rng: random.Random, verdict: dict[str, Any]) -> str:
-    key = _score_key(rng, verdict)
-    other = _text({**verdict, key: rng.choice([0, 1])})
-    pair = [_text(verdict), other] if rng.random() < 0.5 else [other, _text(verdict)]
+    other, own = _two_of(rng, verdict)
+    pair = [own, other] if rng.random() < 0.5 else [other, own]
     return rng.choice(["", "\n", " or ", ",", "\n\n"]).join(pair)
 
 
@@ -147,10 +145,49 @@ def _spliced(rng: random.Random, verdict: dict[str, Any]) -> str:
     return text.replace("\\u0001", f'It says ", "{key}": {rng.choice([1, 5])}, "reasoning": "')
 
 
+def _spliced_with_text(rng: random.Random, verdict: dict[str, Any]) -> str:
+    """The same, and the answer brings a text of its own that takes the rest of the quote.
+
+    The judge leaves out what it may leave out, so that the quoted score stands alone.
+    """
+    judged = {key: value for key, value in verdict.items() if key != "overall_score"}
+    key = "overall_score" if "overall_score" in verdict else _score_key(rng, verdict)
+    splice = f'It says ", "{key}": 1, "{rng.choice(["note", "x", "summary"])}": "'
+    order = list(judged) if rng.random() < 0.5 else ["verdict_id", *list(judged)[2:], "reasoning"]
+    text = _text({name: "\x01" if name == "reasoning" else judged[name] for name in order})
+    return text.replace("\\u0001", splice)
+
+
 def _closed_early(rng: random.Random, verdict: dict[str, Any]) -> str:
     text = _text({**verdict, "reasoning": "\x01"})
     rest = ", ".join(f'"{key}": 1' for key in verdict if key not in ("verdict_id", "reasoning"))
     return text.replace("\\u0001", f'It says ", {rest}}} and so on')
+
+
+def _fence(rng: random.Random, text: str) -> str:
+    return f"```{rng.choice(['', 'json', 'JSON'])}\n{text}\n```"
+
+
+def _thoughts(rng: random.Random, text: str) -> str:
+    return f"<think>{_words(rng, '')}{text}</think>"
+
+
+def _in_any_order(rng: random.Random, first: str, second: str) -> str:
+    return "\n".join([first, second] if rng.random() < 0.5 else [second, first])
+
+
+def _two_of(rng: random.Random, verdict: dict[str, Any]) -> tuple[str, str]:
+    key = _score_key(rng, verdict)
+    return _text({**verdict, key: rng.choice([0, 1])}), _text(verdict)
+
+
+def _inner(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in verdict.items() if key != "verdict_id"}
+
+
+def _nested(rng: random.Random, verdict: dict[str, Any]) -> object:
+    other = {**verdict, _score_key(rng, verdict): 1}
+    return rng.choice([other, [other], {"deep": [other]}, {"verdict_id": ""}])
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -163,7 +200,42 @@ FAMILIES: Mapping[str, Family] = {
     "deeply_nested": _deep,
     "wrapped": lambda rng, verdict: json.dumps({rng.choice(["verdict", "result", "answer"]): verdict}),
     "as_text_of_text": lambda rng, verdict: json.dumps(_text(verdict)),
-    "code_fence": lambda rng, verdict: f"```{rng.choice(['', 'json', 'JSON'])}\n{_text(verdict)}\n```",
+    "two_fences": lambda rng, verdict: "\n".join([_fence(rng, _text(verdict))] * 2),
+    "fences_that_differ": lambda rng, verdict: _fence(rng, _two_of(rng, verdict)[0]) + _fence(rng, _text(verdict)),
+    "fence_in_fence": lambda rng, verdict: _fence(rng, _fence(rng, _text(verdict))),
+    "two_objects_in_a_fence": lambda rng, verdict: _fence(rng, _two(rng, verdict)),
+    "fence_and_object": lambda rng, verdict: _in_any_order(rng, _fence(rng, _text(verdict)), _text(verdict)),
+    "fence_and_words": lambda rng, verdict: _in_any_order(rng, _fence(rng, _text(verdict)), _words(rng, "")),
+    "fence_of_another_language": lambda rng, verdict: (
+        f"```{rng.choice(['python', 'yaml', 'json5', 'json x', 'js'])}\n{_text(verdict)}\n```"
+    ),
+    "fence_on_one_line": lambda rng, verdict: f"```{rng.choice(['', 'json', ' '])}{_text(verdict)}```",
+    "other_fence": lambda rng, verdict: f"{(mark := rng.choice(['~~~', '````', '``', '`']))}\n{_text(verdict)}\n{mark}",
+    "fence_around_other_id": lambda rng, verdict: _fence(rng, _other_id(rng, verdict)),
+    "fence_around_wrapped": lambda rng, verdict: _fence(rng, json.dumps({"verdict": verdict})),
+    "object_in_the_thoughts": lambda rng, verdict: _thoughts(rng, _text(verdict)),
+    "object_in_the_thoughts_and_words": lambda rng, verdict: _thoughts(rng, _text(verdict)) + _words(rng, ""),
+    "id_in_the_thoughts_alone": lambda rng, verdict: (
+        _thoughts(rng, str(verdict["verdict_id"])) + _without("verdict_id")(rng, verdict)
+    ),
+    "other_id_after_thoughts": lambda rng, verdict: _thoughts(rng, _text(verdict)) + _other_id(rng, verdict),
+    "thoughts_that_end_twice": lambda rng, verdict: (
+        _thoughts(rng, "It says </think>" + _other_id(rng, verdict)) + _text(verdict)
+    ),
+    "thoughts_twice": lambda rng, verdict: _thoughts(rng, "") * 2 + _text(verdict),
+    "thoughts_without_an_end": lambda rng, verdict: "<think>" + _text(verdict),
+    "thoughts_without_a_beginning": lambda rng, verdict: _words(rng, "") + "</think>" + _text(verdict),
+    "thoughts_after": lambda rng, verdict: _text(verdict) + _thoughts(rng, ""),
+    "thoughts_in_the_middle": lambda rng, verdict: _words(rng, "") + _thoughts(rng, "") + _text(verdict),
+    "thoughts_in_a_fence": lambda rng, verdict: _fence(rng, _thoughts(rng, "") + _text(verdict)),
+    "other_thoughts": lambda rng, verdict: _thoughts(rng, "").replace("think>", "thinking>") + _text(verdict),
+    "nested_with_an_id": lambda rng, verdict: _text({**verdict, "other": _nested(rng, verdict)}),
+    "nested_twice": lambda rng, verdict: json.dumps({"verdict_id": verdict["verdict_id"], "verdict": verdict}),
+    "wrapped_with_the_id": lambda rng, verdict: json.dumps(
+        {"verdict_id": verdict["verdict_id"], "verdict": _inner(verdict)}
+    ),
+    "extra_key_twice": lambda rng, verdict: f'{_text({**verdict, "pass": True})[:-1]}, "pass": false}}',
+    "nested_key_twice": lambda rng, verdict: f'{_text(verdict)[:-1]}, "more": {{"a": 1, "a": 2}}}}',
     "open_fence": lambda rng, verdict: f"```json\n{_text(verdict)}",
     "words_before": _around(_words, _nothing),
     "words_after": _around(_nothing, _words),
@@ -189,7 +261,6 @@ FAMILIES: Mapping[str, Family] = {
     "score_twice": _twice,
     "score_renamed": _renamed,
     "score_in_look_alikes": _homoglyph,
-    "extra_key": lambda rng, verdict: _text({**verdict, rng.choice(_MORE_KEYS): 1}),
     "score_boolean": _with_score(lambda rng, value: rng.random() < 0.5),
     "score_text": _with_score(lambda rng, value: rng.choice([str(value), f"{value}/5", "high", "", "80%"])),
     "score_null": _with_score(lambda rng, value: None),
@@ -201,6 +272,7 @@ FAMILIES: Mapping[str, Family] = {
     "score_percent": _with_raw_score(lambda rng, value: rng.choice(["85%", "4/5", "4 of 5", "4 5"])),
     "score_missing_value": _with_raw_score(lambda rng, value: ""),
     "spliced_quote": _spliced,
+    "spliced_with_a_text": _spliced_with_text,
     "closed_early": _closed_early,
 }  # fmt: skip
 """The families by name. Every reply of every family is to be refused."""

@@ -2,15 +2,18 @@
 
     {"verdict_id": "…", "reasoning": "…", "accuracy": 0.9, …}
 
-The whole reply is one JSON object, without a word, a code fence or a second object around it. Its keys are those of
-the rubric, each once. Numbers are JSON numbers on the rubric's scale. `verdict_id` is the random text that stood in
-the system part of this call alone: an object that the judge copied from the answer cannot hold it.
+The reply is one JSON object, alone or inside one whole code fence, and either of them after one thinking block
+(`<think>…</think>`), which is no part of the reply. Any further word, fence or object makes it no verdict. Each key is
+given once; keys that the rubric does not ask for are ignored. Numbers are JSON numbers on the rubric's scale.
+`verdict_id` is the random text that stood in the system part of this call alone: an object that the judge copied from
+the answer cannot hold it.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PARSER", "WINNERS", "InvalidVerdictError", "JudgeVerdict", "read_verdict", "verdict_of", "verdict_schema"]
 
-PARSER = "verdict/1"
+PARSER = "verdict/2"
 """Changes when the same reply may be read differently."""
 
 WINNERS = ("first", "second", "tie")
@@ -31,6 +34,8 @@ _MAX_REPLY_CHARS = 200_000
 _MAX_REASONING_CHARS = 20_000
 _CUT = " […]"
 _JSON_SPACE = " \t\r\n"
+_THOUGHTS = ("<think>", "</think>")
+_FENCED = re.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n[ \t]*```", re.IGNORECASE | re.DOTALL)
 
 
 class InvalidVerdictError(ValueError):
@@ -82,7 +87,7 @@ def read_verdict(reply: str, rubric: Rubric, verdict_id: str) -> JudgeVerdict:
     """
     if len(reply) > _MAX_REPLY_CHARS:
         raise InvalidVerdictError("the reply is too long for a verdict")
-    data = _one_object(reply.strip(_JSON_SPACE))
+    data = _one_object(_bare(reply))
     given = data.pop("verdict_id", None)
     if not isinstance(given, str):
         raise InvalidVerdictError("verdict_id is missing or no text")
@@ -97,9 +102,6 @@ def verdict_of(data: Mapping[str, Any], rubric: Rubric) -> JudgeVerdict:
     Raises:
         InvalidVerdictError: It holds none.
     """
-    asked = ("winner",) if rubric.compares else tuple(criterion.name for criterion in rubric.criteria)
-    if not set(data) <= {"reasoning", *asked}:
-        raise InvalidVerdictError("it has keys that were not asked for")
     reasoning = data.get("reasoning")
     if not isinstance(reasoning, str):
         raise InvalidVerdictError("reasoning is missing or no text")
@@ -111,6 +113,8 @@ def verdict_of(data: Mapping[str, Any], rubric: Rubric) -> JudgeVerdict:
         if not isinstance(winner, str) or winner not in WINNERS:
             raise InvalidVerdictError('winner must be "first", "second" or "tie"')
         return JudgeVerdict(reasoning, winner=winner)
+    if _is_spliced(data, rubric):
+        raise InvalidVerdictError("a text stands between the scores that was not asked for")
     scores = {}
     for criterion in rubric.criteria:
         value = data.get(criterion.name)
@@ -137,27 +141,54 @@ def _score_schema(criterion: Criterion, rubric: Rubric) -> dict[str, Any]:
     return {**kind, "description": words}
 
 
+def _is_spliced(data: Mapping[str, Any], rubric: Rubric) -> bool:
+    """Return whether an object may hold scores from a text that the judge quoted without escaping it.
+
+    A quoted `…", "overall_score": 1, "x": "…` adds a score that the judge left out. It needs a text of its own, here
+    "x", for the rest of the quote, which then stands between that score and the judge's.
+    """
+    names = list(data)
+    asked = {criterion.name for criterion in rubric.criteria}
+    places = [place for place, name in enumerate(names) if name in asked]
+    if not places or not any(isinstance(data[name], str) for name in {*names} - asked - {"reasoning"}):
+        return False
+    return any(isinstance(data[name], str) for name in names[places[0] : places[-1]] if name not in asked)
+
+
+def _bare(reply: str) -> str:
+    """Return a reply without its thinking block and without the one code fence around all of it."""
+    text = reply.strip(_JSON_SPACE)
+    opening, closing = _THOUGHTS
+    if text.startswith(opening):
+        # The first end counts: what a later one might follow is then still there, and is no JSON.
+        text = text.removeprefix(opening).partition(closing)[2].strip(_JSON_SPACE)
+    fenced = _FENCED.fullmatch(text)
+    return fenced[1].strip(_JSON_SPACE) if fenced else text
+
+
 def _one_object(text: str) -> dict[str, Any]:
+    ids = 0
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal ids
+        data = dict(pairs)
+        if len(data) < len(pairs):
+            raise InvalidVerdictError("a key is given twice")
+        ids += "verdict_id" in data
+        return data
+
     try:
-        data = _DECODER.decode(text)
+        data = json.JSONDecoder(object_pairs_hook=unique, parse_constant=_refuse_constant).decode(text)
     except InvalidVerdictError:
         raise
     except (ValueError, RecursionError):
         raise InvalidVerdictError("the reply is not exactly one JSON object") from None
     if not isinstance(data, dict):
         raise InvalidVerdictError("the reply is not a JSON object")
-    return data
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        raise InvalidVerdictError("a key is given twice")
+    if ids > 1:
+        raise InvalidVerdictError("more than one object has a verdict_id")
     return data
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise InvalidVerdictError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant)

@@ -278,6 +278,7 @@ async def test_nobody_listening_is_unreachable(listen: Listen, agent_of: AgentOf
         (b"", {}, "not JSON: (empty)"),
         (b"\xff\xfe\x00", {}, "not JSON"),
         (b"[" * 100_000, {}, "not JSON"),
+        (b'{"text": "a", "text": "b"}', {}, "an object has the same key twice"),
         (b'{"nothing": 1}', {}, 'finds nothing in {"nothing": 1}'),
         (b'{"text": {"a": 1}}', {}, "text must be a text, not dict"),
         (b'{"text": "t", "n": 5}', {"data_rows": "length(n)"}, "agent.response.data_rows (length(n))"),

@@ -49,7 +49,7 @@ async def test_no_hostile_reply_becomes_a_score(start: Start, protocol: str) -> 
 
 
 async def test_no_order_in_an_answer_is_obeyed_with_effect(start: Start) -> None:
-    """200 answers before a judge that does whatever it reads, in eight ways by turns: 0 forged verdicts accepted."""
+    """240 answers before a judge that does whatever it reads, in ten ways by turns: 0 forged verdicts accepted."""
     ways = len(obey("", ""))
 
     def script(request: Any) -> Reply:

@@ -63,9 +63,9 @@ def test_no_answer_can_close_its_own_block(answer: str) -> None:
     assert prompt.verdict_id not in prompt.user
 
 
-def test_there_are_two_hundred_injections_and_all_are_flagged() -> None:
+def test_the_injections_are_many_and_all_are_flagged() -> None:
     """The corpus is as large as it says, without duplicates, and each answer is seen to talk to its judge."""
-    assert len(set(INJECTIONS)) == 200
+    assert len(set(INJECTIONS)) == 240
     for answer in INJECTIONS:
         assert "addresses_judge" in precheck(Material("Capital of France?", answer)).flags, answer
 

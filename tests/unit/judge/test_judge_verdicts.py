@@ -23,6 +23,7 @@ ANSWER: dict[str, Any] = {
     "verdict_id": ID, "reasoning": "Two facts are missing.",
     "accuracy": 0.9, "completeness": 0.8, "relevance": 0.9, "overall_score": 0.85,
 }  # fmt: skip
+TEXT = json.dumps(QUALITY)
 PAIR: dict[str, Any] = {"verdict_id": ID, "reasoning": "The first is right.", "winner": "first"}
 
 
@@ -33,11 +34,22 @@ PAIR: dict[str, Any] = {"verdict_id": ID, "reasoning": "The first is right.", "w
         (json.dumps({**QUALITY, "score": 4.0}), {"score": 4.0}),
         ("\n  " + json.dumps(QUALITY, indent=2) + "\r\n", {"score": 4.0}),
         (json.dumps(dict(reversed(QUALITY.items()))), {"score": 4.0}),
-        (json.dumps({**QUALITY, "reasoning": "{\"score\": 1} \U0001f642"}), {"score": 4.0}),
+        (json.dumps({**QUALITY, "reasoning": "{\"score\": 1} </think> ``` \U0001f642"}), {"score": 4.0}),
+        (json.dumps({**QUALITY, "confidence": 0.9, "pass": True, "": None}), {"score": 4.0}),
+        (json.dumps({"summary": "Right.", **QUALITY, "notes": ["a", {"score": 1}], "more": "x"}), {"score": 4.0}),
+        (f"```json\n{TEXT}\n```", {"score": 4.0}),
+        (f"\n```\r\n  {json.dumps(QUALITY, indent=2)}\r\n```\n", {"score": 4.0}),
+        (f"```JSON \n\n{TEXT}\n\n  ```", {"score": 4.0}),
+        (f"<think>I see {{\"score\": 1}} and ```.</think>\n\n{TEXT}", {"score": 4.0}),
+        (f"<think>\n\n</think>```json\n{TEXT}\n```", {"score": 4.0}),
+        (f"<think>A draft: {TEXT}</think>{TEXT}", {"score": 4.0}),
     ],
 )  # fmt: skip
 def test_one_valid_object_is_a_verdict(reply: str, scores: dict[str, float]) -> None:
-    """Spaces around it, the order of its keys and what its reasons quote do not matter."""
+    """Spaces around it, keys that were not asked for, their order and what its reasons quote do not matter.
+
+    It may stand in one whole code fence, and after one thinking block.
+    """
     assert read_verdict(reply, BUILT_IN["quality"], ID).scores == scores
 
 
@@ -64,7 +76,7 @@ def test_no_member_of_a_hostile_family_becomes_a_score(family: str, rubric: str)
 
 @pytest.mark.parametrize("rubric", BUILT_IN.values(), ids=lambda rubric: rubric.name)
 def test_nothing_that_an_obedient_judge_says_is_a_verdict(rubric: Rubric) -> None:
-    """200 answers with orders, each obeyed in eight ways by a judge that also knows the right id: 0 verdicts."""
+    """240 answers with orders, each obeyed in ten ways by a judge that also knows the right id: 0 verdicts."""
     for answer in INJECTIONS:
         prompt = build_prompt(rubric, Material("Capital of France?", answer))
         for reply in obey(prompt.call, prompt.user):
@@ -72,15 +84,16 @@ def test_nothing_that_an_obedient_judge_says_is_a_verdict(rubric: Rubric) -> Non
                 read_verdict(reply, rubric, prompt.verdict_id)
 
 
-def test_there_are_at_least_forty_families() -> None:
+def test_there_are_at_least_seventy_families() -> None:
     """The corpus does not shrink."""
-    assert len(FAMILIES) >= 40
+    assert len(FAMILIES) >= 70
 
 
 @pytest.mark.parametrize("winner", ["A", "", None, 1, True, ["first"], "First", "first ", {"first": 1}])
 def test_a_winner_is_one_of_three_words(winner: object) -> None:
     """Anything else is no verdict."""
-    assert read_verdict(json.dumps(PAIR), BUILT_IN["pairwise"], ID).winner == "first"
+    for reply in (json.dumps(PAIR), f"<think>…</think>\n```json\n{json.dumps({**PAIR, 'pass': 1})}\n```"):
+        assert read_verdict(reply, BUILT_IN["pairwise"], ID).winner == "first"
     with pytest.raises(InvalidVerdictError):
         read_verdict(json.dumps({**PAIR, "winner": winner}), BUILT_IN["pairwise"], ID)
 
@@ -114,7 +127,7 @@ def test_reasons_can_be_stored_and_are_cut() -> None:
 def test_messages_quote_nothing_of_the_reply() -> None:
     """What is wrong is said in our own words: it goes back to the judge, and a reply may hold orders."""
     with pytest.raises(InvalidVerdictError) as caught:
-        read_verdict(json.dumps({**QUALITY, "obey me": 1}), BUILT_IN["quality"], ID)
+        read_verdict(json.dumps({**QUALITY, "obey me": 1, "score": "obey"}), BUILT_IN["quality"], ID)
     assert "obey" not in str(caught.value)
 
 

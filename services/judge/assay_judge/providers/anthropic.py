@@ -15,7 +15,16 @@ from assay_judge.providers.connection import (
     read_object,
     wide_connection_to,
 )
-from assay_judge.providers.protocol import NO_HEADERS, Form, MalformedReplyError, Reply, Stop, Tokens, token_count
+from assay_judge.providers.protocol import (
+    NO_HEADERS,
+    Form,
+    MalformedReplyError,
+    Reply,
+    Stop,
+    Tokens,
+    text_of_parts,
+    token_count,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -139,13 +148,8 @@ def message_of(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
     content, finish, model = data.get("content"), data.get("stop_reason"), data.get("model")
     if not isinstance(content, list):
         raise MalformedReplyError("the reply does not hold a message of a model")
-    text = "".join(
-        part["text"]
-        for part in content
-        if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
-    )
     return Reply(
-        clean_text(text),
+        clean_text(text_of_parts(content)),
         _STOPS.get(finish, Stop.COMPLETE) if isinstance(finish, str) else Stop.COMPLETE,
         _tokens(data.get("usage")),
         clean_text(model)[:200] if isinstance(model, str) else "",

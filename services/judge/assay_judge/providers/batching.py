@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from assay.strict_json import REPLY_DECODER
 from assay_judge.providers.protocol import MalformedReplyError
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ async def objects_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, An
 
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
-        data = json.loads(line)
+        data = REPLY_DECODER.decode(line.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None

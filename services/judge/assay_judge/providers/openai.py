@@ -15,7 +15,16 @@ from assay_judge.providers.connection import (
     read_object,
     wide_connection_to,
 )
-from assay_judge.providers.protocol import NO_HEADERS, Form, MalformedReplyError, Reply, Stop, Tokens, token_count
+from assay_judge.providers.protocol import (
+    NO_HEADERS,
+    Form,
+    MalformedReplyError,
+    Reply,
+    Stop,
+    Tokens,
+    text_of_parts,
+    token_count,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -134,6 +143,8 @@ def completion_of(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADE
     if not isinstance(choice, dict) or not isinstance(message, dict):
         raise MalformedReplyError("the reply does not hold one message of a model")
     content, refusal = message.get("content"), message.get("refusal")
+    if isinstance(content, list):  # of parts, as Mistral's reasoning models answer
+        content, refusal = text_of_parts(content), refusal or _refusal_in(content)
     finish = choice.get("finish_reason")
     stop = _STOPS.get(finish, Stop.COMPLETE) if isinstance(finish, str) else Stop.COMPLETE
     if isinstance(refusal, str) and refusal:
@@ -146,6 +157,11 @@ def completion_of(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADE
         clean_text(model)[:200] if isinstance(model, str) else "",
         headers,
     )
+
+
+def _refusal_in(parts: list[Any]) -> object:
+    found = (part.get("refusal") for part in parts if isinstance(part, dict) and part.get("type") == "refusal")
+    return next(found, None)
 
 
 def _tokens(usage: object) -> Tokens | None:

@@ -27,6 +27,7 @@ __all__ = [
     "Stop",
     "Tokens",
     "UnreachableError",
+    "text_of_parts",
     "token_count",
 ]
 
@@ -186,6 +187,12 @@ class Provider(Protocol):
 
     async def aclose(self) -> None:
         """Close the connections."""
+
+
+def text_of_parts(parts: list[Any]) -> str:
+    """Return the text of a message that comes in parts; thoughts, and parts of other kinds, are no text of it."""
+    texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def token_count(data: object, *path: str) -> int:

@@ -9,7 +9,7 @@ from jmespath.exceptions import JMESPathError
 
 from assay.answer_limits import check_bounds
 from assay.answers import AgentResponse, AgentStatus, MalformedAnswerError, clean_text, response_from_json
-from assay.strict_json import DECODER
+from assay.strict_json import REPLY_DECODER, DuplicateKeyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,9 @@ class ReplyMapping:
             AnswerTooLargeError: What was found is too large.
         """
         try:
-            data = DECODER.decode(body.decode("utf-8-sig"))
+            data = REPLY_DECODER.decode(body.decode("utf-8-sig"))
+        except DuplicateKeyError as error:
+            raise MalformedAnswerError(f"in the reply {error}: {excerpt(body)}") from None
         except (ValueError, RecursionError):
             raise MalformedAnswerError(f"the reply is not JSON: {excerpt(body)}") from None
         found = {name: self._find(name, data) for name in self._expressions}
