@@ -144,7 +144,8 @@ def completion_of(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADE
         raise MalformedReplyError("the reply does not hold one message of a model")
     content, refusal = message.get("content"), message.get("refusal")
     if isinstance(content, list):  # of parts, as Mistral's reasoning models answer
-        content, refusal = text_of_parts(content), refusal or _refusal_in(content)
+        refusal = refusal or _refusal_in(content)
+        content = text_of_parts(content)
     finish = choice.get("finish_reason")
     stop = _STOPS.get(finish, Stop.COMPLETE) if isinstance(finish, str) else Stop.COMPLETE
     if isinstance(refusal, str) and refusal:
