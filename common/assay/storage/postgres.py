@@ -19,8 +19,9 @@ from psycopg.conninfo import conninfo_to_dict
 from assay.errors import StorageError
 from assay.storage import revisions
 from assay.storage.changes import Change, introduce
+from assay.storage.failures import FailureLog
 from assay.storage.outages import Outages
-from assay.storage.postgres_errors import sentence
+from assay.storage.postgres_errors import client_sentence, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,6 +83,8 @@ class PostgresDatabase:
         self._tables = tables
         self._parameters = _parse(url, tables.service)
         self._place = _place(self._parameters)
+        self._shown = f"the {tables.service}'s database"
+        self._failures = FailureLog()
         self._engine = sa.create_engine(
             "postgresql+psycopg://", creator=self._connect, pool_size=_WRITER_COUNT, max_overflow=0
         )
@@ -103,6 +106,7 @@ class PostgresDatabase:
         except BaseException:
             self.close()
             raise
+        self._failures.is_open = True
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -208,13 +212,18 @@ class PostgresDatabase:
         try:
             yield
         except (sa.exc.DBAPIError, psycopg.Error) as problem:
-            raise StorageError(self._sentence(problem)) from problem
+            shown = client_sentence(self._shown, _original(problem))
+            raise self._failures.error(shown, self._sentence(problem)) from problem
         except sa.exc.TimeoutError as problem:
-            raise StorageError(f"{self._place} has no free connection: try again") from problem
+            says = "has no free connection: try again"
+            raise self._failures.error(f"{self._shown} {says}", f"{self._place} {says}") from problem
 
     def _sentence(self, problem: BaseException) -> str:
-        original = problem.orig if isinstance(problem, sa.exc.DBAPIError) else problem
-        return sentence(self._place, original, str(self._parameters.get("password") or ""))
+        return sentence(self._place, _original(problem), str(self._parameters.get("password") or ""))
+
+
+def _original(problem: BaseException) -> BaseException | None:
+    return problem.orig if isinstance(problem, sa.exc.DBAPIError) else problem
 
 
 def _parse(url: str, service: str) -> dict[str, Any]:

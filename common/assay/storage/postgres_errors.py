@@ -9,7 +9,7 @@ import psycopg
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["is_passing", "sentence"]
+__all__ = ["client_sentence", "is_passing", "sentence"]
 
 _REMEDIES: Sequence[tuple[str, str]] = (
     # SQLSTATE, or the beginning of it; the first that fits.
@@ -72,6 +72,22 @@ def sentence(place: str, problem: BaseException | None, password: str) -> str:
             f"it stopped when it is resumed ({text})"
         )
     return f"{place} failed: {text}"
+
+
+def client_sentence(place: str, problem: BaseException | None) -> str:
+    """Return what clients of a service may know of it: neither where its database is nor what the driver says.
+
+    Args:
+        place: The database as clients know it.
+        problem: What the driver raised.
+    """
+    state = getattr(problem, "sqlstate", None) or _guess(problem, str(problem))
+    for prefix, remedy in _REMEDIES:
+        if state.startswith(prefix):
+            return f"{place}: {remedy}"
+    if isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError):
+        return f"{place} cannot be reached: a run goes on where it stopped when it is resumed"
+    return f"{place} failed: the service's log has the cause"
 
 
 def _guess(problem: BaseException | None, text: str) -> str:

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from assay.errors import StorageError
 from assay.failpoints import failpoint
 from assay.storage import revisions
+from assay.storage.failures import FailureLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +49,9 @@ class SqliteDatabase:
 
     def __init__(self, path: Path, tables: ServiceTables) -> None:
         self._path = path
+        self._shown = f"the {tables.service}'s database"
         self._tables = tables
+        self._failures = FailureLog()
         self._lock_fd = _lock(path, tables.service)
         self._engine = sa.create_engine(
             f"sqlite+pysqlite:///{path}", poolclass=sa.NullPool, connect_args={"check_same_thread": False}
@@ -65,6 +68,7 @@ class SqliteDatabase:
         except BaseException:
             self.close()
             raise
+        self._failures.is_open = True
 
     async def read(self, query: Callable[[sa.Connection], T]) -> T:
         """Run a query on a reading thread and return what it returns."""
@@ -123,9 +127,11 @@ class SqliteDatabase:
         try:
             yield
         except sa.exc.DatabaseError as problem:
-            raise StorageError(_sentence(self._path, problem)) from problem
+            shown, full = (_sentence(place, problem) for place in (self._shown, str(self._path)))
+            raise self._failures.error(shown, full) from problem
         except OSError as problem:
-            raise StorageError(f"{self._path} cannot be used: {problem.strerror or problem}") from problem
+            says = f"cannot be used: {problem.strerror or type(problem).__name__}"
+            raise self._failures.error(f"{self._shown} {says}", f"{self._path} {says}") from problem
 
 
 def _lock(path: Path, service: str) -> int:
@@ -193,14 +199,20 @@ def _create(connection: sa.Connection, tables: ServiceTables) -> None:
     failpoint("schema.after_commit")
 
 
-def _sentence(path: Path, problem: sa.exc.DatabaseError) -> str:
+def _sentence(place: str, problem: sa.exc.DatabaseError) -> str:
+    """Return what is wrong with the database and what to do.
+
+    Args:
+        place: The database as the reader may know it.
+        problem: What the driver raised; its words name no file.
+    """
     text = str(problem.orig)
     if "disk is full" in text or "disk I/O" in text:
-        return f"the disk that holds {path} is full or broken ({text}): free some space, then resume the run"
+        return f"the disk that holds {place} is full or broken ({text}): free some space, then resume the run"
     if "locked" in text:
-        return f"{path} is locked by another program: close it and try again"
+        return f"{place} is locked by another program: close it and try again"
     if "readonly" in text or "unable to open" in text:
-        return f"{path} cannot be written ({text}): check its permissions, or choose another folder with ASSAY_HOME"
+        return f"{place} cannot be written ({text}): check its permissions, or choose another folder with ASSAY_HOME"
     if "not a database" in text or "malformed" in text:
-        return f"{path} is not an Assay database or is damaged ({text}): move it away, or choose another ASSAY_HOME"
-    return f"the store {path} failed: {text}"
+        return f"{place} is not an Assay database or is damaged ({text}): move it away, or choose another ASSAY_HOME"
+    return f"{place} failed: {text}"

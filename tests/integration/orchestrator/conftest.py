@@ -62,6 +62,12 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def serve_at() -> Callable[..., AbstractAsyncContextManager[Client]]:
+    """Return a function that serves an orchestrator in a folder, with settings of the test's own."""
+    return _serve
+
+
+@pytest.fixture
 def serve(tmp_path: Path, database_url: str) -> Callable[..., AbstractAsyncContextManager[Client]]:
     """Return a function that serves an orchestrator over the same database each time."""
     return lambda **changes: _serve(tmp_path, **{"database_url": database_url, **changes})

@@ -72,7 +72,7 @@ async def test_every_connection_is_durable_bounded_and_named(store: PostgresData
     assert written == ["on", "2min", "10s", "read committed", "read committed"]
     assert str(name).startswith("assay-orchestrator ")
     assert (await store.read(read))[2:5] == ["10min", "read committed", "repeatable read"]
-    with pytest.raises(StorageError, match="read-only"):
+    with pytest.raises(StorageError, match="may only be read"):
         await store.read(datasets.discard_unfinished)
 
 
