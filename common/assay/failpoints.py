@@ -61,6 +61,8 @@ FAILPOINTS = {
     "retry.after_commit": "rows with errors are set aside, the run does not go on yet",
     "deletion.begun": "a run is gone, its rows are not",
     "deletion.batch_removed": "some rows of a deleted run are gone",
+    "judge.order_before_commit": "an order of a verdict was written, its transaction is open",
+    "judge.order_after_commit": "an order of a verdict is stored, its caller does not know yet",
     "stop.draining": "the process was told to stop and lets work in flight end",
     "store.clock": "the store reads the clock",
     "client.dataset_uploaded": "a client knows that its dataset is stored",

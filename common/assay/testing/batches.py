@@ -72,6 +72,7 @@ class ScriptedBatches:
         is_held: Whether no batch ends.
         end: How batches end: "ended", "expired", "cancelled" or "failed" (OpenAI's protocol alone).
         undone: How many requests of a batch that expires or is cancelled are not answered.
+        fate_of: What becomes of one request of a batch that ends: "" it is answered, "expired" or "missing" it is not.
         shuffles: Whether results come in another order than the requests.
         cut: How results are cut: "" not at all, "body" by a closed connection, "line" in the middle of the last line.
         cut_times: How often they are; endlessly if negative.
@@ -87,6 +88,7 @@ class ScriptedBatches:
         self.is_held = False
         self.end = "ended"
         self.undone = 0
+        self.fate_of: Callable[[ProviderRequest], str] = lambda _: ""
         self.shuffles = False
         self.cut = ""
         self.cut_times = -1
@@ -191,7 +193,7 @@ class ScriptedBatches:
         undone = 0 if self.end == "ended" else len(batch.requests) if self.end == "failed" else self.undone
         for number, (custom_id, asked) in enumerate(batch.requests):
             if number >= len(batch.requests) - undone:
-                self._undone(batch, custom_id, path)
+                self._undone(batch, custom_id, path, batch.end)
             else:
                 self._done(batch, custom_id, asked, path, headers)
         if self.shuffles:
@@ -201,6 +203,11 @@ class ScriptedBatches:
         from assay.testing.providers import ProviderRequest
 
         request = ProviderRequest(path, headers, asked)
+        fate = self.fate_of(request)
+        if fate == "expired":
+            self._undone(batch, custom_id, path, fate)
+        if fate:
+            return
         self.requests.append(request)
         reply = self._answer(request)
         body = self._body_of(path, reply)
@@ -215,12 +222,12 @@ class ScriptedBatches:
             line = {"id": "b", "custom_id": custom_id, "response": response, "error": None}
             (batch.results if is_good else batch.errors).append(line)
 
-    def _undone(self, batch: _Batch, custom_id: str, path: str) -> None:
+    def _undone(self, batch: _Batch, custom_id: str, path: str, end: str) -> None:
         if path.endswith("/messages"):
-            kind = "expired" if batch.end == "expired" else "canceled"
+            kind = "expired" if end == "expired" else "canceled"
             batch.results.append({"custom_id": custom_id, "result": {"type": kind}})
-        elif batch.end != "failed":
-            error = {"code": f"batch_{batch.end}", "message": "This request could not be executed in time."}
+        elif end != "failed":
+            error = {"code": f"batch_{end}", "message": "This request could not be executed in time."}
             batch.errors.append({"id": "b", "custom_id": custom_id, "response": None, "error": error})
 
     def _content(self, content: bytes) -> BatchReply:

@@ -18,6 +18,11 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
+if sys.version_info >= (3, 13):
+    from warnings import deprecated as _deprecated
+else:
+    from typing_extensions import deprecated as _deprecated
+
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class _VerdictStatus:
@@ -96,6 +101,8 @@ class GradeRequest(_message.Message):
     BATCH_FIELD_NUMBER: _builtins.int
     ONLY_ORDER_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    ROW_FIELD_NUMBER: _builtins.int
+    ROUND_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
     """The rubric's name, e.g. "quality" or "answer"."""
     question: _builtins.str
@@ -118,20 +125,36 @@ class GradeRequest(_message.Message):
     """How long this verdict may take, in milliseconds; 0: until the call's deadline, or the server's default."""
     batch: _builtins.bool
     """Whether to ask through the provider's batch API: at about half the price, within a day rather than seconds.
-    Default: asked at once. A verdict that is not there in time is UNAVAILABLE with the reason batch_pending and
-    stays ordered; the same request, asked again later, is answered from the batch and pays nothing more. Its time
+    Default: asked at once. A verdict that is not there in time is UNAVAILABLE with the reason batch_pending: its order
+    is on disk, or waits for money under the run's cap. The same request, asked again later, is answered from the batch
+    and pays nothing more. Its time
     is timeout_ms or the call's deadline alone, be they longer than the server's default. INVALID_ARGUMENT for a
     judge without a batch API: replay, and services other than the provider's own unless the operator lists them.
     """
-    only_order: _builtins.bool
-    """Whether only to order: with batch, a verdict that is there already is left for whoever asks next without this, and
-    the answer is UNAVAILABLE with the reason batch_ready. For callers that need several verdicts together, since an
-    outcome is told with its usage only once. Default: a verdict that is there is returned.
-    """
+    @_builtins.property
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def only_order(self) -> _builtins.bool:
+        """Has no meaning any more: outcomes of batches are kept for their row. Servers ignore it."""
+
+    @only_order.setter
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def only_order(self, value: _builtins.bool) -> None:
+        """Has no meaning any more: outcomes of batches are kept for their row. Servers ignore it."""
+
     validate_only: _builtins.bool
     """Whether only to say if this judge could be asked, so that a run is refused before anything is paid for it: the
     answer has no verdict, and nobody is called. FAILED_PRECONDITION (reason JUDGE_KEY_MISSING) where the server has
     no key for it. Default: the answer is graded.
+    """
+    row: _builtins.str
+    """Which row of the run asks, e.g. "12/0"; at most 200 characters, empty for none. With batch, an outcome is kept for
+    the row that first had it: each time that this row asks, it gets the outcome with its usage, until the row is
+    stored; other rows with the same material find it without usage. An outcome that a request without a row has got
+    is forgotten.
+    """
+    round: _builtins.int
+    """Which round of asking for the row's verdicts this is; default 0. With batch and row, an outcome without a verdict
+    is the answer in the round in which it was ordered and in earlier ones; in a later round it is ordered again.
     """
     @_builtins.property
     def contexts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -158,10 +181,12 @@ class GradeRequest(_message.Message):
         batch: _builtins.bool = ...,
         only_order: _builtins.bool = ...,
         validate_only: _builtins.bool = ...,
+        row: _builtins.str = ...,
+        round: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "judge", b"judge", "only_order", b"only_order", "question", b"question", "reference", b"reference", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "judge", b"judge", "only_order", b"only_order", "question", b"question", "reference", b"reference", "round", b"round", "row", b"row", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__reference: _TypeAlias = _typing.Literal["reference"]  # noqa: Y015
     _WhichOneofArgType__reference: _TypeAlias = _typing.Literal["_reference", b"_reference"]  # noqa: Y015
@@ -380,7 +405,8 @@ class Verdict(_message.Message):
     truncated, empty_verdict. When UNAVAILABLE: judge_not_configured, judge_unavailable, judge_refuses_request
     (this one), judge_denied (any: its key, model or quota is refused), rate_limited, deadline_exceeded,
     retry_budget_spent, spend_cap_reached, price_unknown, not_recorded; and of batches: batch_pending (not yet: ask again),
-    batch_ready (there: ask without only_order), batch_expired, batch_cancelled, batch_failed.
+    batch_cancelled and batch_failed (the whole batch), batch_expired and batch_result_missing (this request, each of
+    the few times that it was ordered).
     """
     fingerprint: _builtins.str
     """Hash of model, parameters, template, schema and parser."""
@@ -477,7 +503,7 @@ class JudgeAttempt(_message.Message):
     LATENCY_MS_FIELD_NUMBER: _builtins.int
     outcome: _builtins.str
     """What came of it, one stable word: replied, or why there is no reply: http_429 and the like, unreachable,
-    malformed, broken_off, batch_expired, batch_cancelled, batch_failed.
+    malformed, broken_off, batch_expired, batch_cancelled, batch_failed, batch_result_missing.
     """
     input_tokens: _builtins.int
     """Tokens read; absent where the judge does not say."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay_judge.calling import Tally, Try, refused
-from assay_judge.orders import new_id
+from assay_judge.orders import MOST_ORDERS, new_id
 from assay_judge.outcome import Outcome, Status
 from assay_judge.prompting import build_prompt
 from assay_judge.providers.batching import Standing
@@ -24,7 +24,7 @@ __all__ = ["Step", "come_of", "failed"]
 
 _ENDS = {
     Standing.EXPIRED: ("batch_expired", "the provider did not come to this request in the time of its batch"),
-    Standing.CANCELLED: ("batch_cancelled", "somebody cancelled the batch at the provider"),
+    Standing.CANCELLED: ("batch_cancelled", "the batch was cancelled at the provider"),
     Standing.FAILED: ("batch_failed", "the provider refused the batch"),
 }
 
@@ -35,15 +35,13 @@ class Step:
 
     Args:
         cost: What it has cost, in billionths of a dollar.
-        outcome: What came of the order; None where there is another turn.
-        again: The next turn, for which nothing is set aside yet.
-        problem: Why there is one.
+        outcome: What came of the order; where it is ordered again, what does if that cannot be paid.
+        again: What is ordered next, for which nothing is set aside yet; None where this is the end.
     """
 
     cost: int
-    outcome: Outcome | None = None
+    outcome: Outcome
     again: Order | None = None
-    problem: str = ""
 
 
 def come_of(order: Order, result: BatchResult, line: Line, said: str = "") -> Step:
@@ -61,9 +59,10 @@ def come_of(order: Order, result: BatchResult, line: Line, said: str = "") -> St
         return _refused(order, result.refusal, line)
     if result.standing is not None:
         reason, message = _ENDS[result.standing]
-        return failed(order, line, reason, f"{message}: {said}" if said else message, cost=0)
-    # Nobody knows what it cost: the most that it may have is on the bill.
-    return failed(order, line, "batch_failed", result.problem, cost=order.reserved)
+        step = failed(order, line, reason, f"{message}: {said}" if said else message, cost=0)
+        return _ordered_again(order, step) if result.standing is Standing.EXPIRED else step
+    # What it cost is unknown: the most that it may have is on the bill.
+    return _ordered_again(order, failed(order, line, "batch_result_missing", result.problem, cost=order.reserved))
 
 
 def failed(order: Order, line: Line, reason: str, message: str, *, cost: int, came: str = "") -> Step:
@@ -82,17 +81,44 @@ def _replied(order: Order, reply: Reply, line: Line) -> Step:
     except InvalidVerdictError as invalid:
         problem = str(invalid)
         if order.turn < TURNS:
-            return Step(cost, again=_next(order, tally, problem=problem, turn=order.turn + 1), problem=problem)
+            again = dataclasses.replace(
+                order,
+                item_id=new_id(),
+                prompt=build_prompt(order.rubric, order.material, problem=problem),
+                turn=order.turn + 1,
+                tally=tally,
+                orders=1,
+            )
+            said = f"the judge gave no valid verdict ({problem}), and the run's cap leaves too little to ask again"
+            unpaid = Outcome(Status.INVALID, reason="invalid_verdict", message=said)
+            return Step(cost, _told(order, unpaid, tally), again)
         outcome = no_verdict(problem, reply.model)
     return Step(cost, _told(order, outcome, tally))
+
+
+def _ordered_again(order: Order, step: Step) -> Step:
+    """Return the step of an order that its batch did not answer: it goes into the next one, a few times."""
+    outcome = step.outcome
+    if order.orders >= MOST_ORDERS:
+        said = f"{outcome.message} (ordered {order.orders} times)"
+        return dataclasses.replace(step, outcome=dataclasses.replace(outcome, message=said))
+    unpaid = f"{outcome.message}, and the run's cap leaves too little to order it again"
+    return Step(
+        step.cost,
+        dataclasses.replace(outcome, reason="spend_cap_reached", message=unpaid),
+        dataclasses.replace(order, item_id=new_id(), tally=outcome.tally, orders=order.orders + 1),
+    )
 
 
 def _refused(order: Order, refusal: ProviderStatusError, line: Line) -> Step:
     adapted = order.sent.without_refused(refusal)
     if adapted is not None:
         line.learn(order.sent, adapted)
-        again = dataclasses.replace(_next(order, _tally(order, line, 0, f"http_{refusal.status}")), sent=adapted)
-        return Step(0, again=again, problem=refused(refusal).message)
+        tally = _tally(order, line, 0, f"http_{refusal.status}")
+        said = f"{refused(refusal).message}, and the run's cap leaves too little to ask without that"
+        unpaid = Outcome(Status.UNAVAILABLE, reason="spend_cap_reached", message=said)
+        again = dataclasses.replace(order, item_id=new_id(), tally=tally, sent=adapted)
+        return Step(0, _told(order, unpaid, tally), again)
     failure: CallFailedError = line.refused(refusal)
     reason = failure.reason
     if refusal.throttles:
@@ -100,11 +126,6 @@ def _refused(order: Order, refusal: ProviderStatusError, line: Line) -> Step:
     elif refusal.may_pass:
         reason = "judge_unavailable"
     return failed(order, line, reason, f"in the batch: {failure.message}", cost=0, came=f"http_{refusal.status}")
-
-
-def _next(order: Order, tally: Tally, *, problem: str = "", turn: int | None = None) -> Order:
-    prompt = build_prompt(order.rubric, order.material, problem=problem)
-    return dataclasses.replace(order, item_id=new_id(), prompt=prompt, turn=turn or order.turn, tally=tally)
 
 
 def _tally(order: Order, line: Line, cost: int, outcome: str, tokens: Tokens | None = None) -> Tally:

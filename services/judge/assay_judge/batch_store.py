@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay_judge.orders import Order, outcome_from_text
+from assay.failpoints import failpoint
+from assay_judge.orders import Order, outcome_for
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Sequence
 
     from assay.rubric import Rubric
+    from assay_judge.orders import Asker
     from assay_judge.outcome import Outcome
     from assay_judge.store import JudgeStore
 
@@ -68,10 +70,10 @@ class OpenOrder:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What has come of an order: its outcome as text, or another turn."""
+    """What has come of an order: its outcome as text, or what is ordered in its place."""
 
     item_id: str
-    outcome: str = ""
+    outcome: str
     again: Order | None = None
 
 
@@ -112,7 +114,12 @@ class BatchStore:
 
     async def add(self, order: Order, now: float) -> None:
         """Keep an order that waits for a batch."""
-        await self._store.run(lambda connection: _insert(connection, order, now))
+
+        def work(connection: sqlite3.Connection) -> None:
+            _insert(connection, order, now)
+            failpoint("judge.order_before_commit")
+
+        await self._store.run(work)
 
     async def form(
         self, batch_id: str, line: str, now: float, *, most: int, most_chars: int
@@ -183,21 +190,21 @@ class BatchStore:
         query = "DELETE FROM batches WHERE batch_id = ?"
         await self._store.run(lambda connection: connection.execute(query, (batch_id,)))
 
-    async def has(self, key: str, run_id: str) -> bool:
-        """Return whether there is an outcome of a run's order."""
-        query = "SELECT 1 FROM orders WHERE key = ? AND run_id = ? AND outcome IS NOT NULL"
-        return await self._store.run(lambda connection: connection.execute(query, (key, run_id)).fetchone() is not None)
+    async def fetch(self, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
+        """Return what has come of a run's order; None where there is nothing, or it is to be ordered anew."""
 
-    async def fetch(self, key: str, run_id: str, rubric: Rubric) -> Outcome | None:
-        """Return the outcome of a run's order once; None where there is none that can be read."""
-        query = "DELETE FROM orders WHERE key = ? AND run_id = ? AND outcome IS NOT NULL RETURNING outcome"
-        rows = await self._store.run(lambda connection: connection.execute(query, (key, run_id)).fetchall())
-        return outcome_from_text(rows[-1][0], rubric) if rows else None
+        def work(connection: sqlite3.Connection) -> Outcome | None:
+            query = "SELECT item_id, outcome FROM orders WHERE key = ? AND run_id = ? AND outcome IS NOT NULL"
+            found = None
+            for item_id, text in connection.execute(query, (key, run_id)).fetchall():
+                found, kept = outcome_for(asker, text, rubric)
+                if not kept:
+                    connection.execute("DELETE FROM orders WHERE item_id = ?", (item_id,))
+                elif kept != text:
+                    connection.execute("UPDATE orders SET outcome = ? WHERE item_id = ?", (kept, item_id))
+            return found
 
-    async def fetched(self, item_id: str) -> bool:
-        """Forget an outcome that is handed out; return whether nobody had it before."""
-        query = "DELETE FROM orders WHERE item_id = ? AND outcome IS NOT NULL"
-        return await self._store.run(lambda connection: connection.execute(query, (item_id,)).rowcount > 0)
+        return await self._store.run(work)
 
 
 def _insert(connection: sqlite3.Connection, order: Order, now: float) -> None:

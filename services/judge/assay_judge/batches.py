@@ -1,8 +1,9 @@
 """Verdicts through the batch APIs of providers: half the price, and hours instead of seconds.
 
-An order is on disk, with its money set aside, before anyone is told that it waits. Orders of one judge are collected
+An order is on disk, with its money set aside, before its caller hears that it waits. Orders of one judge are collected
 for a while; the batch that they make is on disk before it is submitted. Results are taken until each order has an
-outcome, however often the process is started meanwhile. An outcome waits for whoever ordered it.
+outcome, however often the process is started meanwhile. An outcome is kept for the row that it was ordered for. What a
+batch did not answer is ordered again, MOST_ORDERS times in all.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import AssayError, OverloadedError, StorageError
+from assay.failpoints import failpoint
 from assay_judge.batch_journey import Journey
 from assay_judge.batch_results import Step
 from assay_judge.batch_store import Finished
 from assay_judge.budget import SpendCapReachedError
-from assay_judge.calling import CallFailedError, Payer, Tally, cap_reached
+from assay_judge.calling import CallFailedError, Payer, cap_reached
 from assay_judge.orders import Order, new_id, outcome_text
 from assay_judge.outcome import Outcome, Status
 from assay_judge.prompting import build_prompt
@@ -65,14 +67,23 @@ class BatchRules:
 
 @dataclass(slots=True, eq=False)
 class _Ordered:
-    """An order without an outcome, and who waits for it."""
+    """An order without an outcome, and whether it is on disk."""
 
     item_id: str
     run_id: str
     reservation: Reservation
     close: Callable[[], None]
     batch_id: str = ""
+    is_kept: asyncio.Event = field(default_factory=asyncio.Event)
     done: asyncio.Future[Outcome] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class _Ordering:
+    """The making of an order: on its way to the disk, or waiting until the run's cap has room for it."""
+
+    def __init__(self) -> None:
+        self.work: asyncio.Task[_Ordered]
+        self.waits_for_money = asyncio.Event()
 
 
 @dataclass(slots=True)
@@ -116,7 +127,7 @@ class Batches:
         self._clock = clock
         self._stopping = stopping
         self._stopped: asyncio.Task[Any] | None = None
-        self._ordering: dict[tuple[str, str, int | None], asyncio.Task[_Ordered]] = {}
+        self._ordering: dict[tuple[str, str, int | None], _Ordering] = {}
         self._open: dict[str, _Ordered] = {}
         self._collecting: dict[str, _Collecting] = {}
         self._journeys: dict[str, Journey] = {}
@@ -128,7 +139,8 @@ class Batches:
         for order in await self._store.open_orders():
             account, close = await self._ledger.open(order.run_id)
             reservation = account.adopt(order.reserved, self._ledger.journal)
-            self._open[order.key] = _Ordered(order.item_id, order.run_id, reservation, close, order.batch_id)
+            ordered = self._open[order.key] = _Ordered(order.item_id, order.run_id, reservation, close, order.batch_id)
+            ordered.is_kept.set()
             if not order.batch_id:
                 self._collect(order.line, order.size)
         for record in await self._store.batches():
@@ -144,16 +156,12 @@ class Batches:
         """Return whether a verdict is on its way."""
         return key in self._open
 
-    async def has(self, grading: Grading, key: str) -> bool:
-        """Return whether an outcome waits for a run."""
-        return await self._store.has(key, grading.run_id)
-
     async def found(self, grading: Grading, key: str) -> Outcome | None:
         """Return what comes of an order that is out, or what came of one of this run; None where there is neither."""
         ordered = self._open.get(key)
         if ordered is not None:
-            return await self._awaited(ordered, grading, _until(grading))
-        return await self._store.fetch(key, grading.run_id, grading.rubric)
+            return await self._awaited(ordered, grading, key, _until(grading))
+        return await self._store.fetch(key, grading.run_id, grading.rubric, grading.asker)
 
     async def verdict(self, line: Line, grading: Grading, key: str) -> Outcome:
         """Return what comes of an order, which is made unless it is out already.
@@ -166,20 +174,20 @@ class Batches:
         ordered = self._open.get(key)
         if ordered is None:
             ordering = self._ordering_of(line, grading, key)
-            await self._wait(ordering, until)
-            if not ordering.done():
+            await _first_of(ordering.work, ordering.waits_for_money)
+            await self._wait(ordering.work, until)
+            if not ordering.work.done():
                 return self._pending("the run's cap has room for the request when others have been paid")
             try:
-                ordered = ordering.result()
+                ordered = ordering.work.result()
             except CallFailedError as failure:
                 return Outcome(Status.UNAVAILABLE, reason=failure.reason, message=failure.message)
-        return await self._awaited(ordered, grading, until)
+        return await self._awaited(ordered, grading, key, until)
 
-    async def _awaited(self, ordered: _Ordered, grading: Grading, until: float) -> Outcome:
-        if grading.only_order:
-            return self._not_yet(ordered)
+    async def _awaited(self, ordered: _Ordered, grading: Grading, key: str, until: float) -> Outcome:
+        await _first_of(ordered.done, ordered.is_kept)
         await self._wait(ordered.done, until)
-        return await self._handed_out(ordered, grading.run_id) if ordered.done.done() else self._not_yet(ordered)
+        return await self._handed_out(ordered, grading, key) if ordered.done.done() else self._not_yet(ordered)
 
     async def _wait(self, what: asyncio.Future[Any], until: float) -> None:
         """Wait for something, until a time of the loop's, or until the process stops."""
@@ -187,7 +195,7 @@ class Batches:
         timeout = None if math.isinf(until) else max(0.0, until - asyncio.get_running_loop().time())
         await asyncio.wait([what, self._stopped], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
-    def _ordering_of(self, line: Line, grading: Grading, key: str) -> asyncio.Task[_Ordered]:
+    def _ordering_of(self, line: Line, grading: Grading, key: str) -> _Ordering:
         """Return the work that makes an order; it goes on though whoever asked has left."""
         # Another run's cap must not decide about this one's order.
         name = (key, grading.run_id, grading.cap)
@@ -197,18 +205,19 @@ class Batches:
                 raise OverloadedError(
                     f"{_MOST_ORDERS} verdicts wait for batches; ask again later.", reason="QUEUE_FULL"
                 )
-            ordering = self._ordering[name] = self._task(self._order(line, grading, key))
-            ordering.add_done_callback(lambda _: self._ordering.pop(name, None))
+            ordering = self._ordering[name] = _Ordering()
+            ordering.work = self._task(self._order(line, grading, key, ordering.waits_for_money))
+            ordering.work.add_done_callback(lambda _: self._ordering.pop(name, None))
         return ordering
 
-    async def _order(self, line: Line, grading: Grading, key: str) -> _Ordered:
+    async def _order(self, line: Line, grading: Grading, key: str, waits_for_money: asyncio.Event) -> _Ordered:
         line.check_price(grading.cap)
         prompt = build_prompt(grading.rubric, grading.material)
         sent = line.accepted(wanted_parameters(grading.judge))
         most = line.price.most_nano(prompt, sent.max_tokens, batched=True) if line.price else 0
         account, close = await self._ledger.open(grading.run_id)
         try:
-            reservation = await account.reserve(most, grading.cap, self._ledger.journal)
+            reservation = await account.reserve(most, grading.cap, self._ledger.journal, waits=waits_for_money)
         except SpendCapReachedError:
             close()
             raise cap_reached(most, Payer(account, grading.cap, self._ledger.journal)) from None
@@ -234,6 +243,8 @@ class Batches:
             message = "the judge's state cannot be written"
             ordered.done.set_result(Outcome(Status.UNAVAILABLE, reason="batch_failed", message=message))
             raise
+        failpoint("judge.order_after_commit")
+        ordered.is_kept.set()
         self._collect(order.line, len(order.text))
 
     def _collect(self, line: str, chars: int, count: int = 1) -> None:
@@ -293,20 +304,16 @@ class Batches:
         self._task(journey.run()).add_done_callback(lambda _: self._journeys.pop(record.batch_id, None))
 
     async def _settle(self, steps: Sequence[tuple[Order, Step]]) -> None:
-        """Keep what has come of some orders, pay for it, and tell whoever waits."""
+        """Keep what has come of some orders, pay for it, and hand it to the callers that wait."""
         told: list[tuple[_Ordered, int, Reservation | None]] = []
         finished: list[Finished] = []
-        outcomes: list[Outcome | None] = []
+        outcomes: list[Outcome] = []
         for order, step in steps:
-            again, reservation = step.again, None
-            outcome = step.outcome
-            if again is not None:
-                again, reservation = await self._afford(again)
-                outcome = _unaffordable(step) if again is None else None
-            if outcome is not None:
-                outcome = dataclasses.replace(outcome, message=self._switchboard.redact(outcome.message))
+            again, reservation = (None, None) if step.again is None else await self._afford(step.again)
+            outcome = dataclasses.replace(step.outcome, message=self._switchboard.redact(step.outcome.message))
+            if again is None:
                 await self._keeping.keep(order.key, order.rubric, order.judge, outcome)
-            finished.append(Finished(order.item_id, "" if outcome is None else outcome_text(outcome), again))
+            finished.append(Finished(order.item_id, outcome_text(outcome, order.round), again))
             outcomes.append(outcome)
             told.append((self._open[order.key], step.cost, reservation))
         await self._store.finish(finished, self._clock.now())
@@ -315,7 +322,7 @@ class Batches:
             if one.again is not None and reservation is not None:
                 ordered.item_id, ordered.reservation, ordered.batch_id = one.again.item_id, reservation, ""
                 self._collect(one.again.line, len(one.again.text))
-            elif outcome is not None:
+            else:
                 del self._open[order.key]
                 ordered.close()
                 ordered.done.set_result(outcome)
@@ -331,16 +338,16 @@ class Batches:
             close()  # the order itself keeps the account open
         return (None, None) if reservation is None else (dataclasses.replace(again, reserved=most), reservation)
 
-    async def _handed_out(self, ordered: _Ordered, run_id: str) -> Outcome:
-        """Return an outcome: with what it has cost to the first of its run who hears of it, as found to all others."""
+    async def _handed_out(self, ordered: _Ordered, grading: Grading, key: str) -> Outcome:
+        """Return an outcome: with what it has cost to the row of its run that has it first, as found to all others."""
         outcome = ordered.done.result()
-        try:
-            if run_id == ordered.run_id and await self._store.fetched(ordered.item_id):
+        if grading.run_id == ordered.run_id:
+            try:
+                return await self._store.fetch(key, grading.run_id, grading.rubric, grading.asker) or outcome.as_found()
+            except StorageError as error:
+                logger.warning("an outcome was handed out and may be so again: %s", error)
                 return outcome
-        except StorageError as error:
-            logger.warning("an outcome was handed out and may be so again: %s", error)
-            return outcome
-        return dataclasses.replace(outcome, tally=Tally(), saved=outcome.tally, cached=outcome.verdict is not None)
+        return outcome.as_found()
 
     def _not_yet(self, ordered: _Ordered) -> Outcome:
         journey = self._journeys.get(ordered.batch_id)
@@ -368,6 +375,15 @@ class Batches:
             logger.error("a batch stands still until the judge is started again", exc_info=defect)
 
 
+async def _first_of(work: asyncio.Future[Any], event: asyncio.Event) -> None:
+    """Wait until some work is done or an event has happened, without a time limit of its own."""
+    happened = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait([work, happened], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        happened.cancel()
+
+
 def _order_of(grading: Grading, key: str, prompt: Prompt, sent: Parameters, reserved: int) -> Order:
     return Order(
         new_id(),
@@ -380,6 +396,7 @@ def _order_of(grading: Grading, key: str, prompt: Prompt, sent: Parameters, rese
         grading.material,
         prompt,
         sent,
+        round=grading.asker.round,
     )
 
 
@@ -393,12 +410,3 @@ async def _returned(reservation: Reservation, close: Callable[[], None]) -> None
         await reservation.settle(0)
     finally:
         close()
-
-
-def _unaffordable(step: Step) -> Outcome:
-    assert step.again is not None
-    message = f"the judge gave no valid verdict ({step.problem}), and the run's cap leaves too little to ask again"
-    return Outcome(
-        Status.INVALID, reason="invalid_verdict", message=message, tally=step.again.tally,
-        temperature=step.again.sent.temperature, batched=True,
-    )  # fmt: skip

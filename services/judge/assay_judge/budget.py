@@ -71,20 +71,23 @@ class Account:
         """Return whether the run has a retry left: ten, or a fifth of its calls, so that no storm feeds itself."""
         return self.retries < max(_RETRIES_ALWAYS, _RETRY_SHARE * self.calls)
 
-    async def reserve(self, most: int, cap: int | None, journal: SpendJournal) -> Reservation:
+    async def reserve(
+        self, most: int, cap: int | None, journal: SpendJournal, *, waits: asyncio.Event | None = None
+    ) -> Reservation:
         """Set aside the most that a call may cost; wait where other calls may leave enough.
 
         Args:
             most: In billionths of a dollar.
             cap: Most that the run may spend; None for no cap.
             journal: Where spending is kept.
+            waits: Set where it has to wait for the money of others.
 
         Raises:
             SpendCapReachedError: Too little is left, whatever the calls under way will cost.
             StorageError: The journal cannot be written.
         """
         if cap is not None:
-            await self._wait_for(most, cap)
+            await self._wait_for(most, cap, waits)
         else:
             self.reserved += most
         reservation = Reservation(self, most, journal)
@@ -115,13 +118,15 @@ class Account:
         self.reserved += known
         return Reservation(self, known, journal)
 
-    async def _wait_for(self, most: int, cap: int) -> None:
+    async def _wait_for(self, most: int, cap: int, waits: asyncio.Event | None) -> None:
         """Set an amount aside as soon as it fits under the cap, in the order in which calls came."""
         if self.spent + most > cap:
             raise SpendCapReachedError
         waiting = _Waiting(most, cap, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         self._review()
+        if waits is not None and not waiting.fits.done():
+            waits.set()
         try:
             fits = await waiting.fits
         except asyncio.CancelledError:

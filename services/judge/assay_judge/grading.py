@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from assay_judge.calling import CallFailedError, Payer, Tally
 from assay_judge.content_key import canonical_json, content_key, fingerprint
 from assay_judge.joint_work import JointWork
 from assay_judge.keeping import verdict_from
+from assay_judge.orders import Asker
 from assay_judge.outcome import Outcome, Status
 from assay_judge.precheck import precheck_off_loop
 from assay_judge.prompting import build_prompt, template_hash
@@ -45,7 +46,7 @@ class Grading:
         cap: Most that the run may spend, in billionths of a dollar; None for no cap.
         sample_index: Which of several verdicts on the same material.
         batch: Whether it is asked through the provider's batch API.
-        only_order: Whether a verdict of a batch that is there is left for whoever asks next.
+        asker: On whose behalf, for a batch.
     """
 
     rubric: Rubric
@@ -56,7 +57,7 @@ class Grading:
     cap: int | None = None
     sample_index: int = 0
     batch: bool = False
-    only_order: bool = False
+    asker: Asker = field(default_factory=Asker)
 
 
 @dataclass(slots=True)
@@ -157,9 +158,6 @@ class Grader:
         if grading.judge.provider == "replay":
             return self._replayed(grading, known)
         if grading.batch:
-            if grading.only_order and await self._is_there(grading, known["key"]):
-                message = "the verdict is there: ask without only_order"
-                return Outcome(Status.UNAVAILABLE, reason="batch_ready", message=message, **known)
             self.statistics.joined += self._batches.is_ordered(known["key"])
             ordered = await self._batches.found(grading, known["key"])
             if ordered is not None:
@@ -173,11 +171,6 @@ class Grader:
             self.statistics.misses += 1
             return dataclasses.replace(await self._batches.verdict(line, grading, known["key"]), **known)
         return dataclasses.replace(await self._joined(line, grading, known["key"]), **known)
-
-    async def _is_there(self, grading: Grading, key: str) -> bool:
-        if self._batches.is_ordered(key):
-            return False
-        return await self._batches.has(grading, key) or await self._keeping.find(key, grading.rubric) is not None
 
     async def _joined(self, line: Line, grading: Grading, key: str) -> Outcome:
         # Another run's cap must not decide about this one's verdict.
@@ -198,9 +191,7 @@ class Grader:
                 Status.UNAVAILABLE, reason=reason, message=message, tally=tally,
                 temperature=tally.temperature,
             )  # fmt: skip
-        if not joins:
-            return outcome
-        return dataclasses.replace(outcome, tally=Tally(), saved=outcome.tally, cached=outcome.verdict is not None)
+        return outcome.as_found() if joins else outcome
 
     async def _asked(self, line: Line, grading: Grading, key: str, tally: Tally) -> Outcome:
         account, close = await self._ledger.open(grading.run_id)

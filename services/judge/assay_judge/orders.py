@@ -18,7 +18,32 @@ from assay_judge.providers.batching import BatchRequest
 from assay_judge.providers.protocol import Form, Parameters, Tokens
 from assay_judge.verdicts import verdict_schema
 
-__all__ = ["Order", "judge_of_line", "line_of", "new_id", "outcome_from_text", "outcome_text"]
+__all__ = [
+    "MOST_ORDERS",
+    "Asker",
+    "Order",
+    "judge_of_line",
+    "line_of",
+    "new_id",
+    "outcome_for",
+    "outcome_text",
+]
+
+MOST_ORDERS = 3
+"""How often a request is ordered that its batch did not answer, or whose answer is missing: then it is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """On whose behalf a verdict is ordered.
+
+    Args:
+        row: The row of the run; empty for none.
+        round: Which round of asking for the row's verdicts this is.
+    """
+
+    row: str = ""
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +63,8 @@ class Order:
         sent: How it is asked.
         turn: 1, or 2 after a reply that was no verdict.
         tally: What earlier turns have cost.
+        round: The round in which it was ordered.
+        orders: How often this turn was ordered, this time included.
     """
 
     item_id: str
@@ -52,6 +79,8 @@ class Order:
     sent: Parameters
     turn: int = 1
     tally: Tally = field(default_factory=Tally)
+    round: int = 0
+    orders: int = 1
 
     @property
     def request(self) -> BatchRequest:
@@ -74,8 +103,10 @@ class Order:
             "sent": dataclasses.asdict(self.sent),
             "turn": self.turn,
             "tally": dataclasses.asdict(self.tally),
+            "round": self.round,
+            "orders": self.orders,
         }
-        return json.dumps(parts, ensure_ascii=False, allow_nan=False)
+        return _json(parts)
 
     @classmethod
     def from_row(cls, item_id: str, key: str, run_id: str, cap: int | None, reserved: int, text: str) -> Order:
@@ -95,6 +126,8 @@ class Order:
             Parameters(**{**data["sent"], "form": Form(data["sent"]["form"])}),
             data["turn"],
             _tally_from(data["tally"]),
+            data.get("round", 0),  # orders of earlier versions have neither
+            data.get("orders", 1),
         )
 
 
@@ -113,9 +146,9 @@ def judge_of_line(line: str) -> JudgeChoice:
     return JudgeChoice(*json.loads(line))
 
 
-def outcome_text(outcome: Outcome) -> str:
-    """Return an outcome as text, to be fetched later by whoever ordered it."""
-    return json.dumps(
+def outcome_text(outcome: Outcome, order_round: int) -> str:
+    """Return an outcome as text, to be kept for the row that asks for it."""
+    return _json(
         {
             "status": outcome.status,
             "reason": outcome.reason,
@@ -124,15 +157,31 @@ def outcome_text(outcome: Outcome) -> str:
             "temperature": outcome.temperature,
             "model": outcome.model,
             "tally": dataclasses.asdict(outcome.tally),
-        },
-        ensure_ascii=False,
-        allow_nan=False,
+            "round": order_round,
+        }
     )
 
 
-def outcome_from_text(text: str, rubric: Rubric) -> Outcome | None:
-    """Return an outcome that was kept, its verdict checked again; None where that is not valid any more."""
+def outcome_for(asker: Asker, text: str, rubric: Rubric) -> tuple[Outcome | None, str]:
+    """Return what a kept outcome is to an asker, and its text from now on, empty where it is to be forgotten.
+
+    The first row that has it is told what it has cost, each time; other rows find it. It is None for an asker that
+    is to order anew: the verdict is not valid any more, or there was none and this is a later round.
+    """
     data = json.loads(text)
+    outcome = _outcome_from(data, rubric)
+    if outcome is None or (outcome.verdict is None and asker.round > data.get("round", 0)):
+        return None, ""
+    owner = data.get("row")
+    if owner is None:
+        text = _json({**data, "row": asker.row}) if asker.row else ""
+    elif owner != asker.row:
+        outcome = outcome.as_found()
+    return outcome, text
+
+
+def _outcome_from(data: dict[str, Any], rubric: Rubric) -> Outcome | None:
+    """Return an outcome that was kept, its verdict checked again; None where that is not valid any more."""
     if data["status"] == Status.VALID:
         found = verdict_from(data, rubric)
         if found is None:
@@ -140,6 +189,10 @@ def outcome_from_text(text: str, rubric: Rubric) -> Outcome | None:
     else:
         found = Outcome(Status(data["status"]), reason=data["reason"], message=data["message"], model=data["model"])
     return dataclasses.replace(found, tally=_tally_from(data["tally"]), temperature=data["temperature"], batched=True)
+
+
+def _json(data: dict[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False, allow_nan=False)
 
 
 def _tally_from(data: dict[str, Any]) -> Tally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -59,3 +60,7 @@ class Outcome:
     batched: bool = False
     retry_after_s: float = 0.0
     saved: Tally = field(default_factory=Tally)
+
+    def as_found(self) -> Outcome:
+        """Return it as it is to those for whom the judge was not asked: it has cost them nothing."""
+        return dataclasses.replace(self, tally=Tally(), saved=self.tally, cached=self.verdict is not None)

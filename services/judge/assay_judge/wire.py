@@ -10,6 +10,7 @@ from assay.errors import InvalidInputError, Problem
 from assay.v1 import agent_pb2, judge_pb2
 from assay_judge.grading import Grading
 from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice
+from assay_judge.orders import Asker
 from assay_judge.outcome import Status
 from assay_judge.prices import nano_of, usd_of
 from assay_judge.prompting import Material
@@ -33,6 +34,7 @@ _STATUSES = {
     Status.UNAVAILABLE: judge_pb2.VERDICT_STATUS_UNAVAILABLE,
 }
 _MAX_RUN_ID_CHARS = 200
+_MAX_ROW_CHARS = 200
 
 
 def asked_judge(request: Any, own: JudgeChoice) -> JudgeChoice | None:
@@ -100,7 +102,7 @@ def grading_of(request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: f
         nano_of(min(caps)) if caps else None,
         request.sample_index,
         batch=not compares and request.batch,
-        only_order=not compares and request.only_order,
+        asker=Asker() if compares else Asker(request.row, request.round),
     )
 
 
@@ -116,6 +118,8 @@ def _problems(request: Any, material: Material) -> list[Problem]:
         problems.append(Problem(f"{len(material.contexts)} are given; at most {MAX_CONTEXTS} are taken", "contexts"))
     if len(request.run_id) > _MAX_RUN_ID_CHARS:
         problems.append(Problem(f"is longer than {_MAX_RUN_ID_CHARS} characters", "run_id"))
+    if len(getattr(request, "row", "")) > _MAX_ROW_CHARS:
+        problems.append(Problem(f"is longer than {_MAX_ROW_CHARS} characters", "row"))
     if request.HasField("spend_cap_usd"):
         if not (math.isfinite(request.spend_cap_usd) and request.spend_cap_usd >= 0):
             problems.append(Problem("must be a number that is not negative", "spend_cap_usd"))

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from assay.canaries import Canary
     from assay.cases import Case
     from assay.metrics.score import JudgeEvidence, Metric
-    from assay.questions import Message
     from assay.results import CaseResult, Score
     from assay_orchestrator.juries import RunJury
+    from assay_orchestrator.verdicts import JudgedRow
 
 __all__ = ["CanaryRows"]
 
@@ -54,36 +54,36 @@ class CanaryRows:
             for rubric in rubrics
         }
 
-    def beside(self, case_index: int, repeat_index: int) -> list[tuple[AgentResponse, list[str]]]:
+    def beside(self, row: JudgedRow) -> list[tuple[JudgedRow, AgentResponse, list[str]]]:
         """Return the answers whose worth is known beside a row's, each with the names of its verdicts."""
+        own = dataclasses.replace(row, is_canary=True)
         return [
-            (AgentResponse(text=canary.answer), [rubric])
+            (own, AgentResponse(text=canary.answer), [rubric])
             for rubric, chosen in self._chosen.items()
-            if not repeat_index and (canary := chosen.get(case_index)) is not None
+            if not row.repeat_index and (canary := chosen.get(row.case_index)) is not None
         ]
 
-    async def observed(self, result: CaseResult, case: Case, said: Sequence[Message]) -> CaseResult:
+    async def observed(self, result: CaseResult, row: JudgedRow) -> CaseResult:
         """Return a row's result with what the judge said of the canaries beside it.
 
         Args:
             result: The row's result; only the first repeat of a case has canaries.
-            case: Its case.
-            said: What was said before its last question.
+            row: The row.
         """
         if result.repeat_index:
             return result
-        scores = list(result.scores)
+        scores, own = list(result.scores), dataclasses.replace(row, is_canary=True)
         for rubric, chosen in self._chosen.items():
             canary, place = chosen.get(result.case_index), self._deciding(rubric, scores)
             if canary is None or place is None:
                 continue
             response = AgentResponse(text=canary.answer)
             try:
-                verdicts = await self._judge.gather(case, said, response, 0, [rubric])
+                verdicts = await self._judge.gather(own, response, [rubric])
             except NotYetError:
-                continue  # it was there, and another row has taken it
+                continue  # it was there, and its judge has lost it since
             if verdicts is not None:
-                found = score_by_jury(self._metrics[place], Row(case=case, response=response, verdicts=verdicts))
+                found = score_by_jury(self._metrics[place], Row(case=row.case, response=response, verdicts=verdicts))
                 document = _document(canary, found, verdicts[rubric])
                 scores[place] = dataclasses.replace(scores[place], detail={**scores[place].detail, DETAIL: document})
         return dataclasses.replace(result, scores=tuple(scores))

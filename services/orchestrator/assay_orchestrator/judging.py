@@ -8,7 +8,9 @@ Some failures may be either: a time-out, say. Then the judge is asked about a pl
 that, the failure was the answer's.
 
 Verdicts of a batch are ordered first; while one is not there, its row is set aside. What is refused to one order of a
-batch keeps nobody from fetching the others.
+batch does not keep the others from being fetched. The judge keeps an outcome until its row is stored: in one round of
+asking, a row gets the same outcome however often it asks. A resumed run and a retried row are a later round, in which
+what came without a verdict is ordered again.
 """
 
 from __future__ import annotations
@@ -38,16 +40,15 @@ from assay_orchestrator.verdicts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
     from typing import TypeVar
 
     from assay.answers import AgentResponse
-    from assay.cases import Case
     from assay.errors import AssayError
     from assay.metrics.score import JudgeEvidence
-    from assay.questions import Message
     from assay.results import JudgeSettings
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
+    from assay_orchestrator.verdicts import JudgedRow
 
     T = TypeVar("T")
 
@@ -65,12 +66,11 @@ _OF_THE_RUN = frozenset({"judge_not_configured", "judge_denied", "spend_cap_reac
 _EITHER = frozenset({"judge_unavailable", "judge_failed", "rate_limited", "deadline_exceeded", "retry_budget_spent"})
 """Reasons that may be the answer's, or the judge's whatever the answer."""
 
-_OF_A_BATCH = frozenset({"batch_expired", "batch_cancelled", "batch_failed"})
-"""Reasons that say nothing about the answer: whoever resumes the run has the verdict ordered again."""
+_OF_A_BATCH = frozenset({"batch_cancelled", "batch_failed"})
+"""Reasons of a whole batch, which say nothing about the answer: a resumed run has the verdict ordered again."""
 
 _PENDING = "batch_pending"
 _REFUSED = "judge_refuses_request"
-_ORDER_S = 0.5
 _FULL_S = 30.0
 
 _log = logging.getLogger(__name__)
@@ -100,6 +100,8 @@ class RunJudge:
         stub: The judge service.
         judge: Who judges.
         run_id: The run, which pays.
+        place: Its place in the jury.
+        ask_round: Which round of asking this is: how often the run was paused before.
         patience_s: How long a judge service that cannot be reached is asked again.
         pausing: Set when nothing more is to be asked.
         standing: Takes what stops the judging.
@@ -111,10 +113,14 @@ class RunJudge:
         judge: JudgeSettings,
         run_id: str,
         *,
+        place: int,
+        ask_round: int,
         patience_s: float,
         pausing: asyncio.Event,
         standing: Standing,
     ) -> None:
+        self._place = place
+        self._round = ask_round
         self._standing = standing
         self._stub = stub
         self._judge = judge
@@ -136,40 +142,35 @@ class RunJudge:
             future.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
 
-    async def order(
-        self, case: Case, said: Sequence[Message], response: AgentResponse, repeat_index: int, rubric: str
-    ) -> NotYetError | None:
+    async def order(self, row: JudgedRow, response: AgentResponse, rubric: str) -> NotYetError | None:
         """Order a verdict of a batch; return when to ask for it, or None where that can be done at once."""
         async with self._slots:
             try:
                 use = await self._use(rubric)
-                request = grade_request(case, said, response, use, repeat_index)
+                request = self._request(row, response, use)
                 if request is None:
                     return None
                 self._sign(request)
-                request.only_order, request.timeout_ms = True, round(_ORDER_S * 1000)
                 return _not_yet((await self._called(lambda: self._stub.Grade(request, timeout=_SPARE_S))).verdict)
             except NotYetError as pending:
                 return pending
             except (_NotJudgedError, _FailedError, InvalidInputError, SetupError, WrongStateError):
-                return None  # whoever asks for the verdict finds out
+                return None  # asking for the verdict shows it
 
     async def evidence(
-        self, case: Case, said: Sequence[Message], response: AgentResponse, repeat_index: int, rubric: str
+        self, row: JudgedRow, response: AgentResponse, rubric: str
     ) -> JudgeEvidence | NotYetError | None:
         """Return a verdict on an answer; None where it cannot be had now, or when to ask for it again.
 
         Args:
-            case: The case.
-            said: What was said before its last question.
-            response: The answer to that.
-            repeat_index: Which repeat: each has verdicts of its own.
+            row: The row.
+            response: The answer that is judged.
             rubric: The name under which a metric looks for the verdict.
         """
         async with self._slots:
             try:
                 use = await self._use(rubric)
-                request = grade_request(case, said, response, use, repeat_index)
+                request = self._request(row, response, use)
                 if request is None:
                     return failed_evidence("too_long_to_judge", "question, answer, reference and passages are too long")
                 return await self._verdict(request, use)
@@ -214,6 +215,12 @@ class RunJudge:
             raise self._stopped(verdict.message, verdict.reason, for_all=not request.batch)
         self._has_judged |= verdict.status != judge_pb2.VERDICT_STATUS_UNAVAILABLE and verdict.attempts > 0
         return evidence_of(verdict, self._judge, use)
+
+    def _request(self, row: JudgedRow, response: AgentResponse, use: RubricUse) -> judge_pb2.GradeRequest | None:
+        request = grade_request(row, response, use)
+        if request is not None:
+            request.row, request.round = row.name(self._place), self._round + row.retries
+        return request
 
     def _sign(self, request: judge_pb2.GradeRequest, *, at_once: bool = False) -> None:
         """Say who is asked, who pays, and how long it may take."""

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from assay.answers import AgentResponse
-    from assay.cases import Case
-    from assay.questions import Message
     from assay.results import JudgeSettings
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
+    from assay_orchestrator.verdicts import JudgedRow
 
 __all__ = ["RunJury"]
 
@@ -33,6 +32,7 @@ class RunJury:
         stub: The judge service.
         judge: Who judges.
         run_id: The run, which pays.
+        ask_round: Which round of asking this is: how often the run was paused before.
         patience_s: How long a judge service that cannot be reached is asked again.
         pausing: Set when nothing more is to be asked.
     """
@@ -43,15 +43,19 @@ class RunJury:
         judge: JudgeSettings,
         run_id: str,
         *,
+        ask_round: int,
         patience_s: float,
         pausing: asyncio.Event,
     ) -> None:
         self._judge = judge
         self._standing = Standing()
         self._judges = [
-            RunJudge(stub, one, run_id, patience_s=patience_s, pausing=pausing, standing=self._standing)
-            for one in judge.judges
-        ]
+            RunJudge(
+                stub, one, run_id,
+                place=place, ask_round=ask_round, patience_s=patience_s, pausing=pausing, standing=self._standing,
+            )
+            for place, one in enumerate(judge.judges)
+        ]  # fmt: skip
 
     @property
     def trouble(self) -> str:
@@ -72,43 +76,32 @@ class RunJury:
         """Return whether a rubric asks if an answer is right, so that a reference is a good one and others are not."""
         return rubric == _QUALITY or (not self._judge.rubric_yaml and self._judge.rubric in ("", _ANSWER, _QUALITY))
 
-    async def order(
-        self,
-        case: Case,
-        said: Sequence[Message],
-        repeat_index: int,
-        wanted: Iterable[tuple[AgentResponse, Sequence[str]]],
-    ) -> None:
-        """Order all that a row needs. An outcome is told once: none is fetched before all of them are there.
+    async def order(self, wanted: Iterable[tuple[JudgedRow, AgentResponse, Sequence[str]]]) -> None:
+        """Order all that a row needs.
 
         Args:
-            case: The case.
-            said: What was said before its last question.
-            repeat_index: Which repeat.
-            wanted: Answers, each with the names of its verdicts.
+            wanted: The row and its canaries with their answers, each with the names of its verdicts.
 
         Raises:
             NotYetError: Some are not there.
         """
         found = await asyncio.gather(
             *(
-                judge.order(case, said, response, repeat_index, rubric)
-                for response, rubrics in wanted
+                judge.order(row, response, rubric)
+                for row, response, rubrics in wanted
                 for rubric, judge in itertools.product(rubrics, self._judges)
             )
         )
         _raise_if_pending(found)
 
     async def gather(
-        self, case: Case, said: Sequence[Message], response: AgentResponse, repeat_index: int, rubrics: Sequence[str]
+        self, row: JudgedRow, response: AgentResponse, rubrics: Sequence[str]
     ) -> dict[str, JudgeEvidence] | None:
         """Return the verdicts on an answer, each by the name under which metrics look for it.
 
         Args:
-            case: The case.
-            said: What was said before its last question.
-            response: The answer to that.
-            repeat_index: Which repeat: each has verdicts of its own.
+            row: The row.
+            response: The answer that is judged.
             rubrics: The names.
 
         Returns:
@@ -118,9 +111,7 @@ class RunJury:
             NotYetError: One is ordered and not there.
         """
         asked = list(itertools.product(rubrics, self._judges))
-        found = await asyncio.gather(
-            *(judge.evidence(case, said, response, repeat_index, name) for name, judge in asked)
-        )
+        found = await asyncio.gather(*(judge.evidence(row, response, name) for name, judge in asked))
         _raise_if_pending(found)
         verdicts = [evidence for evidence in found if isinstance(evidence, JudgeEvidence)]
         if len(verdicts) < len(asked):

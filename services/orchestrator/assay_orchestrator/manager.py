@@ -330,7 +330,8 @@ class RunManager:
 
     async def plan(self, run_id: str) -> Plan:
         """Return what a run needs."""
-        return self._planner.plan(await self.get(run_id), asyncio.Event())
+        pause_count = await self._database.read(lambda c: runs.count_pauses(c, run_id))
+        return self._planner.plan(await self.get(run_id), asyncio.Event(), pause_count=pause_count)
 
     async def conclude(self, run_id: str) -> None:
         """Sum up a run whose shards are all done; a run that is over, or paused, is left alone."""

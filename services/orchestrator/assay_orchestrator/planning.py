@@ -56,12 +56,13 @@ class Planner:
         self._judge = judge
         self._hosted: dict[str, HostedAgent] = {}
 
-    def plan(self, run: Run, pausing: asyncio.Event) -> Plan:
+    def plan(self, run: Run, pausing: asyncio.Event, *, pause_count: int = 0) -> Plan:
         """Return what the runner needs for a run.
 
         Args:
             run: The run.
             pausing: Set when it is to be paused: nothing more is asked then.
+            pause_count: How often it was paused before.
 
         Raises:
             WrongStateError: The run needs an embedder or a judge, and this orchestrator has none.
@@ -92,7 +93,7 @@ class Planner:
             try_limit=self._settings.row_try_limit,
             metrics=metrics,
             embedders=self._embedders(models),
-            judge=self._run_judge(run, pausing),
+            judge=self._run_judge(run, pausing, pause_count),
         )
 
     async def judge_problems(self, settings: RunSettings) -> Sequence[Problem]:
@@ -103,7 +104,7 @@ class Planner:
 
         return await judge_problems(self._judge, settings.judge)
 
-    def _run_judge(self, run: Run, pausing: asyncio.Event) -> RunJury | None:
+    def _run_judge(self, run: Run, pausing: asyncio.Event, pause_count: int) -> RunJury | None:
         judge = run.settings.judge
         if judge is None or not wants_verdicts(run.settings.metrics):
             return None
@@ -114,7 +115,8 @@ class Planner:
             )
         from assay_orchestrator.juries import RunJury  # as above
 
-        return RunJury(self._judge, judge, run.run_id, patience_s=self._settings.judge_patience_s, pausing=pausing)
+        patience_s = self._settings.judge_patience_s
+        return RunJury(self._judge, judge, run.run_id, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
 
     def _embedders(self, models: Sequence[str]) -> dict[str, EmbeddingClient]:
         if self._embedder is None or not models:

@@ -21,7 +21,7 @@ from assay_orchestrator.canary_rows import CanaryRows
 from assay_orchestrator.store import attempts, datasets, results
 from assay_orchestrator.store.attempts import Tries
 from assay_orchestrator.store.results import AnswerRecord
-from assay_orchestrator.verdicts import NotYetError
+from assay_orchestrator.verdicts import JudgedRow, NotYetError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -198,7 +198,7 @@ class ShardRunner:
             self.has_judged |= bool(verdicts)
             result = self._result(work, response, evidence, verdicts)
             if verdicts and self._canaries is not None:
-                result = await self._canaries.observed(result, work.case, _history(work.case, answers[:-1]))
+                result = await self._canaries.observed(result, _judged(work, answers))
             await self._put(fresh, result)
         except NotYetError as pending:
             self._pending += 1
@@ -314,10 +314,10 @@ class ShardRunner:
     async def _order_now(
         self, judge: RunJury, rubrics: Sequence[str], work: _Work, answers: Sequence[AgentResponse]
     ) -> None:
-        beside = self._canaries.beside(work.case_index, work.repeat_index) if self._canaries is not None else []
-        said = _history(work.case, answers[:-1])
+        row = _judged(work, answers)
+        beside = self._canaries.beside(row) if self._canaries is not None else []
         await self._session.require(self._shard)
-        await judge.order(work.case, said, work.repeat_index, [(answers[-1], rubrics), *beside])
+        await judge.order([(row, answers[-1], rubrics), *beside])
 
     async def _judge(
         self, rubrics: Sequence[str], work: _Work, answers: Sequence[AgentResponse]
@@ -326,9 +326,8 @@ class ShardRunner:
         judge = self._plan.judge
         if not rubrics or judge is None:
             return dict.fromkeys(rubrics, _UNJUDGED)
-        said = _history(work.case, answers[:-1])
         await self._session.require(self._shard)
-        return await judge.gather(work.case, said, answers[-1], work.repeat_index, rubrics)
+        return await judge.gather(_judged(work, answers), answers[-1], rubrics)
 
     def _result(
         self,
@@ -353,6 +352,11 @@ class ShardRunner:
             reason=row_reason(response, scores),
             answer_vector=_kept_vector(self._plan.metrics, evidence),
         )
+
+
+def _judged(work: _Work, answers: Sequence[AgentResponse]) -> JudgedRow:
+    said = _history(work.case, answers[:-1])
+    return JudgedRow(work.case, said, work.case_index, work.repeat_index, retries=work.tries.retried)
 
 
 def _history(case: Case, earlier: Sequence[AgentResponse]) -> tuple[Message, ...]:

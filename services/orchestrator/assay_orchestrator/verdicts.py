@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from assay.v1 import agent_pb2
 
 __all__ = [
+    "JudgedRow",
     "NotYetError",
     "RubricUse",
     "evidence_of",
@@ -55,6 +56,31 @@ class NotYetError(Exception):
     def __init__(self, after_s: float) -> None:
         super().__init__(f"not yet: again after {after_s:g} s")
         self.after_s = after_s
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRow:
+    """A row whose last answer is judged.
+
+    Args:
+        case: Its case.
+        said: What was said before its last question.
+        case_index: The case's place in the dataset.
+        repeat_index: Which repeat: each has verdicts of its own.
+        retries: How often it was set aside to be tried again.
+        is_canary: Whether it is not the row's own answer that is judged, but one beside it whose worth is known.
+    """
+
+    case: Case
+    said: Sequence[Message]
+    case_index: int
+    repeat_index: int
+    retries: int = 0
+    is_canary: bool = False
+
+    def name(self, place: int) -> str:
+        """Return what a judge keeps the outcomes of batches for: the row at one judge of the jury."""
+        return f"{self.case_index}/{self.repeat_index}/{place}{'/canary' if self.is_canary else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,27 +127,23 @@ def judge_model(judge: JudgeSettings) -> judge_pb2.JudgeModel:
     )
 
 
-def grade_request(
-    case: Case, said: Sequence[Message], response: AgentResponse, use: RubricUse, sample_index: int
-) -> judge_pb2.GradeRequest | None:
+def grade_request(row: JudgedRow, response: AgentResponse, use: RubricUse) -> judge_pb2.GradeRequest | None:
     """Return the request for a verdict, without who is asked and who pays; None where there is too much to judge.
 
     Args:
-        case: The case.
-        said: What was said before the last question.
-        response: The answer to it.
+        row: The row.
+        response: The answer that is judged.
         use: The rubric.
-        sample_index: Which of several verdicts on the same material.
     """
-    references = usable_references(case)
+    case, references = row.case, usable_references(row.case)
     request = judge_pb2.GradeRequest(
         rubric=use.name,
         rubric_yaml=use.text,
-        question=clean_text(_question(case, said)),
+        question=clean_text(_question(case, row.said)),
         answer=clean_text(response.text),
         reference=clean_text(_reference(references)) if references else None,
         contexts=map(clean_text, case.contexts),
-        sample_index=sample_index,
+        sample_index=row.repeat_index,
     )
     parts = (request.question, request.answer, request.reference, *request.contexts)
     is_too_large = sum(map(len, parts)) > MAX_TEXT_CHARS or len(request.contexts) > MAX_CONTEXTS

@@ -204,18 +204,83 @@ async def test_no_hostile_reply_of_a_batch_becomes_a_score(start: Start) -> None
 
 
 @both_protocols
-@pytest.mark.parametrize(("end", "reason"), [("expired", "batch_expired"), ("cancelled", "batch_cancelled")])
-async def test_a_batch_that_ends_early_keeps_what_is_done(start: Start, protocol: str, end: str, reason: str) -> None:
+async def test_a_batch_that_was_cancelled_keeps_what_is_done(start: Start, protocol: str) -> None:
     """Requests that the provider did not come to have that reason and cost nothing; asking again is a new order."""
     judge = await start(by_answer, protocol=protocol, **full(10))
-    judge.provider.batches.end, judge.provider.batches.undone = end, 4
+    judge.provider.batches.end, judge.provider.batches.undone = "cancelled", 4
     verdicts = await judge.grade_all(asked(10, run_id="r"))
-    assert sorted(verdict.reason for verdict in verdicts) == [""] * 6 + [reason] * 4
+    assert sorted(verdict.reason for verdict in verdicts) == [""] * 6 + ["batch_cancelled"] * 4
     assert all(verdict.usage.cost_usd == 0 for verdict in verdicts if verdict.reason)
     judge.provider.batches.end, judge.provider.batches.undone = "ended", 0
     again = await judge.grade_all(asked(10, run_id="r"))
     assert all(verdict.status == pb.VERDICT_STATUS_VALID for verdict in again)
     assert len(judge.provider.batches.paid) == 10
+
+
+@both_protocols
+async def test_what_a_batch_does_not_answer_is_ordered_three_times(start: Start, protocol: str) -> None:
+    """An expired request and one whose result is missing go into the next batches; then they are given up.
+
+    What a missing result has cost is unknown: the most that it may have is on the bill, each time.
+    """
+
+    def fate(request: Any) -> str:
+        said = user_of(request)
+        return "missing" if "\nanswer 1" in said else "expired" if "\nanswer 2" in said else ""
+
+    judge = await start(by_answer, protocol=protocol, **QUICK)
+    judge.provider.batches.fate_of = fate
+    missing, expired, good = await judge.grade_all(asked(3, run_id="r", row="0"))
+    assert (missing.reason, expired.reason) == ("batch_result_missing", "batch_expired")
+    assert "hold no answer to this request (ordered 3 times)" in missing.message
+    assert expired.message.endswith("(ordered 3 times)")
+    assert (missing.attempts, expired.attempts, expired.usage.cost_usd) == (3, 3, 0)
+    assert [one.outcome for one in missing.tries] == ["batch_result_missing"] * 3
+    assert dict(good.scores) == {"score": 3.0}
+    assert sum(map(len, judge.provider.batches.submitted)) == 7
+    spending = (await judge.grade("", run_id="r")).spending
+    assert spending.spent_usd == pytest.approx(missing.usage.cost_usd + HALF_PRICE, abs=1e-12)
+    assert 3 * 0.005 < missing.usage.cost_usd < 3 * 0.01
+    assert spending.reserved_usd == 0
+
+
+@both_protocols
+async def test_what_expires_once_is_answered_by_the_next_batch(start: Start, protocol: str) -> None:
+    """Nobody has to ask again, and nothing is paid for what was not answered."""
+    fates = ["expired", "missing"]
+    judge = await start(by_answer, protocol=protocol, **QUICK)
+    judge.provider.batches.fate_of = lambda _: fates.pop(0) if fates else ""
+    (verdict,) = await judge.grade_all(asked(1, run_id="r"))
+    assert (dict(verdict.scores), verdict.attempts) == ({"score": 1.0}, 3)
+
+
+async def test_what_the_cap_cannot_order_again_says_so(start: Start) -> None:
+    """It is the cap that stops it: with a higher one, a later round orders it again."""
+    fates = ["missing"]
+    judge = await start(by_answer, **QUICK)
+    judge.provider.batches.fate_of = lambda _: fates.pop(0) if fates else ""
+    (verdict,) = await judge.grade_all(asked(1, run_id="r", row="0", spend_cap_usd=0.011))
+    assert verdict.reason == "spend_cap_reached"
+    assert verdict.message.endswith("and the run's cap leaves too little to order it again")
+    (again,) = await judge.grade_all(asked(1, run_id="r", row="0", spend_cap_usd=1.0, round=1))
+    assert dict(again.scores) == {"score": 1.0}
+
+
+async def test_an_outcome_is_kept_for_its_row(start: Start) -> None:
+    """A row gets its outcome with its usage each time that it asks; another row finds it; neither orders again."""
+    judge = await start(Reply("no", status=500), says(GOOD), **QUICK)
+    own, other = {"run_id": "r", "row": "0"}, {"run_id": "r", "row": "1"}
+    for _ in range(3):
+        verdict = await settled(judge, **own)
+        assert (verdict.reason, verdict.attempts) == ("judge_unavailable", 1)
+    assert (await settled(judge, **other)).usage.requests == 0
+    assert len(judge.provider.batches.submitted) == 1
+    for _ in range(2):
+        verdict = await settled(judge, **own, round=1)
+        assert (dict(verdict.scores), verdict.cached, verdict.usage.requests) == ({"score": 4.0}, False, 1)
+    found = await settled(judge, **other, round=7)
+    assert (dict(found.scores), found.cached, found.usage.requests) == ({"score": 4.0}, True, 0)
+    assert len(judge.provider.batches.submitted) == 2
 
 
 async def test_a_batch_that_the_provider_refuses_says_why(start: Start) -> None:
@@ -251,9 +316,9 @@ async def test_results_that_stay_cut_end_as_failures(start: Start) -> None:
     judge.provider.batches.cut = "line"
     verdicts = await judge.grade_all(asked(5))
     (lost,) = (verdict for verdict in verdicts if verdict.status != pb.VERDICT_STATUS_VALID)
-    assert lost.reason == "batch_failed"
+    assert lost.reason == "batch_result_missing"
     assert "hold no answer" in lost.message
-    assert lost.usage.cost_usd > 0.005
+    assert lost.usage.cost_usd > 3 * 0.005
 
 
 @both_protocols

@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,21 +18,24 @@ from assay.v1 import judge_pb2 as pb
 from assay.v1 import judge_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 GOOD = {"reasoning": "It is right.", "score": 4}
 HALF_PRICE = 0.000975
+LEAST_RESERVED = 0.004  # of one request: its reply may have 2,048 tokens
 COUNT = 20
 both_protocols = pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 
 
-def started(command: list[str], log: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stderr=log)
+def started(command: list[str], log: Any, failpoints: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stderr=log, env={**os.environ, "ASSAY_FAILPOINTS": failpoints})
 
 
 @asynccontextmanager
-async def judge_process(folder: Path, provider: ScriptedProvider, protocol: str) -> AsyncIterator[tuple[Any, Any]]:
+async def judge_process(
+    folder: Path, provider: ScriptedProvider, protocol: str, failpoints: str = ""
+) -> AsyncIterator[tuple[Any, Any]]:
     """A judge process with its state in a folder, and a client of it; it is killed in the end."""
     (folder / "prices.yaml").write_text("prices: [{model: '*', input: 1, output: 5}]")
     socket = folder / "judge.sock"
@@ -43,7 +46,7 @@ async def judge_process(folder: Path, provider: ScriptedProvider, protocol: str)
         "batch-wait-s": 5, "batch-requests": COUNT, "batch-poll-s": 0.1,
     }  # fmt: skip
     command = [sys.executable, "-m", "assay_judge", *(f"--{name}={value}" for name, value in flags.items())]
-    with (folder / "judge.log").open("ab") as log, started(command, log) as process:
+    with (folder / "judge.log").open("ab") as log, started(command, log, failpoints) as process:
         try:
             async with open_channel(f"unix:{socket}") as channel:
                 await wait_for_ready(
@@ -70,8 +73,17 @@ async def spent(stub: Any) -> tuple[float, float]:
     return spending.spent_usd, spending.reserved_usd
 
 
-async def until(condition: Callable[[], bool], stub: Any) -> None:
-    while not condition():
+async def all_submitted(provider: ScriptedProvider, stub: Any, count: int = COUNT) -> None:
+    """Wait until so many requests were submitted; one that is lost, or one too many, fails."""
+    while (submitted := sum(map(len, provider.batches.submitted))) < count:
+        reserved = (await spent(stub))[1]
+        assert reserved >= (count - submitted) * LEAST_RESERVED, "an order was lost: its money is not set aside"
+    assert submitted == count
+
+
+async def looked(provider: ScriptedProvider, stub: Any) -> None:
+    """Wait until the judge knows the number of its batch: it has looked at it."""
+    while provider.batches.looked < 2:
         await spent(stub)
 
 
@@ -80,7 +92,8 @@ async def order_all_and_be_killed(folder: Path, provider: ScriptedProvider, prot
     provider.batches.is_held = True
     async with judge_process(folder, provider, protocol) as (stub, process):
         assert {verdict.reason for verdict in await ask_all(stub, 1)} == {"batch_pending"}
-        await until(lambda: sum(map(len, provider.batches.submitted)) == COUNT and provider.batches.looked > 1, stub)
+        await all_submitted(provider, stub)
+        await looked(provider, stub)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
 
@@ -122,14 +135,21 @@ async def test_a_kill_between_submission_and_its_record_pays_nothing_twice(tmp_p
 
 
 async def test_a_kill_before_the_submission_loses_no_order(tmp_path: Path) -> None:
-    """Orders are on disk before anyone is told that they wait; the next process submits them."""
+    """An order is on disk before its caller hears that it waits; the next process submits it.
+
+    The last order takes 2 s to be stored, its caller has 1 ms, and the process is killed when the caller has its
+    answer.
+    """
     with ScriptedProvider(says(GOOD)) as provider:
         provider.batches.refusals = [Reply("not now", status=503)] * 100_000
-        async with judge_process(tmp_path, provider, "openai") as (stub, process):
+        slow = f"judge.order_before_commit=delay:2@{COUNT}"
+        async with judge_process(tmp_path, provider, "openai", slow) as (stub, process):
             assert {verdict.reason for verdict in await ask_all(stub, 1)} == {"batch_pending"}
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
         assert provider.batches.submitted == []
+        with closing(sqlite3.connect(tmp_path / "state" / "judge.db")) as database:
+            assert database.execute("SELECT count(*) FROM orders").fetchone() == (COUNT,)
         provider.batches.refusals = []
         provider.batches.is_held = True
         await check_the_rest_was_submitted(tmp_path, provider)
@@ -137,7 +157,7 @@ async def test_a_kill_before_the_submission_loses_no_order(tmp_path: Path) -> No
 
 async def check_the_rest_was_submitted(folder: Path, provider: ScriptedProvider) -> None:
     async with judge_process(folder, provider, "openai") as (stub, _):
-        await until(lambda: sum(map(len, provider.batches.submitted)) == COUNT, stub)
+        await all_submitted(provider, stub)
         provider.batches.is_held = False
         verdicts = await ask_all(stub, 30_000)
     assert all(dict(verdict.scores) == {"score": 4.0} for verdict in verdicts)
@@ -154,9 +174,9 @@ async def test_results_that_came_while_nobody_ran_are_fetched(tmp_path: Path) ->
         await order_all_and_be_killed(tmp_path, provider, "openai")
         provider.batches.is_held = False
         async with judge_process(tmp_path, provider, "openai") as (stub, process):
-            await until(lambda: len(provider.batches.paid) == COUNT - 1, stub)
             while (await spent(stub))[1]:
                 pass
+            assert len(provider.batches.paid) == COUNT - 1
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
         async with judge_process(tmp_path, provider, "openai") as (stub, _):

@@ -165,23 +165,62 @@ async def test_a_cap_that_is_reached_leaves_what_was_ordered(set_up: SetUp, case
 
 
 async def test_a_batch_that_is_refused_or_expires_makes_no_errors(set_up: SetUp, case_of: CaseOf) -> None:
-    """All rows wait, none has an error; one resume orders all of them again."""
+    """All rows wait, none has an error; a resume orders all again, and what expires goes into the next batch."""
     stage = set_up()
     stage.provider.batches.refusals.append(Reply("invalid api key", status=401))
     async with stage.judge(**QUICK), stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, batched(stage), [case_of(n) for n in range(12)]))
         assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
         assert "HTTP 401: invalid api key" in run.state_reason
-        stage.provider.batches.end, stage.provider.batches.undone = "expired", 5
+        stage.provider.batches.end, stage.provider.batches.undone = "cancelled", 5
         await client.resume_run(run.run_id)
         run = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
         assert (run.state, run.counts.passed) == (RunState.PAUSED, 7), run.state_reason
         assert "5 rows await a verdict" in run.state_reason
-        stage.provider.batches.end = "ended"
+        stage.provider.batches.end, fates = "ended", ["expired"] * 3
+        stage.provider.batches.fate_of = lambda _: fates.pop(0) if fates else ""
         await client.resume_run(run.run_id)
         done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
     assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 12)
     assert len(stage.provider.batches.paid) == len(stage.agent.asked) == 12
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+async def test_rows_that_fail_at_different_times_order_a_bounded_number_of_times(
+    set_up: SetUp, case_of: CaseOf, protocol: str
+) -> None:
+    """One result is missing, one request expires, one is good, at different times: the run ends, its cost bounded.
+
+    Each of the two is ordered three times and is an error then; the good one is ordered and paid for once, though its
+    shard is looked at again and again meanwhile.
+    """
+
+    def fate(request: ProviderRequest) -> str:
+        if sum(map(len, stage.provider.batches.submitted)) > 30:
+            return ""  # far too many orders: the run ends, and the test fails
+        said = user_of(request)
+        return "missing" if "q0" in said else "expired" if "q1" in said else ""
+
+    stage = set_up()
+    stage.provider.batches.fate_of = fate
+    url = stage.provider.openai_url if protocol == "openai" else stage.provider.url
+    settings = batched(stage, provider=protocol, base_url=url, spend_cap_usd=0.1)
+    async with stage.judge(**QUICK), stage.orchestrator() as client:
+        run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(3)]))
+        rows = await stage.rows(client, run)
+        assert run.state is RunState.SUCCEEDED, run.state_reason
+        assert [row.scores[0].reason for row in rows] == ["batch_result_missing", "batch_expired", ""]
+        assert sum(map(len, stage.provider.batches.submitted)) == 7
+        assert len(stage.provider.batches.paid) == 1
+        costs = [row.scores[0].detail["verdict"]["cost_usd"] for row in rows]
+        assert costs[1:] == [0.0, pytest.approx(HALF_PRICE)]
+        assert costs[0] < 0.03
+        stage.provider.batches.fate_of = lambda _: ""
+        await client.resume_run(run.run_id, retry_errors=True)
+        done = await stage.follow(client, run)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 3)
+    assert len(stage.agent.asked) == 3  # their answers are stored
+    assert sum(map(len, stage.provider.batches.submitted)) == 9
 
 
 async def test_a_failure_of_one_request_is_its_rows_error(set_up: SetUp, case_of: CaseOf) -> None:

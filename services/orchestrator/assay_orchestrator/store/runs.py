@@ -287,6 +287,13 @@ def read_state_changes(connection: sa.Connection, run_id: str, after: int, count
     return [StateChange(row.sequence, RunState(row.state), row.reason, row.created_at) for row in rows]
 
 
+def count_pauses(connection: sa.Connection, run_id: str) -> int:
+    """Return how often a run was paused."""
+    table = schema.run_events
+    paused = sa.select(sa.func.count()).where(table.c.run_id == run_id, table.c.state == RunState.PAUSED.value)
+    return connection.execute(paused).scalar_one()
+
+
 def _record(row: sa.Row[Any]) -> RunRecord:
     return RunRecord(
         run_id=row.run_id,
