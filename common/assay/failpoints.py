@@ -58,7 +58,7 @@ FAILPOINTS = {
     "watch.page_read": "events for a watcher were read and are not sent",
     "watch.events_sent": "a message of a watch was sent",
     "retry.before_commit": "rows with errors were set aside, the transaction is open",
-    "retry.after_commit": "rows with errors are set aside, the run does not go on yet",
+    "retry.after_commit": "rows with errors are set aside, none of them is tried again yet",
     "deletion.begun": "a run is gone, its rows are not",
     "deletion.batch_removed": "some rows of a deleted run are gone",
     "judge.order_before_commit": "an order of a verdict was written, its transaction is open",

@@ -8,7 +8,7 @@ from assay.errors import NotFoundError
 from assay.names import nearest
 from assay.results import Run, RunCounts
 from assay_orchestrator.settings_json import settings_from_json, summary_from_json
-from assay_orchestrator.store import datasets, deletions, runs
+from assay_orchestrator.store import datasets, deletions, results, runs
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -45,7 +45,7 @@ class Catalogue:
                 return None
             dataset = datasets.get(connection, record.dataset_id)
             assert dataset is not None, "a foreign key holds the dataset"
-            return record, dataset
+            return results.recounted(connection, record), dataset
 
         loaded = await self._database.read(load)
         if loaded is None:
@@ -58,7 +58,11 @@ class Catalogue:
         def load(connection: sa.Connection) -> list[tuple[RunRecord, DatasetRef]]:
             found = runs.list_newest(connection, count, before)
             known = {record.dataset_id: datasets.get(connection, record.dataset_id) for record in found}
-            return [(record, dataset) for record in found if (dataset := known[record.dataset_id]) is not None]
+            return [
+                (results.recounted(connection, record), dataset)
+                for record in found
+                if (dataset := known[record.dataset_id]) is not None
+            ]
 
         return [_run(record, dataset) for record, dataset in await self._database.read(load)]
 

@@ -27,13 +27,15 @@ from assay_orchestrator.hosting import Hosting
 from assay_orchestrator.notifier import Notifier
 from assay_orchestrator.partial import PartialSummaries, fold
 from assay_orchestrator.peers import Peers
-from assay_orchestrator.retries import set_errors_aside
 from assay_orchestrator.settings_json import summary_to_json
 from assay_orchestrator.spend_caps import check_spend_cap
-from assay_orchestrator.store import attempts, datasets, deletions, results, runs, shards, unjudged
-from assay_orchestrator.store.shards import FairShares, RunStoppedError
+from assay_orchestrator.store import control, datasets, deletions, results, runs, shards
+from assay_orchestrator.store.control import Resumption
+from assay_orchestrator.store.shards import FairShares
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import sqlalchemy as sa
 
     from assay.results import DatasetRef, Deletion, RunSummary, SpendCap
@@ -73,12 +75,12 @@ class RunManager:
         self._catalogue = Catalogue(database)
         self._partial = PartialSummaries(database)
         self._deleter = Deleter(database)
-        self._deleting: set[str] = set()
         self._pausing: set[str] = set()
-        self._retrying: set[str] = set()
         self.notifier = Notifier()
         shares = FairShares(settings.team_weights, settings.agent_limits)
-        self._worker = ShardWorker(database, self._dispatcher, shares, self, self._session)
+        self._worker = ShardWorker(
+            database, self._dispatcher, shares, self, self._session, row_try_limit=settings.row_try_limit
+        )
         self._creation = Creation(database, self._worker, settings)
         self._hosting = Hosting(planner, dispatcher, self._worker)
         self._peers = Peers(database, dispatcher, self._worker, self, reconcile_s=settings.reconcile_s)
@@ -100,11 +102,11 @@ class RunManager:
 
         for record in await self._database.write(tidy):
             if record.pause_cause is PauseCause.OWNER:
-                await self._change(record.run_id, RunState.PAUSED, reason=runs.PAUSED_BY_OWNER, cause=PauseCause.OWNER)
+                await self._stop(record.run_id, runs.PAUSED_BY_OWNER, PauseCause.OWNER)
             elif self._settings.recover == "auto":
-                await self._go_on(record.run_id)
+                await self._resume(record.run_id)
             else:
-                await self._change(record.run_id, RunState.PAUSED, reason=_INTERRUPTED, cause=PauseCause.INTERRUPTED)
+                await self._stop(record.run_id, _INTERRUPTED, PauseCause.INTERRUPTED)
             failpoint("recovery.run_continued")
 
     async def create(self, request_id: str, settings: RunSettings, dataset: DatasetRef) -> Run:
@@ -152,12 +154,8 @@ class RunManager:
         Raises:
             WrongStateError: The run has already ended in another way.
         """
-        run = await self.get(run_id)
-        if run.state is RunState.CANCELLED:
-            return run
-        _require_unfinished(run)
-        if not await self._database.write(lambda c: _cancel(c, run_id)):
-            _require_unfinished(await self.get(run_id))
+        if not await self._database.write(lambda c: control.cancel(c, run_id)):
+            raise await self._catalogue.not_found(run_id)
         self._hosting.forget(run_id, "the run was cancelled")
         await self._worker.cancel(run_id)
         self.notifier.notify(run_id)
@@ -172,31 +170,35 @@ class RunManager:
         Raises:
             WrongStateError: The run has ended.
         """
-        run = await self.get(run_id)
-        _require_unfinished(run)
-        if run.state is RunState.PAUSED:
-            if run.pause_cause is not PauseCause.OWNER:
-                await self._change(run_id, RunState.PAUSED, reason=runs.PAUSED_BY_OWNER, cause=PauseCause.OWNER)
-            return await self.get(run_id)
         moved = self.notifier.subscribe(run_id)
         try:
-            self._pausing.add(run_id)
-            self._hosting.hold(run_id)
-            if await self._database.write(lambda c: _request_pause(c, run_id)):
+            state = await self._database.write(lambda c: control.pause(c, run_id))
+            if state is None:
+                raise await self._catalogue.not_found(run_id)
+            if state is RunState.PAUSED:
                 self.paused(run_id, runs.PAUSED_BY_OWNER)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PAUSE_PATIENCE_S):
-                    while (run := await self.get(run_id)).state in runs.GOING:
-                        await moved.wait()
-                        moved.clear()
+            else:
+                self._pausing.add(run_id)
+                self._hosting.hold(run_id)
+            run = await self._until_paused(run_id, moved)
         finally:
             self.notifier.unsubscribe(run_id, moved)
         if run.state not in runs.GOING:
             await self._worker.until_left(run_id)
         return run
 
+    async def _until_paused(self, run_id: str, moved: asyncio.Event) -> Run:
+        """Return a run once it has paused, has moved on otherwise, or a few seconds have passed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PAUSE_PATIENCE_S):
+                while (run := await self.get(run_id)).state in runs.GOING and run.pause_cause is not None:
+                    await moved.wait()
+                    moved.clear()
+                return run
+        return await self.get(run_id)
+
     async def resume(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> Run:
-        """Continue a paused run; on one that is going on this does nothing.
+        """Continue a paused run; on one that is running this does nothing.
 
         Args:
             run_id: The run.
@@ -205,30 +207,12 @@ class RunManager:
 
         Raises:
             InvalidInputError: It is to have a cap and no judge.
-            WrongStateError: The run has ended, or is going on while errors are to be retried or the cap to be changed.
+            WrongStateError: The run has ended, or is running while errors are to be retried or the cap to be changed.
         """
-        run = await self.get(run_id)
         if spend_cap is not None:
-            check_spend_cap(run, spend_cap)
-        if retry_errors:
-            if run_id in self._retrying:
-                return run  # the same call, come again
-            _require_retryable(run)
-            retry_errors = await self._database.read(
-                lambda c: attempts.has_errors(c, run_id, self._settings.row_try_limit)
-            )
-            if run.finished and run.state is not RunState.FAILED and not retry_errors:
-                return run
-        else:
-            _require_unfinished(run)
-        if run_id in self._deleting:
-            raise await self._catalogue.not_found(run_id)
+            check_spend_cap(await self.get(run_id), spend_cap)
         self._broken.pop(run_id, None)
-        if spend_cap is not None:
-            await self._database.write(lambda c: unjudged.change_spend_cap(c, run_id, spend_cap.usd))
-        if retry_errors:
-            await self._set_errors_aside(run_id)
-        await self._go_on(run_id)
+        await self._resume(run_id, retry_errors=retry_errors, spend_cap=spend_cap)
         self.raise_if_broken(run_id)
         return await self.get(run_id)
 
@@ -241,27 +225,20 @@ class RunManager:
 
         Raises:
             NotFoundError: There is no such run.
-            WrongStateError: The run is going on.
+            WrongStateError: The run is running.
         """
-        run = await self.get(run_id)
-        if not (run.finished or run.state is RunState.PAUSED):
-            raise WrongStateError(
-                f"run {run_id} is going on: pause or cancel it before deleting it", reason="RUN_ACTIVE"
-            )
-        if only_check or run_id in self._deleting:
-            return await self._catalogue.estimate_deletion(run_id)
-        self._deleting.add(run_id)
-        try:
-            await self._worker.until_left(run_id)
-            deletion = await self._catalogue.estimate_deletion(run_id)
-            pending = await self._database.write(lambda c: deletions.begin(c, run_id))
-        finally:
-            self._deleting.discard(run_id)
+        _require_at_rest(await self.get(run_id))
+        deletion = await self._catalogue.estimate_deletion(run_id)
+        if only_check:
+            return deletion
+        pending = await self._database.write(lambda c: deletions.begin(c, run_id))
         if pending is None:
+            _require_at_rest(await self.get(run_id))  # it was resumed, or deleted, in this moment
             raise await self._catalogue.not_found(run_id)
         failpoint("deletion.begun")
         self._hosting.forget(run_id, "the run was deleted")
         self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
+        await self._worker.cancel(run_id)
         await self._deleter.finish(pending)
         return deletion
 
@@ -321,8 +298,10 @@ class RunManager:
             self._hosting.forget(run_id, f"the run has {standing.state.value}")
             self._worker.cancel_soon(run_id)
         elif standing.is_pausing:
+            self._pausing.add(run_id)
             self._hosting.hold(run_id)
-        elif run_id not in self._pausing:
+        else:
+            self._pausing.discard(run_id)
             self._planner.release(run_id)
         self.notifier.notify(run_id)
 
@@ -334,17 +313,30 @@ class RunManager:
         return self._planner.plan(await self.get(run_id), asyncio.Event(), pause_count=pause_count)
 
     async def conclude(self, run_id: str) -> None:
-        """Sum up a run whose shards are all done; a run that is over, or paused, is left alone."""
-        run = await self.get(run_id)
-        if run.state not in runs.GOING:
-            return
-        stored = await self._database.read(lambda c: results.count_finished(c, run_id))
-        if stored != run.counts.total:
-            raise StorageError(
-                f"{stored} of {run.counts.total} rows of run {run_id} are stored: resume the run to finish it"
-            )
-        summary = await self._database.read(lambda c: fold(c, run))
-        await self._end(run_id, RunState.SUCCEEDED, summary=summary)
+        """Sum up a run whose shards are all done; one that is over, paused, or has rows to try again stays as it is."""
+        while (found := await self._sum_up(run_id)) is not None:
+            if await self._succeed(run_id, *found):
+                return
+
+    async def _sum_up(self, run_id: str) -> tuple[int, RunSummary] | None:
+        """Return the last event and the summary of a run whose shards are all done; None where they are not."""
+        try:
+            run = await self.get(run_id)
+        except NotFoundError:
+            return None  # it was deleted
+
+        def load(connection: sa.Connection) -> tuple[int, RunSummary] | None:
+            record = runs.get(connection, run_id)
+            if record is None or record.state not in runs.GOING or not shards.all_done(connection, run_id):
+                return None
+            stored = results.count_finished(connection, run_id)
+            if stored != record.total_count:
+                raise StorageError(
+                    f"{stored} of {record.total_count} rows of run {run_id} are stored: resume the run to finish it"
+                )
+            return record.last_sequence, fold(connection, run)
+
+        return await self._database.read(load)
 
     async def trouble(self, run_id: str, problem: Exception) -> None:
         """Pause a run whose rows cannot be stored, end one that cannot go on for another reason."""
@@ -352,11 +344,11 @@ class RunManager:
         if isinstance(problem, StorageError):
             await self._pause(run_id, problem)
         elif isinstance(problem, AssayError):
-            await self._end(run_id, RunState.FAILED, problem.message)
+            await self._fail(run_id, problem.message)
         else:
             error_id = uuid.uuid4().hex[:12]
             _log.error("run %s failed, error id %s", run_id, error_id, exc_info=problem)
-            await self._end(run_id, RunState.FAILED, f"internal error {error_id}: see the orchestrator's log")
+            await self._fail(run_id, f"internal error {error_id}: see the orchestrator's log")
 
     def moved(self, run_id: str) -> None:
         """Tell watchers that a run's state has changed."""
@@ -365,6 +357,7 @@ class RunManager:
     def paused(self, run_id: str, reason: str) -> None:
         """Let go of the clients of a run that is paused now, and tell its watchers."""
         self._pausing.discard(run_id)
+        self._hosting.hold(run_id)  # what is left of it here takes no shards when the run is resumed
         self._hosting.forget(run_id, reason)
         self.notifier.notify(run_id)
 
@@ -380,49 +373,26 @@ class RunManager:
             known_s=self._dispatcher.held_s,
         )
 
-    async def _set_errors_aside(self, run_id: str) -> None:
-        self._retrying.add(run_id)
-        try:
-            await self._worker.until_left(run_id)
-            await self._change(run_id, RunState.RUNNING)
-            await set_errors_aside(self._database, run_id, self._settings.row_try_limit)
-        finally:
-            self._retrying.discard(run_id)
-
-    async def _go_on(self, run_id: str) -> None:
+    async def _resume(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> None:
         """Bring a run into RUNNING and enqueue what is next."""
-        session = self._worker.sessions.of(run_id)
-        # What is left of a run that is paused is on its way out, and what it knows of the judge is of before.
-        if session is not None and (session.plan.pausing.is_set() or await self._is_paused(run_id)):
-            await session.ended.wait()
-        self._pausing.discard(run_id)
         held = await self._database.read(lambda c: shards.list_held(c, run_id))
-        lost = set(await self._dispatcher.lost([one.job for one in held]))
+        gone = set(await self._dispatcher.lost([one.job for one in held]))
+        lost = [one for one in held if one.job in gone]
+        wanted = Resumption(retry_errors, spend_cap, self._settings.row_try_limit, lost)
+        is_there = True
 
         def change(connection: sa.Connection) -> list[ShardJob]:
-            shards.lock_sharing(connection, run_id)
-            run = runs.get(connection, run_id)
-            if run is None:
-                raise RunStoppedError(f"run {run_id} was deleted")
-            for one in held:
-                if one.job in lost:
-                    shards.give_back_lost(connection, one)
-            if run.state not in runs.GOING:
-                shards.rejoin(connection, run_id)
-                runs.change_state(connection, run_id, RunState.RUNNING)
-            elif run.pause_cause is not None:
-                runs.change_state(connection, run_id, RunState.RUNNING)  # it was not paused yet
-            unjudged.release(connection, run_id)
-            if not shards.have_shards(connection, run_id):
-                repeats = int(run.spec["repeats"])
-                shards.create(connection, run_id, run.total_count // repeats, repeats)
-            return self._worker.next_jobs(connection, run_id)
+            nonlocal is_there
+            is_running = control.resume(connection, run_id, wanted)
+            is_there = is_running is not None
+            return self._worker.next_jobs(connection, run_id) if is_running else []
 
         await self._worker.enqueue(change)
+        if not is_there:
+            raise await self._catalogue.not_found(run_id)
+        self._pausing.discard(run_id)
+        self._planner.release(run_id)
         self.notifier.notify(run_id)
-
-    async def _is_paused(self, run_id: str) -> bool:
-        return (await self.get(run_id)).state is RunState.PAUSED
 
     async def _pause(self, run_id: str, problem: StorageError) -> None:
         _log.error("run %s paused: %s", run_id, problem.message)
@@ -435,33 +405,38 @@ class RunManager:
             self._broken[run_id] = problem
         self.notifier.notify(run_id)
 
-    async def _end(self, run_id: str, state: RunState, reason: str = "", summary: RunSummary | None = None) -> None:
-        data = summary_to_json(summary) if summary is not None else None
+    async def _succeed(self, run_id: str, sequence: int, summary: RunSummary) -> bool:
+        data = summary_to_json(summary)
+        return await self._end(run_id, lambda c: control.conclude(c, run_id, sequence, data))
 
-        def end(connection: sa.Connection) -> None:
-            if runs.stop(connection, run_id, state, reason=reason, summary=data):
-                failpoint("summary.before_commit")
-
+    async def _fail(self, run_id: str, reason: str) -> None:
         try:
-            await self._database.write(end)
-            failpoint("summary.after_commit")
+            await self._end(run_id, lambda c: runs.stop(c, run_id, RunState.FAILED, reason=reason))
         except StorageError as problem:
-            if state is RunState.SUCCEEDED:
-                raise  # the worker has the run paused, or its end tried again
             self._broken[run_id] = problem
-        finally:
-            self._hosting.forget(run_id, f"the run has {state.value}")
+            self._hosting.forget(run_id, f"the run has {RunState.FAILED.value}")
             self.notifier.notify(run_id)
 
-    async def _change(
-        self,
-        run_id: str,
-        state: RunState,
-        *,
-        reason: str = "",
-        cause: PauseCause | None = None,
-    ) -> None:
-        await self._database.write(lambda c: runs.change_state(c, run_id, state, reason=reason, cause=cause))
+    async def _end(self, run_id: str, stop: Callable[[sa.Connection], bool]) -> bool:
+        """Bring a run to its end; return False where it was not to end, or had ended already."""
+
+        def end(connection: sa.Connection) -> RunState | None:
+            if not stop(connection):
+                return None
+            failpoint("summary.before_commit")
+            run = runs.get(connection, run_id)
+            return run.state if run is not None else None
+
+        state = await self._database.write(end)
+        if state is None:
+            return False
+        failpoint("summary.after_commit")
+        self._hosting.forget(run_id, f"the run has {state.value}")
+        self.notifier.notify(run_id)
+        return True
+
+    async def _stop(self, run_id: str, reason: str, cause: PauseCause) -> None:
+        await self._database.write(lambda c: runs.stop(c, run_id, RunState.PAUSED, reason=reason, cause=cause))
         self.notifier.notify(run_id)
 
 
@@ -470,27 +445,8 @@ def _require_unfinished(run: Run) -> None:
         raise WrongStateError(f"run {run.run_id} has already {run.state.value}", reason="RUN_FINISHED")
 
 
-def _require_retryable(run: Run) -> None:
-    if run.state in runs.GOING:
+def _require_at_rest(run: Run) -> None:
+    if not (run.finished or run.state is RunState.PAUSED):
         raise WrongStateError(
-            f"run {run.run_id} is going on: pause it, or wait for its end, before its errors are tried again",
-            reason="RUN_ACTIVE",
+            f"run {run.run_id} is running: pause or cancel it before deleting it", reason="RUN_ACTIVE"
         )
-    if run.state is RunState.CANCELLED:
-        raise WrongStateError(f"run {run.run_id} was cancelled for good: start a new one", reason="RUN_FINISHED")
-
-
-def _cancel(connection: sa.Connection, run_id: str) -> bool:
-    shards.lock_run(connection, run_id)
-    run = runs.get(connection, run_id)
-    if run is None or run.finished:
-        return False
-    runs.change_state(connection, run_id, RunState.CANCELLED)
-    return True
-
-
-def _request_pause(connection: sa.Connection, run_id: str) -> bool:
-    """Note that a run is to be paused, take back what nobody has begun; return whether it is paused now."""
-    runs.request_pause(connection, run_id)
-    shards.take_back(connection, run_id)
-    return shards.pause_if_wanted(connection, run_id)

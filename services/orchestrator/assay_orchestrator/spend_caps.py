@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from assay.errors import InvalidInputError, Problem, WrongStateError
+from assay.errors import InvalidInputError, Problem
 from assay.spec.judging import check_judge
-from assay_orchestrator.store import runs
 
 if TYPE_CHECKING:
     from assay.results import Run, SpendCap
@@ -16,18 +15,13 @@ __all__ = ["check_spend_cap"]
 
 
 def check_spend_cap(run: Run, cap: SpendCap) -> None:
-    """Raise unless a run may go on with another cap on what it spends on judging.
+    """Raise unless a run can have such a cap on what it spends on judging.
 
     Raises:
         InvalidInputError: It has no judge, or the cap is no amount of money.
-        WrongStateError: It is going on.
     """
     judge = run.settings.judge
     if judge is None:
         raise InvalidInputError([Problem(f"run {run.run_id} has no judge, so that it spends nothing", "spend_cap")])
     if problems := check_judge(dataclasses.replace(judge, spend_cap_usd=cap.usd)):
         raise InvalidInputError(problems)
-    if run.state in runs.GOING:
-        raise WrongStateError(
-            f"run {run.run_id} is going on: pause it before its spend cap is changed", reason="RUN_ACTIVE"
-        )

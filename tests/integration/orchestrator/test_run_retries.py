@@ -188,7 +188,7 @@ async def test_what_cannot_be_tried_again_is_refused(serve: Serve, settings_of: 
         with pytest.raises(WrongStateError, match="already succeeded"):
             await client.resume_run(done.run_id)
         going = await client.create_run(settings_of("python", "m:f"), done.dataset.dataset_id)
-        with pytest.raises(WrongStateError, match="going on"):
+        with pytest.raises(WrongStateError, match="is running"):
             await client.resume_run(going.run_id, retry_errors=True)
         await client.cancel_run(going.run_id)
         with pytest.raises(WrongStateError, match="cancelled"):

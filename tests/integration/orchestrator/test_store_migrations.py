@@ -49,7 +49,7 @@ _STORED = {
         """,
     ),
 }
-_STORED |= dict.fromkeys(("0003", "0004", "0005", "0006", "0007", "0008", "0009"), _STORED["0002"])
+_STORED |= dict.fromkeys(("0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010"), _STORED["0002"])
 
 
 def described(engine: sa.Engine) -> dict[str, object]:
@@ -133,6 +133,27 @@ async def test_an_upgrade_keeps_what_is_stored(revision: str, open_store: Open, 
         ("c", True, (), 1.0, b"")
     ]
     assert [tuple(row) for row in shown] == [("r", "c", "exact_match", 1.0, True)]
+
+
+async def test_an_upgrade_counts_runs_that_were_retried_anew(open_store: Open, engine: sa.Engine) -> None:
+    """Counts that two processes corrupted by retrying the same errors at once are those of the stored rows again."""
+    with engine.connect() as connection:
+        revisions.upgrade(connection, TABLES, "0009")
+        for statement in _STORED["0009"]:
+            connection.exec_driver_sql(statement)
+        connection.exec_driver_sql("UPDATE runs SET finished_count = 0, failed_count = -25, agent_error_count = -169")
+        connection.exec_driver_sql(
+            "INSERT INTO row_history (run_id, case_index, repeat_index, attempt_index, outcome, created_at) "
+            "VALUES ('r', 0, 0, 0, 'retried', 't')"
+        )
+        connection.commit()
+    database = open_store()
+    try:
+        run = await database.read(lambda c: runs.get(c, "r"))
+    finally:
+        database.close()
+    assert run is not None
+    assert (run.finished_count, run.passed_count, run.failed_count, run.agent_error_count) == (1, 1, 0, 0)
 
 
 def test_a_newer_database_is_refused(open_store: Open, engine: sa.Engine) -> None:

@@ -15,7 +15,7 @@ from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 from assay_orchestrator.engine.looks import Looks
 from assay_orchestrator.engine.session import Session, Sessions
 from assay_orchestrator.runner import ShardRunner
-from assay_orchestrator.store import runs, shards, unjudged
+from assay_orchestrator.store import attempts, runs, shards, unjudged
 from assay_orchestrator.store.shards import SUMMARY, FencedError, RunStoppedError, ShardJob
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class ShardWorker:
         shares: How teams and agents share the workers.
         supervisor: Owns the runs.
         make_session: Makes what the shards of a run share.
+        row_try_limit: How often a row with an error is tried.
         on_fenced: What to do when another worker was given a shard that this one has: exit.
     """
 
@@ -95,6 +96,7 @@ class ShardWorker:
         supervisor: RunSupervisor,
         make_session: Callable[[Plan], Session],
         *,
+        row_try_limit: int = 3,
         on_fenced: Callable[[], None] = exit_at_once,
     ) -> None:
         self._database = database
@@ -102,6 +104,7 @@ class ShardWorker:
         self._shares = shares
         self._supervisor = supervisor
         self._on_fenced = on_fenced
+        self._row_try_limit = row_try_limit
         self._handing_over = False
 
         async def make(run_id: str) -> Session:
@@ -187,8 +190,10 @@ class ShardWorker:
 
     async def _take(self, run_id: str, shard_index: int, ticket: int) -> None:
         since = monotonic()
-        begun = await self._database.write(lambda c: _begin(c, run_id, shard_index, ticket))
+        begun = await self._database.write(lambda c: _begin(c, run_id, shard_index, ticket, self._row_try_limit))
         failpoint("shard.start_after_commit")
+        if begun.shard is not None and begun.shard.retry_errors:
+            failpoint("retry.after_commit")
         if begun.paused:
             self._supervisor.paused(run_id, runs.PAUSED_BY_OWNER)
         if begun.is_first:
@@ -284,10 +289,13 @@ def _pause(connection: sa.Connection, run_id: str) -> str:
     return unjudged.pause_if_stuck(connection, run_id)
 
 
-def _begin(connection: sa.Connection, run_id: str, shard_index: int, ticket: int) -> _Begun:
+def _begin(connection: sa.Connection, run_id: str, shard_index: int, ticket: int, row_try_limit: int) -> _Begun:
     shard = shards.start(connection, run_id, shard_index, ticket)
     if shard is None:
         return _Begun(None, paused=shards.pause_if_wanted(connection, run_id))
     is_first = runs.begin(connection, run_id)
+    if shard.retry_errors:
+        attempts.set_aside(connection, shard, row_try_limit)
+        failpoint("retry.before_commit")
     failpoint("shard.start_before_commit")
     return _Begun(shard, is_first=is_first)

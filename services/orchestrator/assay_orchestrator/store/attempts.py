@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 
     from assay.answers import AgentResponse
     from assay_orchestrator.store.results import RowKey
+    from assay_orchestrator.store.shards import Shard
 
-__all__ = ["AttemptKey", "Tries", "begin", "end", "has_errors", "read", "set_aside", "tries"]
+__all__ = [
+    "AttemptKey", "Tries", "begin", "end", "has_errors", "is_retry_requested", "read", "request_retry", "set_aside",
+    "tries",
+]  # fmt: skip
 
 AttemptKey = tuple[int, int, int]
 """Position of the case in the dataset, which repeat of it, and which attempt."""
@@ -99,46 +103,72 @@ def has_errors(connection: sa.Connection, run_id: str, try_limit: int) -> bool:
 _PAGE_ROWS = 200
 
 
-def set_aside(connection: sa.Connection, run_id: str, after: RowKey, limit: int, try_limit: int) -> RowKey | None:
-    """Make history of the results after a row whose agent erred or of which a metric could not be computed.
+def request_retry(connection: sa.Connection, run_id: str) -> None:
+    """Let the shards of a run in which rows may have errors set these aside when they are started next.
 
-    The answers of an agent that erred go with its result, so that the row is asked again; other answers stay.
+    The rows of a whole run would keep its row locked for too long.
+    """
+    table, rows = schema.shards, schema.results
+    errors = sa.exists().where(
+        rows.c.run_id == run_id,
+        rows.c.case_index >= table.c.first_case,
+        rows.c.case_index < table.c.first_case + table.c.case_count,
+        results.may_have_error(),
+    )
+    state = sa.case((table.c.state.in_(shards.HELD), table.c.state), else_="waiting")
+    connection.execute(table.update().where(table.c.run_id == run_id, errors).values(retry_errors=True, state=state))
+
+
+def is_retry_requested(connection: sa.Connection, run_id: str) -> bool:
+    """Return whether a shard of a run has rows with errors to set aside when it is started next."""
+    table = schema.shards
+    requested = sa.exists().where(table.c.run_id == run_id, table.c.retry_errors)
+    return bool(connection.execute(sa.select(requested)).scalar_one())
+
+
+def set_aside(connection: sa.Connection, shard: Shard, try_limit: int) -> None:
+    """Make history of the results in a shard whose agent failed or of which a metric could not be computed.
+
+    The answers of an agent that failed go with its result, so that the row is asked again; other answers stay.
 
     Args:
-        connection: In a transaction.
-        run_id: The run, which nobody works on.
-        after: Where to begin.
-        limit: Most rows to look at.
+        connection: In the transaction that starts the shard, and has locked its run.
+        shard: The shard.
         try_limit: Rows that were tried this often stay as they are.
-
-    Returns:
-        Where to go on; None at the end.
     """
-    page = results.read_in_order(connection, run_id, after, limit, suspects_only=True)
-    if not page:
-        return None
-    rows = _retryable(connection, run_id, page, try_limit)
-    if rows:
-        indexes = sorted({row.case_index for row in rows})
-        answers = results.read_answers(connection, run_id, indexes)
-        number = tries(connection, run_id, indexes[0], indexes[-1] - indexes[0] + 1)
-        moment = now()
-        connection.execute(
-            schema.row_history.insert(),
-            [
-                {
-                    **_columns(run_id, (*_key(row), _attempt_index(number.get(_key(row), Tries())))),
-                    "outcome": AttemptOutcome.RETRIED.value,
-                    "answers_json": json_text([response_to_json(answer) for answer in answers.get(_key(row), ())]),
-                    "result_json": json_text(_result_to_json(row)),
-                    "created_at": moment,
-                }
-                for row in rows
-            ],
-        )
-        results.remove(connection, run_id, rows)
-        shards.reopen(connection, run_id, indexes)
-    return _key(page[-1])
+    run_id, end = shard.run_id, shard.first_case + shard.case_count
+    after: RowKey = (shard.first_case, -1)
+    while page := results.read_in_order(connection, run_id, after, _PAGE_ROWS, suspects_only=True, before_case=end):
+        if rows := _retryable(connection, run_id, page, try_limit):
+            _set_rows_aside(connection, run_id, rows)
+        after = _key(page[-1])
+    table = schema.shards
+    connection.execute(
+        table.update()
+        .where(table.c.run_id == run_id, table.c.shard_index == shard.shard_index)
+        .values(retry_errors=False)
+    )
+
+
+def _set_rows_aside(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
+    indexes = sorted({row.case_index for row in rows})
+    answers = results.read_answers(connection, run_id, indexes)
+    number = tries(connection, run_id, indexes[0], indexes[-1] - indexes[0] + 1)
+    moment = now()
+    connection.execute(
+        schema.row_history.insert(),
+        [
+            {
+                **_columns(run_id, (*_key(row), _attempt_index(number.get(_key(row), Tries())))),
+                "outcome": AttemptOutcome.RETRIED.value,
+                "answers_json": json_text([response_to_json(answer) for answer in answers.get(_key(row), ())]),
+                "result_json": json_text(_result_to_json(row)),
+                "created_at": moment,
+            }
+            for row in rows
+        ],
+    )
+    results.remove(connection, run_id, rows)
 
 
 def read(connection: sa.Connection, run_id: str, case_index: int) -> list[RowAttempt]:

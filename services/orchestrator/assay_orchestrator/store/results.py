@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ from assay_orchestrator.store import runs, schema, shards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from assay_orchestrator.store.runs import RunRecord
 
 __all__ = ["AnswerRecord", "RowKey", "Stored"]
 
@@ -101,27 +104,46 @@ def put(
             schema.results,
             [_values(run_id, first + offset, moment, row) for offset, row in enumerate(new_results)],
         )
-        _count(connection, run_id, new_results)
+        _count(connection, run_id, [(row.status, row.passed) for row in new_results])
     return Stored(first, slots)
 
 
 def remove(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
     """Take results back, so that their rows are unfinished again; the answers of agents that erred go with them."""
-    _count(connection, run_id, rows, sign=-1)
-    _delete_rows(connection, schema.results, run_id, rows)
-    _delete_rows(connection, schema.answers, run_id, [row for row in rows if row.status is AgentStatus.ERROR])
+    table = schema.results
+    removed = connection.execute(_delete(table, run_id, rows).returning(table.c.status, table.c.passed)).all()
+    _count(connection, run_id, [(row.status, row.passed) for row in removed], sign=-1)
+    failed = [row for row in rows if row.status is AgentStatus.ERROR]
+    if failed:
+        connection.execute(_delete(schema.answers, run_id, failed))
 
 
-def _delete_rows(connection: sa.Connection, table: sa.Table, run_id: str, rows: Sequence[CaseResult]) -> None:
-    if rows:
-        connection.execute(
-            table.delete().where(
-                table.c.run_id == run_id,
-                table.c.case_index == sa.bindparam("of_case"),
-                table.c.repeat_index == sa.bindparam("of_repeat"),
-            ),
-            [{"of_case": row.case_index, "of_repeat": row.repeat_index} for row in rows],
-        )
+def _delete(table: sa.Table, run_id: str, rows: Sequence[CaseResult]) -> sa.Delete:
+    keys = [(row.case_index, row.repeat_index) for row in rows]
+    return table.delete().where(table.c.run_id == run_id, sa.tuple_(table.c.case_index, table.c.repeat_index).in_(keys))
+
+
+def recounted(connection: sa.Connection, record: RunRecord) -> RunRecord:
+    """Return a run with the counts of its stored rows in place of counts that cannot be.
+
+    Earlier versions subtracted rows twice that two processes set aside at once.
+    """
+    parts = (record.passed_count, record.failed_count, record.agent_error_count)
+    decided = record.passed_count + record.failed_count
+    if min(parts) >= 0 and max(decided, record.agent_error_count) <= record.finished_count <= record.total_count:
+        return record
+    table = schema.results
+    finished, passed, failed, agent_errors = connection.execute(
+        sa.select(
+            sa.func.count(),
+            sa.func.count().filter(table.c.passed.is_(True)),
+            sa.func.count().filter(table.c.passed.is_(False)),
+            sa.func.count().filter(table.c.status == AgentStatus.ERROR.value),
+        ).where(table.c.run_id == record.run_id)
+    ).one()
+    return dataclasses.replace(
+        record, finished_count=finished, passed_count=passed, failed_count=failed, agent_error_count=agent_errors
+    )
 
 
 def finished_keys(connection: sa.Connection, run_id: str, first_index: int, count: int) -> set[RowKey]:
@@ -205,6 +227,7 @@ def read_in_order(
     *,
     failed_only: bool = False,
     suspects_only: bool = False,
+    before_case: int | None = None,
 ) -> list[CaseResult]:
     """Return up to `count` results after the row `after`, in dataset order.
 
@@ -215,6 +238,7 @@ def read_in_order(
         count: Most results.
         failed_only: Only rows that failed or have no verdict because of an error.
         suspects_only: Only rows that may have an error of the agent or of a metric, and all that have one.
+        before_case: Only cases before this position; None for all.
     """
     table = schema.results
     query = (
@@ -229,9 +253,17 @@ def read_in_order(
     if failed_only:
         query = query.where(sa.or_(table.c.passed.is_(False), table.c.reason != ""))
     if suspects_only:
-        failed_score = table.c.scores_json.like('%"status":"error"%')
-        query = query.where(sa.or_(table.c.status == AgentStatus.ERROR.value, failed_score))
+        query = query.where(may_have_error())
+    if before_case is not None:
+        query = query.where(table.c.case_index < before_case)
     return [_record(row) for row in connection.execute(query).all()]
+
+
+def may_have_error() -> sa.ColumnElement[bool]:
+    """Return the condition that a result may have an error of the agent or of a metric; it holds for all that do."""
+    table = schema.results
+    failed_score = table.c.scores_json.like('%"status":"error"%')
+    return sa.or_(table.c.status == AgentStatus.ERROR.value, failed_score)
 
 
 def read_all(connection: sa.Connection, run_id: str, page_size: int = 1000) -> Iterator[CaseResult]:
@@ -272,16 +304,17 @@ def _values(run_id: str, sequence: int, moment: str, row: CaseResult) -> dict[st
     }
 
 
-def _count(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult], sign: int = 1) -> None:
+def _count(connection: sa.Connection, run_id: str, rows: Sequence[tuple[str, bool | None]], sign: int = 1) -> None:
+    """Count rows that were stored or removed, by status and verdict."""
     table = schema.runs
     connection.execute(
         table.update()
         .where(table.c.run_id == run_id)
         .values(
             finished_count=table.c.finished_count + sign * len(rows),
-            passed_count=table.c.passed_count + sign * sum(row.passed is True for row in rows),
-            failed_count=table.c.failed_count + sign * sum(row.passed is False for row in rows),
-            agent_error_count=table.c.agent_error_count + sign * sum(row.status is AgentStatus.ERROR for row in rows),
+            passed_count=table.c.passed_count + sign * sum(passed is True for _, passed in rows),
+            failed_count=table.c.failed_count + sign * sum(passed is False for _, passed in rows),
+            agent_error_count=table.c.agent_error_count + sign * sum(status == AgentStatus.ERROR for status, _ in rows),
         )
     )
 

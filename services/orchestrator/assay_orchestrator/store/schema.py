@@ -97,6 +97,7 @@ shards = sa.Table(
     sa.Column("tag", sa.Float, nullable=False, server_default="0"),
     sa.Column("careful", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("ticket", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("retry_errors", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Index("ix_shards_state", "state", "run_id"),
     sqlite_with_rowid=False,
 )

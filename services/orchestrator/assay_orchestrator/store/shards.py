@@ -22,9 +22,9 @@ from assay.results import PauseCause, RunState
 from assay_orchestrator.store import runs, schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["SUMMARY", "FairShares", "FencedError", "Held", "RunStoppedError", "Shard", "ShardJob"]
+__all__ = ["HELD", "SUMMARY", "FairShares", "FencedError", "Held", "RunStoppedError", "Shard", "ShardJob"]
 
 SUMMARY = -1
 """The index of the job that ends a run: every shard is done, the summary is to be folded."""
@@ -35,7 +35,8 @@ _WINDOW = 64
 _LOWEST_PRIORITY = -(2**31) + 1
 _CLOCK = 1
 _GOING = tuple(state.value for state in runs.GOING)
-_HELD = ("queued", "taken")
+HELD = ("queued", "taken")
+"""States of shards that have a job, or should."""
 
 
 class FencedError(AssayError):
@@ -82,6 +83,7 @@ class Shard:
         slots: How many questions of it may be in flight at once.
         careful: Whether a worker was lost that had it: rows are then noted before they are worked on, so that one
             which kills its worker is known after some kills.
+        retry_errors: Whether its rows with errors are to be set aside first.
     """
 
     run_id: str
@@ -91,6 +93,7 @@ class Shard:
     epoch: int
     slots: int
     careful: bool = False
+    retry_errors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +183,7 @@ def spread(connection: sa.Connection, run_id: str, shares: FairShares) -> None:
     table = schema.shards
     held = connection.execute(
         sa.select(table.c.shard_index, table.c.slots)
-        .where(table.c.run_id == run_id, table.c.state.in_(_HELD))
+        .where(table.c.run_id == run_id, table.c.state.in_(HELD))
         .order_by(table.c.slots, table.c.shard_index)
     ).all()
     free = min(run.concurrency - sum(shard.slots for shard in held), _agent_room(connection, run.agent_key, shares))
@@ -215,7 +218,7 @@ def start(connection: sa.Connection, run_id: str, shard_index: int, ticket: int)
             table.c.run_id == run_id,
             table.c.shard_index == shard_index,
             table.c.ticket == ticket,
-            table.c.state.in_(_HELD),
+            table.c.state.in_(HELD),
         )
         .values(epoch=table.c.epoch + 1, state="taken", careful=_was_lost(table))
         .returning(table)
@@ -223,7 +226,10 @@ def start(connection: sa.Connection, run_id: str, shard_index: int, ticket: int)
     if shard is None:
         return None
     _advance(connection, shard.tag)
-    return Shard(run_id, shard_index, shard.first_case, shard.case_count, shard.epoch, shard.slots, shard.careful)
+    return Shard(
+        run_id, shard_index, shard.first_case, shard.case_count, shard.epoch, shard.slots, shard.careful,
+        shard.retry_errors,
+    )  # fmt: skip
 
 
 def check(connection: sa.Connection, run_id: str, epochs: Mapping[int, int], *, keep: bool = True) -> dict[int, int]:
@@ -296,7 +302,7 @@ def give_back(connection: sa.Connection, run_id: str, shard_index: int, epoch: i
     where: list[sa.ColumnElement[bool]] = [
         table.c.run_id == run_id,
         table.c.shard_index == shard_index,
-        table.c.state.in_(_HELD),
+        table.c.state.in_(HELD),
     ]
     if epoch is not None:
         where.append(table.c.epoch == epoch)
@@ -307,7 +313,7 @@ def give_back_all(connection: sa.Connection) -> None:
     """Let every shard that is not done wait again: whoever had them is gone."""
     table = schema.shards
     connection.execute(
-        table.update().where(table.c.state.in_(_HELD)).values(state="waiting", slots=0, careful=_was_lost(table))
+        table.update().where(table.c.state.in_(HELD)).values(state="waiting", slots=0, careful=_was_lost(table))
     )
 
 
@@ -331,7 +337,7 @@ def pause_if_wanted(connection: sa.Connection, run_id: str) -> bool:
     if run is None or run.state not in runs.GOING or run.pause_cause is not PauseCause.OWNER:
         return False
     table = schema.shards
-    held = sa.exists().where(table.c.run_id == run_id, table.c.state.in_(_HELD))
+    held = sa.exists().where(table.c.run_id == run_id, table.c.state.in_(HELD))
     if connection.execute(sa.select(held)).scalar_one() or all_done(connection, run_id):
         return False
     runs.change_state(connection, run_id, RunState.PAUSED, reason=runs.PAUSED_BY_OWNER, cause=PauseCause.OWNER)
@@ -340,6 +346,8 @@ def pause_if_wanted(connection: sa.Connection, run_id: str) -> bool:
 
 def complete(connection: sa.Connection, shard: Shard) -> bool:
     """Mark a shard done if every row of it has a result; return whether that is so.
+
+    One whose errors are to be tried again since it was started is not.
 
     Raises:
         FencedError: It was started again by somebody else.
@@ -359,7 +367,12 @@ def complete(connection: sa.Connection, shard: Shard) -> bool:
     )
     done = connection.execute(
         table.update()
-        .where(table.c.run_id == shard.run_id, table.c.shard_index == shard.shard_index, table.c.row_count == stored)
+        .where(
+            table.c.run_id == shard.run_id,
+            table.c.shard_index == shard.shard_index,
+            table.c.row_count == stored,
+            ~table.c.retry_errors,
+        )
         .values(state="done", slots=0)
     )
     return done.rowcount == 1
@@ -384,7 +397,7 @@ def list_held(connection: sa.Connection, run_id: str | None = None) -> list[Held
     query = (
         sa.select(table.c.run_id, table.c.shard_index, table.c.tag, table.c.epoch, table.c.ticket, owners.c.hosted)
         .join(owners, owners.c.run_id == table.c.run_id)
-        .where(table.c.state.in_(_HELD))
+        .where(table.c.state.in_(HELD))
     )
     # A run that stands still may hold one too: its start was to be stored, and the store failed.
     query = query.where(owners.c.state.in_(_GOING) if run_id is None else table.c.run_id == run_id)
@@ -402,7 +415,7 @@ def give_back_lost(connection: sa.Connection, held: Held) -> None:
         .where(
             table.c.run_id == held.job.run_id,
             table.c.shard_index == held.job.shard_index,
-            table.c.state.in_(_HELD),
+            table.c.state.in_(HELD),
             table.c.epoch == held.epoch,
             table.c.ticket == held.job.ticket,
         )
@@ -424,16 +437,6 @@ def sharing_agent(connection: sa.Connection, run_id: str) -> list[str]:
     return list(connection.execute(query).scalars())
 
 
-def reopen(connection: sa.Connection, run_id: str, case_indexes: Iterable[int]) -> None:
-    """Let the shards of some cases wait again: results of theirs were taken back."""
-    table = schema.shards
-    size = connection.execute(
-        sa.select(table.c.case_count).where(table.c.run_id == run_id, table.c.shard_index == 0)
-    ).scalar_one()
-    for shard_index in sorted({index // size for index in case_indexes}):
-        _change(connection, run_id, shard_index, state="waiting", slots=0)
-
-
 def _was_lost(table: sa.Table) -> sa.ColumnElement[bool]:
     """Return whether whoever had a shard did not give it back."""
     return sa.or_(table.c.careful, table.c.state == "taken")
@@ -444,7 +447,7 @@ def _queued(connection: sa.Connection, run_id: str) -> tuple[int, int]:
     table = schema.shards
     row = connection.execute(
         sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(table.c.slots), 0)).where(
-            table.c.run_id == run_id, table.c.state.in_(_HELD)
+            table.c.run_id == run_id, table.c.state.in_(HELD)
         )
     ).one()
     return int(row[0]), int(row[1])
@@ -459,7 +462,7 @@ def _agent_room(connection: sa.Connection, key: str, shares: FairShares) -> int:
     used = connection.execute(
         sa.select(sa.func.coalesce(sa.func.sum(table.c.slots), 0))
         .join(owners, owners.c.run_id == table.c.run_id)
-        .where(owners.c.agent_key == key, table.c.state.in_(_HELD))
+        .where(owners.c.agent_key == key, table.c.state.in_(HELD))
     ).scalar_one()
     return limit - int(used)
 

@@ -1,0 +1,297 @@
+"""Control operations of two processes at once leave a run as one after the other would have; real PostgreSQL.
+
+The processes are two managers with stores of their own: all that they share is the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from contextvars import ContextVar
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+import sqlalchemy as sa
+
+from assay.answers import AgentResponse, AgentStatus
+from assay.cases import Case, Turn
+from assay.errors import NotFoundError, WrongStateError
+from assay.results import CaseResult, DatasetRef, JudgeSettings, PauseCause, RunState, SpendCap
+from assay_orchestrator import manager as manager_module
+from assay_orchestrator.engine.opening import open_dispatcher
+from assay_orchestrator.manager import RunManager
+from assay_orchestrator.planning import Planner
+from assay_orchestrator.settings import Settings
+from assay_orchestrator.settings_json import settings_to_json
+from assay_orchestrator.store import datasets, results, runs, schema, shards
+from assay_orchestrator.store.database import open_database
+from assay_orchestrator.store.results import AnswerRecord
+from assay_orchestrator.store.runs import RunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from assay.results import RunSettings
+    from assay.storage.database import Database
+
+    Operation = Callable[[RunManager, str], Awaitable[object]]
+
+CASES = 4
+ERRORS = (1, 2)
+CAP = 5.0
+BEFORE_FIRST_WRITE: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar("BEFORE_FIRST_WRITE", default=None)
+
+
+class Paced:
+    """A store in which operations wait before a change: whatever they check before it is checked by then."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.read = database.read
+        self.close = database.close
+
+    async def write(self, change: Callable[[sa.Connection], Any]) -> Any:
+        """Wait, then make a change."""
+        if (wait := BEFORE_FIRST_WRITE.get()) is not None:
+            await wait()
+        return await self._database.write(change)
+
+
+@pytest_asyncio.fixture
+async def managers(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[RunManager, RunManager]]:
+    """Return two managers over one database that accept operations and work on nothing."""
+    monkeypatch.setattr(manager_module, "_PAUSE_PATIENCE_S", 0.0)
+    async with contextlib.AsyncExitStack() as stack:
+        made = []
+        for _ in range(2):
+            settings = Settings("unix:none", tmp_path / "none.db", database_url=postgres_url, role="api")
+            database = open_database(settings)
+            stack.callback(database.close)
+            one = RunManager(Paced(database), settings, Planner(settings, None), open_dispatcher(settings, database))
+            await one.start()
+            stack.push_async_callback(one.aclose)
+            made.append(one)
+        yield made[0], made[1]
+
+
+@pytest.fixture
+def engine(postgres_url: str) -> sa.Engine:
+    """Return a plain engine beside the managers."""
+    import psycopg
+
+    return sa.create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(postgres_url), poolclass=sa.NullPool
+    )
+
+
+async def retry(manager: RunManager, run_id: str) -> object:
+    """Retry the errors of a run."""
+    return await manager.resume(run_id, retry_errors=True)
+
+
+async def cap(manager: RunManager, run_id: str) -> object:
+    """Resume a run with another spend cap."""
+    return await manager.resume(run_id, spend_cap=SpendCap(CAP))
+
+
+async def fail(manager: RunManager, run_id: str) -> None:
+    """End a run because of a defect."""
+    await manager.trouble(run_id, ValueError("a defect of this test's"))
+
+
+OPERATIONS: dict[str, Operation] = {
+    "pause": RunManager.pause, "resume": RunManager.resume, "retry": retry, "cap": cap, "cancel": RunManager.cancel,
+    "delete": RunManager.delete, "conclude": RunManager.conclude, "fail": fail,
+}  # fmt: skip
+STARTS = ("running", "busy", "pausing", "all done", "paused", "succeeded", "clean", "failed", "cancelled")
+GOING = ("running", "busy", "pausing", "all done", "all done, pausing")
+ENDED = ("succeeded", "clean", "failed", "cancelled")
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A run as the documentation describes it.
+
+    Args:
+        phase: One of STARTS, or what follows.
+        retrying: Whether rows with errors are still to be set aside.
+        cap: The spend cap.
+    """
+
+    phase: str
+    retrying: bool = False
+    cap: float | None = None
+
+    def after(self, operation: str) -> tuple[Model, str]:
+        """Return the run after an operation, and how that ended: the reason of its error, or nothing."""
+        if self.phase == "gone":
+            return self, "" if operation in ("conclude", "fail") else "RUN_NOT_FOUND"
+        return getattr(self, f"_{operation}")()  # type: ignore[no-any-return]
+
+    def _to(self, phase: str, **changes: Any) -> tuple[Model, str]:
+        return dataclasses.replace(self, phase=phase, **changes), ""
+
+    def _pause(self) -> tuple[Model, str]:
+        if self.phase in ENDED:
+            return self, "RUN_FINISHED"
+        return self._to(
+            {"running": "paused", "busy": "pausing", "all done": "all done, pausing"}.get(self.phase, self.phase)
+        )
+
+    def _resume(self) -> tuple[Model, str]:
+        if self.phase in ENDED:
+            return self, "RUN_FINISHED"
+        # No job belongs to the shard that a busy run has here: it is given back.
+        back = {"paused": "running", "busy": "running", "pausing": "running", "all done, pausing": "all done"}
+        return self._to(back.get(self.phase, self.phase))
+
+    def _retry(self) -> tuple[Model, str]:
+        if self.phase == "cancelled":
+            return self, "RUN_FINISHED"
+        if self.phase == "clean":
+            return self, ""
+        if self.phase in GOING:
+            return self._resume() if self.retrying else (self, "RUN_ACTIVE")
+        return self._to("running", retrying=True)
+
+    def _cap(self) -> tuple[Model, str]:
+        if self.phase in GOING:
+            return self._resume() if self.cap == CAP else (self, "RUN_ACTIVE")
+        return self._to("running", cap=CAP) if self.phase == "paused" else (self, "RUN_FINISHED")
+
+    def _cancel(self) -> tuple[Model, str]:
+        if self.phase in ENDED:
+            return self, "" if self.phase == "cancelled" else "RUN_FINISHED"
+        return self._to("cancelled")
+
+    def _delete(self) -> tuple[Model, str]:
+        return (self, "RUN_ACTIVE") if self.phase in GOING else self._to("gone")
+
+    def _conclude(self) -> tuple[Model, str]:
+        return self._to("succeeded" if self.phase.startswith("all done") else self.phase)
+
+    def _fail(self) -> tuple[Model, str]:
+        return self._to("failed" if self.phase in GOING else self.phase)
+
+    @property
+    def stored(self) -> tuple[str, bool, bool, float | None] | None:
+        """The run as it is stored: its state, whether it is pausing, whether errors are to be set aside, its cap."""
+        if self.phase == "gone":
+            return None
+        state = self.phase
+        if self.phase in GOING:
+            state = "running"
+        elif self.phase == "clean":
+            state = "succeeded"
+        return state, self.phase.endswith("pausing"), self.retrying, self.cap
+
+
+def in_order(phase: str, names: tuple[str, ...], *, reverse: bool = False) -> tuple[list[str], object]:
+    """Return how operations end one after the other, and the run afterwards."""
+    run, outcomes = Model(phase), []
+    for name in names:
+        run, outcome = run.after(name)
+        outcomes.append(outcome)
+    return outcomes[::-1] if reverse else outcomes, run.stored
+
+
+def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunSettings) -> None:
+    """Store a run in a phase, some of its rows with errors."""
+    settings = dataclasses.replace(settings, judge=JudgeSettings("openai", "some-model"), metrics=(), gates=())
+    dataset = DatasetRef("d", "names", "plain/json", CASES)
+    if datasets.get(connection, "d") is None:
+        cases = [Case(f"c{index}", (Turn(f"q{index}", references=("a",)),)) for index in range(CASES)]
+        datasets.add_cases(connection, "u", 0, [(case.case_id, datasets.case_text(case)) for case in cases])
+        datasets.finish(connection, "u", dataset)
+    record = RunRecord(run_id, f"of {run_id}", "h", settings_to_json(settings), "d", CASES, "0", "2026-01-01")
+    runs.create(connection, record)
+    shards.create(connection, run_id, CASES, 1)
+    runs.change_state(connection, run_id, RunState.RUNNING)
+    finished = 2 if phase in ("running", "busy", "pausing", "paused") else CASES
+    rows = [
+        CaseResult(
+            f"c{index}", index, 0, "", AgentStatus.ERROR if is_error else AgentStatus.SUCCESS, not is_error, (), 1.0, ""
+        )
+        for index in range(finished)
+        for is_error in [index in ERRORS and phase != "clean"]
+    ]
+    answers = [AnswerRecord(row.case_index, 0, 0, AgentResponse(text="a")) for row in rows]
+    results.put(connection, run_id, answers, rows, {})
+    state = {"busy": "taken", "pausing": "taken", "running": "waiting", "paused": "waiting"}.get(phase, "done")
+    connection.execute(schema.shards.update().where(schema.shards.c.run_id == run_id).values(state=state, epoch=1))
+    if phase in ("paused", *ENDED):
+        ended = RunState("succeeded" if phase == "clean" else phase)
+        runs.change_state(connection, run_id, ended, cause=PauseCause.OWNER if ended is RunState.PAUSED else None)
+    elif phase == "pausing":
+        runs.request_pause(connection, run_id)
+
+
+def stored(connection: sa.Connection, run_id: str) -> tuple[str, bool, bool, float | None] | None:
+    """Return a run as `Model.stored` describes it, once its counts are those of its rows."""
+    run = runs.get(connection, run_id)
+    if run is None:
+        return None
+    assert run == results.recounted(connection, dataclasses.replace(run, finished_count=-1))
+    retrying = sa.select(sa.func.count()).where(schema.shards.c.run_id == run_id, schema.shards.c.retry_errors)
+    is_pausing = run.state in runs.GOING and run.pause_cause is PauseCause.OWNER
+    return run.state.value, is_pausing, bool(connection.execute(retrying).scalar()), run.spec["judge"]["spend_cap_usd"]
+
+
+async def outcome_of(operation: Awaitable[object]) -> str:
+    """Return how an operation ended: the reason of its error, or nothing."""
+    try:
+        await operation
+    except (WrongStateError, NotFoundError) as problem:
+        return problem.reason
+    return ""
+
+
+async def one_after_the_other(
+    managers: tuple[RunManager, RunManager], run_id: str, names: tuple[str, str]
+) -> list[str]:
+    """Carry out an operation at each of two processes; the changes of the first come when the second has checked."""
+    tasks, released = [], [asyncio.Event(), asyncio.Event()]
+    waiting = [asyncio.Event(), asyncio.Event()]
+    for index, name in enumerate(names):
+
+        async def wait(index: int = index) -> None:
+            waiting[index].set()
+            await released[index].wait()
+
+        token = BEFORE_FIRST_WRITE.set(wait)
+        tasks.append(asyncio.ensure_future(outcome_of(OPERATIONS[name](managers[index], run_id))))
+        BEFORE_FIRST_WRITE.reset(token)
+    for index, task in enumerate(tasks):
+        reached = asyncio.ensure_future(waiting[index].wait())
+        await asyncio.wait([task, reached], return_when=asyncio.FIRST_COMPLETED)
+        reached.cancel()
+    outcomes = []
+    for index, task in enumerate(tasks):
+        released[index].set()
+        outcomes.append(await task)
+    return outcomes
+
+
+@pytest.mark.parametrize("phase", STARTS)
+async def test_two_operations_at_once_are_as_one_after_the_other(
+    phase: str, managers: tuple[RunManager, RunManager], engine: sa.Engine, settings_of: Callable[..., RunSettings]
+) -> None:
+    """Every pair, each at its own process: the second has checked everything before the first changes anything."""
+    wrong = []
+    for number, names in enumerate(product(OPERATIONS, OPERATIONS)):
+        run_id = f"r{number}"
+        with engine.begin() as connection:
+            store_run(connection, run_id, phase, settings_of())
+        found = await one_after_the_other(managers, run_id, names)
+        with engine.begin() as connection:
+            state = stored(connection, run_id)
+        orders = [in_order(phase, names), in_order(phase, names[::-1], reverse=True)]
+        if (found, state) not in orders:
+            wrong.append(f"{phase}: {names}: {found}, {state}; possible: {orders}")
+    assert not wrong, "\n".join(wrong)
