@@ -74,6 +74,8 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     add("--row-try-limit", "how often a row that fails is tried, at least 2", type=int, default=3)
     add("--watch-bookmark-s", "how often idle watchers are told so", type=float, default=15.0)
     add("--watch-stall-s", "how long a watcher may take nothing", type=float, default=30.0)
+    add("--first-message-s", "deadline for the first message of a client's stream", type=float, default=10.0)
+    add("--stream-idle-s", "deadline for each further message that is due on it", type=float, default=60.0)
     add("--grace-s", "how long calls may go on after SIGTERM", type=float, default=10.0)
     add("--role", "what this process does: api, worker or all; processes share a PostgreSQL database", default="all")
     add("--dead-after-s", "when a process that says nothing loses its work to others", type=float, default=20.0)
@@ -102,6 +104,8 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
             row_try_limit=given.row_try_limit,
             watch_bookmark_s=given.watch_bookmark_s,
             watch_stall_s=given.watch_stall_s,
+            first_message_s=given.first_message_s,
+            stream_idle_s=given.stream_idle_s,
             grace_s=given.grace_s,
             role=given.role,
             dead_after_s=given.dead_after_s,
@@ -120,7 +124,7 @@ async def serve(settings: Settings) -> None:
     """Serve with these settings until a signal, or until the lease is over."""
     from assay.local.lease import watch_lease
     from assay.rpc.channel import open_channel
-    from assay.rpc.options import ChannelOptions, ServerOptions
+    from assay.rpc.options import ChannelOptions
     from assay.rpc.server import RpcServer, serve_until_signal
     from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
     from assay_orchestrator.engine.opening import open_dispatcher
@@ -132,7 +136,7 @@ async def serve(settings: Settings) -> None:
     released = asyncio.Event()
     if settings.exit_with_lock is not None:
         watch_lease(settings.exit_with_lock, asyncio.get_running_loop(), released.set)
-    server = RpcServer(ServerOptions(reflection=settings.reflection))
+    server = RpcServer(settings.server_options)
     database = open_database(settings)
     try:
         async with AsyncExitStack() as stack:

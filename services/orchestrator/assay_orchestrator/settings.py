@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.rpc.options import ServerOptions
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -35,6 +37,8 @@ class Settings:
             aside), or so many kills of the process in its midst. After that it is given up.
         watch_bookmark_s: How often a watcher of a run is told that nothing has happened, in seconds.
         watch_stall_s: A watcher that takes nothing for this long is ended; it may resume.
+        first_message_s: The first message of a client's stream must come within this time, in seconds.
+        stream_idle_s: A client's stream from which a message is due ends after this time without one, in seconds.
         grace_s: How long calls may go on after SIGTERM, in seconds.
         role: What this process does: "api" answers clients, "worker" works on runs, "all" does both. Only processes
             that share a PostgreSQL database divide the work.
@@ -63,6 +67,8 @@ class Settings:
     row_try_limit: int = 3
     watch_bookmark_s: float = 15.0
     watch_stall_s: float = 30.0
+    first_message_s: float = 10.0
+    stream_idle_s: float = 60.0
     grace_s: float = 10.0
     role: str = "all"
     dead_after_s: float = 20.0
@@ -77,6 +83,13 @@ class Settings:
         if problems := list(self._problems()):
             raise ValueError("\n".join(problems))
 
+    @property
+    def server_options(self) -> ServerOptions:
+        """How the server behaves towards its clients."""
+        return ServerOptions(
+            first_message_s=self.first_message_s, stream_idle_s=self.stream_idle_s, reflection=self.reflection
+        )
+
     def _problems(self) -> Iterator[str]:
         if self.recover not in ("auto", "on-request"):
             yield f"recover must be 'auto' or 'on-request', not {self.recover!r}"
@@ -87,15 +100,13 @@ class Settings:
         for name in ("database_patience_s", "embedder_patience_s", "judge_patience_s", "grace_s"):
             if getattr(self, name) < 0:
                 yield f"{name} must not be negative"
-        if self.watch_bookmark_s <= 0 or self.watch_stall_s <= 0:
-            yield "watch_bookmark_s and watch_stall_s must be greater than 0"
+        for name in ("watch_bookmark_s", "watch_stall_s", "first_message_s", "stream_idle_s"):
+            if getattr(self, name) <= 0:
+                yield f"{name} must be greater than 0"
         if self.role not in ("api", "worker", "all"):
             yield f"role must be 'api', 'worker' or 'all', not {self.role!r}"
         if self.role != "all" and not self.database_url:
             yield f"role {self.role!r} needs a database_url: a file has one process, which does all"
-        if self.dead_after_s < 1:
-            yield "dead_after_s must be at least 1"
-        if self.active_run_limit < 1:
-            yield "active_run_limit must be at least 1"
-        if self.row_try_limit < 2:
-            yield "row_try_limit must be at least 2"
+        for name, least in (("dead_after_s", 1), ("active_run_limit", 1), ("row_try_limit", 2)):
+            if getattr(self, name) < least:
+                yield f"{name} must be at least {least}"

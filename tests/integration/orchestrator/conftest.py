@@ -32,21 +32,20 @@ EXACT = {"threshold": 0.85, "collapse_whitespace": False, "strip_punctuation": F
 
 @asynccontextmanager
 async def _serve(folder: Path, **changes: Any) -> AsyncIterator[Client]:
-    settings = Settings(
-        listen=f"unix:{folder}/o.sock", database=folder / "assay.db", http_hosts=("127.0.0.1",), **changes
-    )
-    server = RpcServer()
+    own: dict[str, Any] = {"listen": f"unix:{folder}/o.sock", "database": folder / "assay.db"}
+    settings = Settings(**{**own, "http_hosts": ("127.0.0.1",), **changes})
+    server = RpcServer(settings.server_options)
     database = open_database(settings)
     manager = RunManager(database, settings, Planner(settings, None), open_dispatcher(settings, database))
     service = RunService(database, manager, settings, server.stopping)
     server.add(
         "assay.v1.RunService", lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc)
     )
-    await server.start(settings.listen)
+    address = await server.start(settings.listen)
     await manager.start()
     server.set_serving(True)
     try:
-        async with Client(settings.listen, patience_s=2.0) as client:
+        async with Client(address, patience_s=2.0) as client:
             yield client
     finally:
         server.begin_stopping()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,6 +49,7 @@ class Wire:
         *,
         service: str = SERVICE,
         options: ServerOptions | None = None,
+        rules: Mapping[str, MethodRule] | None = None,
     ) -> RpcServer:
         """Return a server that has not started; `handlers` maps method names to (kind, handler)."""
         methods = {name: MAKERS[kind](handler) for name, (kind, handler) in handlers.items()}
@@ -57,7 +58,7 @@ class Wire:
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
 
         server = RpcServer(options or ServerOptions())
-        own = {name: RULES[kind] for name, (kind, _) in handlers.items()}
+        own = rules or {name: RULES[kind] for name, (kind, _) in handlers.items()}
         server.add(service, register, None if service in METHODS else own)
         self._stack.push_async_callback(server.stop, 0)
         return server
