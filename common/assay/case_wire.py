@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, TypeVar
+
 from assay.answers import json_text
 from assay.cases import Assertion, Case, ExpectedTool, Turn
+from assay.errors import DatasetError, Problem
 from assay.v1 import orchestrator_pb2
 from assay.wire import (
     mapping_from_text,
@@ -15,7 +18,15 @@ from assay.wire import (
     value_from_text,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.answers import AgentResponse
+
 __all__ = ["case_from_wire", "case_to_wire"]
+
+_T = TypeVar("_T")
+_U = TypeVar("_U")
 
 
 def case_to_wire(case: Case) -> orchestrator_pb2.Case:
@@ -54,33 +65,69 @@ def case_from_wire(message: orchestrator_pb2.Case) -> Case:
     """Return a case.
 
     Raises:
-        ValueError: A JSON text is not a JSON object.
+        DatasetError: A JSON text is not a JSON object; holds every problem, with its field relative to the case.
     """
-    return Case(
+    texts = _Texts()
+    case = Case(
         case_id=message.case_id,
-        turns=tuple(
-            Turn(
-                input=turn.input,
-                history=tuple(message_from_wire(item) for item in turn.history),
-                references=tuple(turn.references),
-                expected_sources=tuple(turn.expected_sources),
-                expected_tools=tuple(_expected_tool_from_wire(tool) for tool in turn.expected_tools),
-            )
-            for turn in message.turns
-        ),
-        variables=mapping_from_text(message.variables_json),
-        parameters=mapping_from_text(message.parameters_json),
+        turns=tuple(_turn_from_wire(turn, f"turns[{index}]", texts) for index, turn in enumerate(message.turns)),
+        variables=texts.mapping(message.variables_json, "variables_json"),
+        parameters=texts.mapping(message.parameters_json, "parameters_json"),
         contexts=tuple(message.contexts),
         choices=tuple(message.choices),
         category=message.category,
         tags=tuple(message.tags),
-        expected=mapping_from_text(message.expected_json),
-        assertions=tuple(_assertion_from_wire(assertion) for assertion in message.assertions),
+        expected=texts.mapping(message.expected_json, "expected_json"),
+        assertions=tuple(
+            _assertion_from_wire(assertion, f"assertions[{index}]", texts)
+            for index, assertion in enumerate(message.assertions)
+        ),
         thresholds=dict(message.thresholds),
         weight=message.weight if message.HasField("weight") else 1.0,
-        labels=mapping_from_text(message.labels_json),
-        metadata=mapping_from_text(message.metadata_json),
-        recorded=response_from_wire(message.recorded) if message.HasField("recorded") else None,
+        labels=texts.mapping(message.labels_json, "labels_json"),
+        metadata=texts.mapping(message.metadata_json, "metadata_json"),
+        recorded=texts.recorded(message),
+    )
+    if texts.problems:
+        raise DatasetError(texts.problems)
+    return case
+
+
+class _Texts:
+    """Reads the JSON texts of a case; gathers what is wrong."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def mapping(self, text: str, field: str) -> dict[str, Any]:
+        return self._read(mapping_from_text, text, field) or {}
+
+    def value(self, text: str, field: str) -> Any:
+        return self._read(value_from_text, text, field) if text else None
+
+    def recorded(self, message: orchestrator_pb2.Case) -> AgentResponse | None:
+        if not message.HasField("recorded"):
+            return None
+        return self._read(response_from_wire, message.recorded, "recorded")
+
+    def _read(self, read: Callable[[_T], _U], given: _T, field: str) -> _U | None:
+        try:
+            return read(given)
+        except ValueError as problem:
+            self.problems.append(Problem(f"cannot be read: {problem}", field))
+            return None
+
+
+def _turn_from_wire(turn: orchestrator_pb2.Turn, where: str, texts: _Texts) -> Turn:
+    return Turn(
+        input=turn.input,
+        history=tuple(message_from_wire(item) for item in turn.history),
+        references=tuple(turn.references),
+        expected_sources=tuple(turn.expected_sources),
+        expected_tools=tuple(
+            _expected_tool_from_wire(tool, f"{where}.expected_tools[{index}]", texts)
+            for index, tool in enumerate(turn.expected_tools)
+        ),
     )
 
 
@@ -89,8 +136,8 @@ def _expected_tool_to_wire(tool: ExpectedTool) -> orchestrator_pb2.ExpectedTool:
     return orchestrator_pb2.ExpectedTool(name=tool.name, arguments_json=arguments, match=tool.match)
 
 
-def _expected_tool_from_wire(tool: orchestrator_pb2.ExpectedTool) -> ExpectedTool:
-    arguments = mapping_from_text(tool.arguments_json) if tool.arguments_json else None
+def _expected_tool_from_wire(tool: orchestrator_pb2.ExpectedTool, where: str, texts: _Texts) -> ExpectedTool:
+    arguments = texts.mapping(tool.arguments_json, f"{where}.arguments_json") if tool.arguments_json else None
     return ExpectedTool(tool.name, arguments, tool.match or "name")
 
 
@@ -105,10 +152,10 @@ def _assertion_to_wire(assertion: Assertion) -> orchestrator_pb2.Assertion:
     )
 
 
-def _assertion_from_wire(assertion: orchestrator_pb2.Assertion) -> Assertion:
+def _assertion_from_wire(assertion: orchestrator_pb2.Assertion, where: str, texts: _Texts) -> Assertion:
     return Assertion(
         type=assertion.type,
-        value=value_from_text(assertion.value_json) if assertion.value_json else None,
+        value=texts.value(assertion.value_json, f"{where}.value_json"),
         threshold=assertion.threshold if assertion.HasField("threshold") else None,
         metric=assertion.metric,
         weight=assertion.weight if assertion.HasField("weight") else 1.0,

@@ -7,11 +7,14 @@ from typing import Any
 
 from assay.answers import AgentResponse, Message, response_from_json, response_to_json
 
-__all__ = ["MAX_WEIGHT", "Assertion", "Case", "ExpectedTool", "Turn", "case_from_json", "case_to_json"]
+__all__ = ["MAX_WEIGHT", "TOOL_MATCHES", "Assertion", "Case", "ExpectedTool", "Turn", "case_from_json", "case_to_json"]
 
 
 MAX_WEIGHT = 1e6
 """Largest weight of a case."""
+
+TOOL_MATCHES = ("name", "subset", "exact")
+"""How the arguments of an expected tool call may be compared."""
 
 
 @dataclass(frozen=True, slots=True)

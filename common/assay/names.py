@@ -1,16 +1,35 @@
-"""Naming what was probably meant, and files whose names are no text."""
+"""Names: which texts may be one, what was probably meant, and files whose names are no text."""
 
 from __future__ import annotations
 
 import difflib
 import os
+import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["nearest", "unknown_name", "writable"]
+__all__ = ["name_problem", "nearest", "unknown_name", "writable"]
+
+
+_NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")  # control characters, half characters, line ends
+
+
+def name_problem(name: str, max_chars: int, *, required: bool = True) -> str:
+    """Return why a text cannot be the name or id of something, or the empty text.
+
+    A name is printed in tables and logged: it has no line ends and no other control characters.
+    """
+    if len(name) > max_chars or (required and not name):
+        due = f"1 to {max_chars}" if required else f"at most {max_chars}"
+        return f"must have {due} characters, not {len(name)}"
+    if name.isascii() and name.isprintable():
+        return ""
+    if any(unicodedata.category(char) in _NOT_IN_NAMES for char in name):
+        return f"must not hold control characters: {name[:60]!a}"
+    return ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

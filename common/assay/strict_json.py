@@ -1,8 +1,9 @@
-"""JSON as its standard has it: NaN and Infinity, which Python reads otherwise, are refused."""
+"""JSON as its standard has it: NaN and Infinity, which Python reads otherwise, are refused, as is 1e999."""
 
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, NoReturn
 
 __all__ = ["DECODER", "REPLY_DECODER", "DuplicateKeyError"]
@@ -16,6 +17,13 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:40]} is more than a number can be")
+    return number
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) < len(pairs):
@@ -23,8 +31,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 """Raises ValueError where a text is not JSON, RecursionError where it is nested too deep."""
 
-REPLY_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_unique)
+REPLY_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique)
 """For replies of agents, models and judges: as DECODER, and raises DuplicateKeyError."""

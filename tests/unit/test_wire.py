@@ -26,6 +26,7 @@ from assay.answers import (
 )
 from assay.case_wire import case_from_wire, case_to_wire
 from assay.cases import Assertion, Case, ExpectedTool, Turn, case_from_json, case_to_json
+from assay.errors import DatasetError
 from assay.run_wire import (
     dataset_from_wire,
     dataset_to_wire,
@@ -387,10 +388,10 @@ def test_a_time_limit_below_a_millisecond_is_not_none_at_all() -> None:
     assert request_to_wire(request).timeout_ms == 1
 
 
-@pytest.mark.parametrize("text", ["[1]", "3", "null", "{", '{"a": NaN}', '{"a":' + "[" * 100_000])
+@pytest.mark.parametrize("text", ["[1]", "3", "null", "{", '{"a": NaN}', '{"a": 1e999}', '{"a":' + "[" * 100_000])
 def test_json_that_is_no_object_is_refused(text: str) -> None:
-    """A foreign client's JSON text that is not an object is a ValueError, which the caller reports."""
-    with pytest.raises(ValueError, match=r"JSON|Expecting"):
+    """A foreign client's JSON text that is not an object is a problem of its field, which the caller reports."""
+    with pytest.raises(DatasetError, match=r"variables_json: cannot be read: .*(JSON|Expecting|a number)"):
         case_from_wire(pb.Case(case_id="c", turns=[pb.Turn(input="q")], variables_json=text))
 
 

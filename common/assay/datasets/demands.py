@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from assay.cases import MAX_WEIGHT, Assertion, ExpectedTool
+from assay.cases import MAX_WEIGHT, TOOL_MATCHES, Assertion, ExpectedTool
 from assay.datasets.fields import is_blank
 from assay.datasets.records import shown
 from assay.datasets.values import json_in_cell
@@ -19,7 +19,6 @@ __all__ = ["assertions", "expected_tools", "is_skipped", "labels", "thresholds",
 
 _TOOL_NAMES = ("name", "tool_name")
 _TOOL_ARGUMENTS = ("arguments", "input_parameters", "tool_input")
-_MATCHES = ("name", "subset", "exact")
 _ASSERTION_FIELDS = ("type", "value", "threshold", "metric", "weight", "negate")
 _BOTH = ("semantic_similarity", "assertions")
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -70,8 +69,8 @@ def _tool(fields: Fields, where: str, item: object) -> ExpectedTool | None:
         fields.trouble.append((f"{where}.{found}", f"must be an object, not {shown(arguments)}"))
         return None
     match = item.get("match", "name" if arguments is None else "subset")
-    if match not in _MATCHES:
-        fields.trouble.append((f"{where}.match", f"must be {', '.join(_MATCHES)}, not {shown(match)}"))
+    if match not in TOOL_MATCHES:
+        fields.trouble.append((f"{where}.match", f"must be {', '.join(TOOL_MATCHES)}, not {shown(match)}"))
         return None
     return ExpectedTool(name.strip(), arguments, match)
 
@@ -106,7 +105,7 @@ def _assertion(fields: Fields, where: str, item: object) -> Assertion | None:
         share = fields.as_number(f"{where}.weight", share, low=0, high=MAX_WEIGHT)
     if len(fields.trouble) > before:
         return None
-    check = Assertion(
+    return Assertion(
         type=kind.removeprefix("not-"),
         value=item.get("value"),
         threshold=threshold,
@@ -114,12 +113,6 @@ def _assertion(fields: Fields, where: str, item: object) -> Assertion | None:
         weight=1.0 if share is None else share,
         negate=negate is not is_negated,
     )
-    from assay.metrics.assertions import assertion_problem  # imported here: few datasets have checks
-
-    if problem := assertion_problem(check):
-        fields.trouble.append((where, problem))
-        return None
-    return check
 
 
 def thresholds(fields: Fields) -> dict[str, float]:

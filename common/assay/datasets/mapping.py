@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentResponse, MalformedAnswerError, Message, response_from_json
-from assay.case_limits import MAX_CASE_BYTES, excess
+from assay.case_rules import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES, MAX_CASE_ID_CHARS, case_problems, excess
 from assay.cases import Case, Turn
 from assay.datasets.demands import assertions, expected_tools, labels, thresholds, tools_of, weight
 from assay.datasets.fields import is_blank, is_plural
 from assay.datasets.records import find_unusable, shown
 from assay.datasets.values import Fields, Trouble, object_in_cell
+from assay.names import name_problem
 
 if TYPE_CHECKING:
     from assay.datasets.fields import Layout
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["build_case", "plain_texts"]
 
-_MAX_ID_CHARS = 200
-_MAX_BYTES_PER_CHAR = 6  # a control character as JSON: \\u0001
-_PLAIN_CHARS = MAX_CASE_BYTES // _MAX_BYTES_PER_CHAR
+_PLAIN_CHARS = MAX_CASE_BYTES // MAX_BYTES_PER_CHAR
 _ROLES = ("system", "user", "assistant", "tool")
 _ANSWERS = ("references", "recorded", "expected_sources", "expected_tools", "assertions", "labels")
 _TURN_FIELDS = ("input", "history", "references", "expected_sources", "expected_tools")
+_FIRST_NAME = re.compile(r"\w+")
 _TAG_MARKS = re.compile(r"[,;|]")
 
 
@@ -71,10 +70,23 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, trouble: Tro
     )
     if trouble:
         return None
+    trouble += [
+        (_source_of(problem.field, fields), problem.message)
+        for problem in case_problems(case)
+        if problem.field != "case_id"  # which is derived later where there is none, and was checked where there is one
+    ]
+    if trouble:
+        return None
     if record.size > _PLAIN_CHARS and (problem := excess(case)):
         trouble.append(("", problem))
         return None
     return case
+
+
+def _source_of(path: str, fields: Fields) -> str:
+    """Return the path of a case's field with the name that it has in the record."""
+    name = _FIRST_NAME.match(path)
+    return path if name is None else fields.find(name[0])[0] + path[name.end() :]
 
 
 def plain_texts(record: Record, layout: Layout, *, from_cells: bool) -> tuple[str, str, str, str] | None:
@@ -95,7 +107,7 @@ def plain_texts(record: Record, layout: Layout, *, from_cells: bool) -> tuple[st
     reference = "" if names.reference is None else data[names.reference]
     if not (type(text) is type(case_id) is type(category) is type(reference) is str) or text.isspace() or not text:
         return None
-    if not (case_id.isascii() and case_id.isprintable() and len(case_id) <= _MAX_ID_CHARS):
+    if not (case_id.isascii() and case_id.isprintable() and len(case_id) <= MAX_CASE_ID_CHARS):
         return None
     return text, reference, case_id.strip(), category
 
@@ -221,15 +233,10 @@ def _history(fields: Fields, where: str, value: object) -> tuple[Message, ...]:
 
 
 def _case_id(fields: Fields) -> str:
-    case_id = fields.text("id")
-    if case_id.isascii() and case_id.isprintable() and len(case_id) <= _MAX_ID_CHARS:
-        return case_id.strip()
-    case_id = case_id.strip()
-    source, _ = fields.find("id")
-    if len(case_id) > _MAX_ID_CHARS:
-        fields.trouble.append((source, f"must have at most {_MAX_ID_CHARS} characters, not {len(case_id)}"))
-    elif any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in case_id):
-        fields.trouble.append((source, f"must not hold control characters: {shown(case_id)}"))
+    case_id = fields.text("id").strip()
+    if problem := name_problem(case_id, MAX_CASE_ID_CHARS, required=False):
+        source, _ = fields.find("id")
+        fields.trouble.append((source, problem))
     return case_id
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from typing import TYPE_CHECKING
 
-from assay.cases import MAX_WEIGHT
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
 from assay.metrics import METRICS, complete_parameters
@@ -20,16 +18,13 @@ from assay.spec.prompt_options import PROVIDERS
 from assay_orchestrator.agents.http_hosts import check_http_target, check_prompt_host
 
 if TYPE_CHECKING:
-    from assay.cases import Case
     from assay.results import MetricSettings, RunSettings
     from assay_orchestrator.settings import Settings
 
-__all__ = ["check_case", "check_settings"]
+__all__ = ["check_settings"]
 
 _MAX_NAME_CHARS = 200
-_MAX_CASE_ID_CHARS = 200
 _MAX_REPEATS = 100
-_MAX_TURNS = 100
 _MAX_READING_BYTES = 500_000
 
 
@@ -77,24 +72,6 @@ def _check_reading(settings: RunSettings) -> list[Problem]:
     if size <= _MAX_READING_BYTES:
         return []
     return [Problem(f"is {size:,} bytes as JSON, more than {_MAX_READING_BYTES:,}: leave warnings out", "dataset")]
-
-
-def check_case(case: Case, index: int) -> list[Problem]:
-    """Return what is wrong with an uploaded case; `index` is its position from 0."""
-    where = f"cases[{index}]"
-    problems = []
-    if not 1 <= len(case.case_id) <= _MAX_CASE_ID_CHARS:
-        problems.append(Problem(f"must have 1 to {_MAX_CASE_ID_CHARS} characters", f"{where}.case_id"))
-    if not 1 <= len(case.turns) <= _MAX_TURNS:
-        problems.append(Problem(f"must be 1 to {_MAX_TURNS}, not {len(case.turns)}", f"{where}.turns"))
-    if not 0 <= case.weight <= MAX_WEIGHT:
-        problems.append(Problem(f"must be a number from 0 to {MAX_WEIGHT:g}, not {case.weight!r}", f"{where}.weight"))
-    problems += [
-        Problem(f"must be a number, not {value!r}", f"{where}.thresholds.{name}")
-        for name, value in case.thresholds.items()
-        if not math.isfinite(value)
-    ]
-    return problems
 
 
 def _complete_metrics(settings: RunSettings, problems: list[Problem]) -> list[MetricSettings]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 from collections import OrderedDict
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeVar
 
 from assay.answers import AgentErrorKind, error_response, response_from_json, response_to_json
-from assay.case_limits import MAX_CASE_BYTES, excess
+from assay.case_rules import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES, case_problems, excess
 from assay.case_wire import case_from_wire
 from assay.errors import (
     DatasetError,
@@ -22,6 +23,7 @@ from assay.errors import (
 )
 from assay.failpoints import failpoint
 from assay.judging_wire import spend_cap_from_wire
+from assay.names import name_problem
 from assay.results import DatasetRef
 from assay.run_wire import (
     attempt_to_wire,
@@ -35,7 +37,7 @@ from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 from assay.wire import plain_response, request_to_wire, response_from_wire, split_by_size
 from assay_orchestrator import history
-from assay_orchestrator.admission import check_case, check_settings
+from assay_orchestrator.admission import check_settings
 from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions, Reconciled
 from assay_orchestrator.paging import PageTokens
 from assay_orchestrator.planning import HOSTED_ADAPTERS
@@ -62,9 +64,11 @@ __all__ = ["RunService"]
 
 _UPLOAD_BATCH = 500
 _MAX_PROBLEMS = 50
+_MAX_DATASET_NAME_CHARS = 4096  # it is a file's path, or was once
 _MAX_REQUEST_ID_CHARS = 100
 _MAX_CONCURRENCY = 1000
 _SHARED_MESSAGES = 16
+_MAX_PLAIN_BYTES = MAX_CASE_BYTES // MAX_BYTES_PER_CHAR  # what is smaller as a message is no larger as JSON
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -101,7 +105,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
                 if part.HasField("header"):
                     upload.begin(part.header)
                 else:
-                    await upload.add([_case(message) for message in part.cases.cases])
+                    await upload.add(part.cases.cases)
             return pb.UploadDatasetResponse(dataset=dataset_to_wire(await upload.finish()))
         finally:
             await upload.aclose()
@@ -303,20 +307,25 @@ class _Upload:
     def begin(self, header: pb.DatasetHeader) -> None:
         if self._header is not None or self._count:
             raise DatasetError("the header must come exactly once, first")
+        names = {"name": header.name, "format": header.format}
+        found = {
+            field: name_problem(name, _MAX_DATASET_NAME_CHARS, required=field == "name")
+            for field, name in names.items()
+        }
+        if problems := [Problem(problem, f"header.{field}") for field, problem in found.items() if problem]:
+            raise DatasetError(problems)
         self._header = header
 
-    async def add(self, cases: Sequence[Case]) -> None:
+    async def add(self, messages: Sequence[pb.Case]) -> None:
         if self._header is None:
             raise DatasetError("the header must come before the cases")
-        problems = [problem for offset, case in enumerate(cases) for problem in check_case(case, self._count + offset)]
+        problems: list[Problem] = []
+        cases = [case for offset, each in enumerate(messages) if (case := _case(each, self._count + offset, problems))]
         if problems:
             raise DatasetError(problems[:_MAX_PROBLEMS])
         for start in range(0, len(cases), _UPLOAD_BATCH):
             rows = [(case.case_id, datasets.case_text(case)) for case in cases[start : start + _UPLOAD_BATCH]]
-            for case, (_, text) in zip(cases[start:], rows, strict=False):
-                # A character is at most four bytes.
-                if len(text) > MAX_CASE_BYTES // 4 and (problem := excess(case)):
-                    raise DatasetError(f"case {case.case_id!r}: {problem}")
+            for _, text in rows:
                 self._hash.update(text.encode() + b"\n")
             first = self._count
             await self._database.write(
@@ -344,11 +353,20 @@ class _Upload:
             await asyncio.shield(self._database.write(lambda c: datasets.discard(c, self._upload_id)))
 
 
-def _case(message: pb.Case) -> Case:
+def _case(message: pb.Case, index: int, problems: list[Problem]) -> Case | None:
+    """Return an uploaded case, or None after adding what is wrong; `index` is its position from 0."""
     try:
-        return case_from_wire(message)
-    except ValueError as problem:
-        raise DatasetError(f"case {message.case_id!r}: {problem}") from None
+        case = case_from_wire(message)
+    except DatasetError as refusal:
+        found = refusal.problems
+    else:
+        found = case_problems(case)
+        if not found and message.ByteSize() > _MAX_PLAIN_BYTES and (problem := excess(case)):
+            found = [Problem(problem)]
+        if not found:
+            return case
+    problems += [dataclasses.replace(problem, field=f"cases[{index}].{problem.field}".rstrip(".")) for problem in found]
+    return None
 
 
 class _Told:

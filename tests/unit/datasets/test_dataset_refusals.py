@@ -209,7 +209,7 @@ def test_the_fiftieth_problem_is_the_last_one_listed(write: Write, refusal: Refu
         ({"question": "Q", "variables": [1]}, "record 2, variables: must be an object, not [1]"),
         ({"question": "Q", "id": ["x"]}, 'record 2, id: must be a text, not ["x"]'),
         ({"question": "Q", "id": "x" * 201}, "record 2, id: must have at most 200 characters, not 201"),
-        ({"question": "Q", "id": "a\nb"}, 'record 2, id: must not hold control characters: "a\\nb"'),
+        ({"question": "Q", "id": "a\nb"}, "record 2, id: must not hold control characters: 'a\\nb'"),
         ({"question": "Q", "history": "hi"}, "record 2, history: must be a list of messages"),
         ({"question": "Q", "history": [{"role": "boss", "content": "x"}]}, "record 2, history[0]: must be a message"),
         (
@@ -227,7 +227,7 @@ def test_the_fiftieth_problem_is_the_last_one_listed(write: Write, refusal: Refu
         ({"question": "ع" * (512 * 1024)}, "record 2: is larger than 1 MiB"),
         (
             {"question": "Q", "recorded": "a" * (2 * 1024 * 1024 + 1)},
-            "record 2: the answer is larger than 2 MiB: shorten it",
+            "record 2, recorded: the answer is larger than 2 MiB: shorten it",
         ),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 
 from assay.cases import Case, ExpectedTool
 from assay.datasets import open_dataset
+from assay.errors import DatasetError
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]
@@ -175,10 +176,12 @@ def test_a_test_file_is_one_conversation(write: Write, wired: Read) -> None:
 
 def test_a_long_test_file_is_one_conversation(write: Write, wired: Read) -> None:
     """A conversation of more turns than are looked at to recognise it is one case too."""
-    turns = [{"query": f"Q{n}", "expected_tool_use": [], "reference": f"A{n}"} for n in range(120)]
+    turns = [{"query": f"Q{n}", "expected_tool_use": [], "reference": f"A{n}"} for n in range(100)]
     (case,) = wired(write("long.test.json", turns))
-    assert len(case.turns) == 120
-    assert case.input == "Q119"
+    assert len(case.turns) == 100
+    assert case.input == "Q99"
+    with pytest.raises(DatasetError, match="turns: must be 1 to 100, not 101"):
+        wired(write("longer.test.json", [*turns, turns[0]]))
 
 
 def test_turns_that_hold_only_query_and_reference(write: Write, wired: Read) -> None:

@@ -1,0 +1,133 @@
+"""What a case may be: the same for every reader of datasets and for the service that stores them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from assay.answer_limits import AnswerTooLargeError, check_bounds
+from assay.answers import MalformedAnswerError, response_from_json, response_to_json
+from assay.cases import MAX_WEIGHT, TOOL_MATCHES, case_to_json
+from assay.errors import Problem
+from assay.names import name_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.answers import AgentResponse
+    from assay.cases import Assertion, Case
+
+__all__ = ["MAX_BYTES_PER_CHAR", "MAX_CASE_BYTES", "MAX_CASE_ID_CHARS", "case_problems", "excess"]
+
+MAX_CASE_BYTES = 1024 * 1024
+"""Largest case as JSON, its recorded answer aside: with an answer, its row must fit in one message."""
+
+MAX_CASE_ID_CHARS = 200
+"""Longest id of a case."""
+
+MAX_BYTES_PER_CHAR = 6
+"""Most bytes that a character takes as JSON: \\u0001."""
+
+_MAX_TURNS = 100
+_MAX_DEPTH = 100
+_OBJECTS = ("variables", "parameters", "expected", "labels", "metadata")
+
+
+def case_problems(case: Case) -> list[Problem]:
+    """Return everything that keeps a case from being stored, read and run; fields are relative to the case.
+
+    Its size as a whole is not among it: that is `excess`, which takes longer.
+    """
+    problems = []
+    if problem := name_problem(case.case_id, MAX_CASE_ID_CHARS):
+        problems.append(Problem(problem, "case_id"))
+    if not 1 <= len(case.turns) <= _MAX_TURNS:
+        problems.append(Problem(f"must be 1 to {_MAX_TURNS}, not {len(case.turns)}", "turns"))
+    if not _is_weight(case.weight):
+        problems.append(Problem(f"must be a number from 0 to {MAX_WEIGHT:g}, not {case.weight!r}", "weight"))
+    problems += [
+        Problem(f"must be a number, not {value!r}", f"thresholds.{name}")
+        for name, value in case.thresholds.items()
+        if not math.isfinite(value)
+    ]
+    for name in _OBJECTS:
+        value = getattr(case, name)
+        if value and (problem := _json_problem(value)):
+            problems.append(Problem(problem, name))
+    problems += _tool_problems(case)
+    for index, assertion in enumerate(case.assertions):
+        problems += _assertion_problems(assertion, f"assertions[{index}]")
+    if case.recorded is not None and (problem := _recorded_problem(case.recorded)):
+        problems.append(Problem(problem, "recorded"))
+    return problems
+
+
+def excess(case: Case) -> str:
+    """Return that a case is too large as a whole, its recorded answer aside, or the empty text."""
+    size = len(json.dumps(case_to_json(dataclasses.replace(case, recorded=None)), ensure_ascii=False).encode())
+    if size <= MAX_CASE_BYTES:
+        return ""
+    return f"is larger than {MAX_CASE_BYTES // 1024**2} MiB: shorten it, or leave fields out"
+
+
+def _is_weight(weight: float) -> bool:
+    return 0 <= weight <= MAX_WEIGHT
+
+
+def _tool_problems(case: Case) -> Iterator[Problem]:
+    for turn_index, turn in enumerate(case.turns):
+        for index, tool in enumerate(turn.expected_tools):
+            where = f"turns[{turn_index}].expected_tools[{index}]"
+            if not tool.name:
+                yield Problem("is missing", f"{where}.name")
+            if tool.match not in TOOL_MATCHES:
+                yield Problem(f"must be one of {', '.join(TOOL_MATCHES)}, not {tool.match[:60]!r}", f"{where}.match")
+            if tool.arguments and (problem := _json_problem(tool.arguments)):
+                yield Problem(problem, f"{where}.arguments")
+
+
+def _assertion_problems(assertion: Assertion, where: str) -> Iterator[Problem]:
+    if assertion.threshold is not None and not math.isfinite(assertion.threshold):
+        yield Problem(f"must be a number, not {assertion.threshold!r}", f"{where}.threshold")
+    if not _is_weight(assertion.weight):
+        yield Problem(f"must be a number from 0 to {MAX_WEIGHT:g}, not {assertion.weight!r}", f"{where}.weight")
+    if problem := _json_problem(assertion.value):
+        yield Problem(problem, f"{where}.value")
+        return
+    from assay.metrics.assertions import assertion_problem  # imported here: few datasets have checks
+
+    if problem := assertion_problem(assertion):
+        yield Problem(problem, where)
+
+
+def _recorded_problem(recorded: AgentResponse) -> str:
+    """Return what keeps a recorded answer from being one: it has the rules and limits of an agent's."""
+    data = response_to_json(recorded)
+    try:
+        check_bounds(data)
+        if data.keys() > {"status", "text"}:
+            response_from_json(data)
+    except AnswerTooLargeError as problem:
+        return f"{problem}: shorten it"
+    except MalformedAnswerError as problem:
+        return f"is no recorded answer: {problem}"
+    return ""
+
+
+def _json_problem(value: Any) -> str:
+    """Return what keeps a value from being written as JSON and read again, or the empty text."""
+    pending: list[tuple[Any, int]] = [(value, 0)]
+    while pending:
+        item, depth = pending.pop()
+        if depth > _MAX_DEPTH:
+            return f"is nested more than {_MAX_DEPTH} levels deep"
+        if isinstance(item, float):
+            if not math.isfinite(item):
+                return f"holds {item!r}, which JSON has no number for"
+        elif isinstance(item, dict):
+            pending += [(child, depth + 1) for child in item.values()]
+        elif isinstance(item, list | tuple):
+            pending += [(child, depth + 1) for child in item]
+    return ""

@@ -1,0 +1,220 @@
+"""What a dataset may hold is checked when it is uploaded: what was accepted can be read and run."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import math
+import random
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from assay.results import MetricSettings, RunState
+from assay.v1 import agent_pb2
+from assay.v1 import orchestrator_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from google.protobuf.descriptor import FieldDescriptor
+    from google.protobuf.message import Message
+
+    from assay.client import Client
+    from assay.results import RunSettings
+
+    Serve = Callable[..., AbstractAsyncContextManager[Client]]
+    SettingsOf = Callable[..., RunSettings]
+
+DEEP = "[" * 900 + "]" * 900
+TOO_LARGE = 2**63
+
+
+async def upload(client: Client, cases: Sequence[pb.Case], name: str = "d") -> str:
+    """Upload messages as they are; return the dataset's id."""
+    header = pb.UploadDatasetRequest(header=pb.DatasetHeader(name=name))
+    parts = [header, pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=cases))]
+    response = await client._stub.UploadDataset(iter(parts), timeout=60)
+    return str(response.dataset.dataset_id)
+
+
+async def refusal(client: Client, cases: Sequence[pb.Case], name: str = "d") -> str:
+    """Return why an upload is refused, which it must be."""
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await upload(client, cases, name)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT, refused.value
+    return str(refused.value.details())
+
+
+def case(**fields: Any) -> pb.Case:
+    """Return a good case with some fields changed."""
+    return pb.Case(**{"case_id": "c", "turns": [pb.Turn(input="q", references=["a"])], **fields})
+
+
+def answer(**fields: Any) -> agent_pb2.AgentResponse:
+    """Return a recorded answer."""
+    return agent_pb2.AgentResponse(**{"status": agent_pb2.AGENT_STATUS_SUCCESS, "text": "a", **fields})
+
+
+def check(**fields: Any) -> pb.Assertion:
+    """Return a check."""
+    return pb.Assertion(**{"type": "contains", "value_json": '"a"', **fields})
+
+
+BAD = {
+    "cases[1].case_id: must have 1 to 200": case(case_id=""),
+    "cases[1].case_id: must not hold control characters: 'a\\\\nb'": case(case_id="a\nb"),
+    "cases[1].case_id: must not hold control characters: 'a\\\\x00b'": case(case_id="a\0b"),
+    "cases[1].case_id: must not hold control characters: '\\\\x9b'": case(case_id="\x9b"),
+    "cases[1].turns: must be 1 to 100, not 0": case(turns=[]),
+    "cases[1].weight: must be a number from 0": case(weight=math.nan),
+    "cases[1].thresholds.latency: must be a number": case(thresholds={"latency": math.inf}),
+    "cases[1].variables_json: cannot be read": case(variables_json="[1]"),
+    "cases[1].expected_json: cannot be read": case(expected_json='{"a": 1e999}'),
+    "cases[1].metadata: is nested": case(metadata_json=f'{{"a": {DEEP}}}'),
+    "cases[1].turns[0].expected_tools[0].arguments: is nested": case(
+        turns=[pb.Turn(input="q", expected_tools=[pb.ExpectedTool(name="t", arguments_json=f'{{"a": {DEEP}}}')])]
+    ),
+    "cases[1].turns[0].expected_tools[0].match: must be one of": case(
+        turns=[pb.Turn(input="q", expected_tools=[pb.ExpectedTool(name="t", match="nearly")])]
+    ),
+    "cases[1].assertions[0].threshold: must be a number": case(assertions=[check(threshold=math.nan)]),
+    "cases[1].assertions[0].weight: must be a number": case(assertions=[check(weight=math.inf)]),
+    "cases[1].assertions[0].value: is nested": case(assertions=[check(value_json=DEEP)]),
+    "cases[1].assertions[0]: unknown check": case(assertions=[check(type="contians")]),
+    "cases[1].recorded: is no recorded answer: usage.input_tokens": case(
+        recorded=answer(usage=agent_pb2.Usage(input_tokens=TOO_LARGE))
+    ),
+    "cases[1].recorded: is no recorded answer: usage.cost_usd": case(
+        recorded=answer(usage=agent_pb2.Usage(cost_usd=math.nan))
+    ),
+    "cases[1].recorded: is no recorded answer: data_rows": case(recorded=answer(data_rows=TOO_LARGE)),
+    "cases[1].recorded: is no recorded answer: latency_ms": case(recorded=answer(latency_ms=math.nan)),
+    "cases[1].recorded: is no recorded answer: sources[0].score": case(
+        recorded=answer(sources=[agent_pb2.Source(id="s", score=math.inf)])
+    ),
+    "cases[1].recorded: is no recorded answer: tool_calls[0].name": case(recorded=answer(tool_calls=[{}])),
+    "cases[1].recorded: is no recorded answer: it is nested": case(recorded=answer(output_json=DEEP)),
+    "cases[1].recorded: cannot be read": case(recorded=answer(output_json="[")),
+    "cases[1].recorded: the answer is larger": case(recorded=answer(text="x" * (2 * 1024 * 1024 + 1))),
+    "cases[1]: is larger than 1 MiB": case(metadata_json=json.dumps({"a": "\u0001" * 200_000})),
+}
+
+
+async def test_a_case_that_could_not_be_run_is_refused(serve: Serve) -> None:
+    """Each with the position of the case, its field, and what is wrong with it."""
+    async with serve() as client:
+        for index, (says, bad) in enumerate(BAD.items()):
+            said = await refusal(client, [case(case_id="good"), bad])
+            assert says.replace("\\\\", "\\") in said, (index, said)
+
+
+async def test_every_problem_of_an_upload_is_told_at_once(serve: Serve) -> None:
+    """Of one case and of all."""
+    twice = case(weight=-1.0, thresholds={"latency": math.nan}, recorded=answer(latency_ms=math.inf))
+    async with serve() as client:
+        said = await refusal(client, [twice, *BAD.values()][:12])
+        assert [line.split(":")[0] for line in said.splitlines()[:3]] == [
+            "cases[0].weight",
+            "cases[0].thresholds.latency",
+            "cases[0].recorded",
+        ]
+        assert len(said.splitlines()) == 14
+
+
+async def test_the_name_of_a_dataset_is_a_name(serve: Serve) -> None:
+    """It is printed and logged like that of a case."""
+    async with serve() as client:
+        assert "header.name: must not hold control characters" in await refusal(client, [case()], name="a\x1b[2Jb")
+        assert "header.name: must have 1 to 4096 characters" in await refusal(client, [case()], name="x" * 5000)
+
+
+TEXTS = ["", "a", "ب" * 50, "a\0b", "\x1b]52;c;x\x07", "\u202e", "x" * 5000, "{", "[1]", "null", "true", "1e999", "NaN",
+         '{"a": 1}', '"a"', "-5", DEEP, "[" * 90 + "]" * 90, '{"a": {"b": [1, 2, "\\ud800"]}}', "contains", "exact",
+         "regex", '"(a+)+$"', "json-schema", '{"$ref": "#"}', "9" * 5000]  # fmt: skip
+NUMBERS = [0.0, -0.0, 1.0, -1.0, 0.5, 1e300, 5e-324, math.nan, math.inf, -math.inf]
+COUNTS = [0, 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1]
+
+
+def fill(message: Message, rng: random.Random, depth: int = 0) -> None:
+    """Set some fields of a message, known by its descriptor, to hostile values."""
+    for field in message.DESCRIPTOR.fields:
+        if rng.random() < 0.7 or depth > 4:
+            continue
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            getattr(message, field.name)[rng.choice(TEXTS)] = rng.choice(NUMBERS)
+        elif field.is_repeated:
+            for _ in range(rng.randrange(1, 3)):
+                if field.message_type is not None:
+                    fill(getattr(message, field.name).add(), rng, depth + 1)
+                else:
+                    getattr(message, field.name).append(value_of(field, rng))
+        elif field.message_type is not None:
+            getattr(message, field.name).SetInParent()
+            fill(getattr(message, field.name), rng, depth + 1)
+        else:
+            setattr(message, field.name, value_of(field, rng))
+
+
+def value_of(field: FieldDescriptor, rng: random.Random) -> Any:
+    """Return a hostile value of a field's type."""
+    if field.cpp_type == field.CPPTYPE_STRING:
+        return rng.choice(TEXTS)
+    if field.cpp_type == field.CPPTYPE_DOUBLE:
+        return rng.choice(NUMBERS)
+    if field.cpp_type == field.CPPTYPE_BOOL:
+        return rng.random() < 0.5
+    if field.cpp_type == field.CPPTYPE_ENUM:
+        return rng.choice([0, 1, 2, 3, 99])
+    largest = 2**64 if field.cpp_type == field.CPPTYPE_UINT64 else 2**32
+    return rng.choice([count for count in COUNTS if count < largest])
+
+
+async def test_what_is_accepted_can_be_read_and_run(serve: Serve, settings_of: SettingsOf) -> None:
+    """600 hostile cases: each is refused as the client's mistake, or its row ends a run that succeeds."""
+    rng = random.Random(20)
+    accepted = []
+    names = [
+        "exact_match",
+        "assertions",
+        "tool_calls",
+        "hit_rate",
+        "mrr",
+        "contains",
+        "rouge",
+        "tokens",
+        "cost",
+        "latency",
+    ]
+    settings = dataclasses.replace(
+        settings_of(),
+        metrics=tuple(MetricSettings(name, {"values": ["a"]} if name == "contains" else {}) for name in names),
+        gates=(),
+    )
+    async with serve() as client:
+        for index in range(600):
+            hostile = case(case_id=f"c{index}")
+            fill(hostile, rng)
+            if rng.random() < 0.9:
+                hostile.case_id = f"c{index}"
+            try:
+                await upload(client, [hostile])
+            except grpc.aio.AioRpcError as refused:
+                if refused.code() is not grpc.StatusCode.INVALID_ARGUMENT:
+                    raise
+            else:
+                hostile.case_id = f"c{index}"
+                accepted.append(hostile)
+        assert 30 <= len(accepted) <= 400
+        dataset_id = await upload(client, accepted)
+        run = await client.create_run(settings, dataset_id)
+        async with asyncio.timeout(120):
+            async for _ in client.watch_run(run.run_id):
+                pass
+        run = await client.get_run(run.run_id)
+        assert run.state is RunState.SUCCEEDED, run.state_reason
+        rows = [row async for row in client.list_results(run.run_id)]
+        assert [row.case_id for row in rows] == [each.case_id for each in accepted]
