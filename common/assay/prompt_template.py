@@ -21,14 +21,24 @@ if TYPE_CHECKING:
 
     from assay.cases import Case
 
-__all__ = ["case_problems", "case_values", "fill", "missing_variables", "template_problem", "variables_of"]
+__all__ = [
+    "FilledTooLargeError",
+    "case_problems",
+    "case_values",
+    "fill",
+    "missing_variables",
+    "template_problem",
+    "variables_of",
+]
 
-_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+# The spaces are taken off afterwards: an expression that does so takes cubic time where the end is missing.
+_PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
+_MAX_FILLED_CHARS = 4 * 1024 * 1024
 
 
 def variables_of(template: str) -> tuple[str, ...]:
     """Return the names of the variables that a template has, each once, in order."""
-    return tuple(dict.fromkeys(found[1] for found in _PLACEHOLDER.finditer(template)))
+    return tuple(dict.fromkeys(found[1].strip() for found in _PLACEHOLDER.finditer(template)))
 
 
 def template_problem(template: str) -> str:
@@ -65,8 +75,23 @@ def case_problems(templates: Sequence[str], case: Case) -> list[str]:
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """Return the template with its variables filled in; each must have a value."""
-    return _PLACEHOLDER.sub(lambda found: _as_text(values[found[1]]), template)
+    """Return the template with its variables filled in; each must have a value.
+
+    Raises:
+        FilledTooLargeError: It would be larger than 4 MiB. Nothing that large is built to find that out.
+    """
+    texts = {name: _as_text(values[name]) for name in variables_of(template)}
+    used = (found[1].strip() for found in _PLACEHOLDER.finditer(template))
+    if len(template) + sum(len(texts[name]) for name in used) > _MAX_FILLED_CHARS:
+        raise FilledTooLargeError(
+            f"the prompt is larger than {_MAX_FILLED_CHARS // 1024**2} MiB once it is filled in: use fewer variables, "
+            "or shorten the case"
+        )
+    return _PLACEHOLDER.sub(lambda found: texts[found[1].strip()], template)
+
+
+class FilledTooLargeError(ValueError):
+    """A filled template would be too large; the message says what to do."""
 
 
 def _missing(name: str, values: Mapping[str, Any]) -> str:

@@ -12,11 +12,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.edit_distance import edit_distance
+from assay.metrics.edit_distance import edit_distance, edit_work
 from assay.metrics.json_schema import json_in, json_values
-from assay.metrics.patterns import MAX_TEXT_CHARS, compile_pattern, pattern_problem
-from assay.metrics.rouge import rouge
-from assay.metrics.schema_validation import schema_complaints, schema_problem, schema_validator
+from assay.metrics.patterns import MAX_TEXT_CHARS, compile_pattern, pattern_problem, pattern_size, search_work
+from assay.metrics.rouge import rouge, rouge_work
+from assay.metrics.schema_validation import schema_complaints, schema_problem, schema_validator, validation_work
 from assay.metrics.thresholds import exceeds, meets
 from assay.metrics.tool_calls import json_equal
 from assay.metrics.word_tokens import tokenize
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from assay.answers import AgentResponse
     from assay.cases import Assertion
 
-__all__ = ["CHECKS", "Check", "Outcome", "value_problem"]
+__all__ = ["CHECKS", "Check", "Outcome", "check_work", "value_problem"]
 
 _DEFAULT_EDITS = 5.0
 _DEFAULT_ROUGE = 0.75
+_WORK_PER_CHECK = 2_000
+_LONGEST_READ_AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,38 @@ def value_problem(check: Check, assertion: Assertion) -> str:
         case "count" if _count_range(value) is None:
             return "needs a number of words as its value, or {min, max}"
     return ""
+
+
+def check_work(assertion: Assertion, response: AgentResponse) -> float:
+    """Return how much work a check is at most; see `row_work`."""
+    text, value = response.text, assertion.value
+    plain = _WORK_PER_CHECK + 2 * len(text)
+    if isinstance(value, str | dict | list):
+        plain += 20 * len(str(value))
+    check = CHECKS.get(assertion.type)
+    match check.takes if check is not None else "":
+        case "pattern":
+            return plain + _pattern_work(value, len(text))
+        case "schema":
+            searched = text if assertion.type == "contains-json" or response.output is None else response.output
+            schema_text = "true" if value is None else value if isinstance(value, str) else json.dumps(value)
+            starts = min(text.count("{") + text.count("["), 200) if assertion.type == "contains-json" else 1
+            return plain + starts * len(text) + validation_work(schema_text, searched)
+    match assertion.type:
+        case "levenshtein":
+            return plain + edit_work(text, str(value))
+        case "rouge-n":
+            return plain + rouge_work(text, str(value))
+    return plain + (len(text) * len(value) if isinstance(value, list) else 0)
+
+
+def _pattern_work(pattern: object, chars: int) -> float:
+    if not isinstance(pattern, str) or len(pattern) > _LONGEST_READ_AT_ONCE or "{" in pattern:
+        return math.inf  # compiling it is work already
+    try:
+        return search_work(pattern_size(pattern), chars)
+    except ValueError:
+        return 0
 
 
 def _outcome(holds: bool | None, reason: str = "") -> Outcome:

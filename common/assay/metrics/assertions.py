@@ -16,7 +16,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
-from assay.metrics.answer_checks import CHECKS, Outcome, value_problem
+from assay.metrics.answer_checks import CHECKS, Outcome, check_work, value_problem
 from assay.metrics.exact_sum import ExactSum
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
@@ -81,6 +81,10 @@ class Assertions:
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
         self._threshold: float | None = parameters["threshold"]
+
+    def work(self, row: Row) -> float:
+        """Return how much work the checks are at most."""
+        return sum([check_work(assertion, row.response) for assertion in row.case.assertions])
 
     def score(self, row: Row) -> Score:
         """Return the weighted share of checks that hold."""

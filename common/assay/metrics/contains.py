@@ -17,7 +17,7 @@ from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
 from assay.metrics.intervals import wilson
 from assay.metrics.score import scored
-from assay.metrics.text_folding import contains_word, fold
+from assay.metrics.text_folding import containment_work, contains_word, fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,6 +69,10 @@ class Contains:
         if parameters["case_sensitive"] and (parameters["fold"] or parameters["as_words"]):
             return [("case_sensitive", "cannot go with fold or as_words, which ignore case")]
         return []
+
+    def work(self, row: Row) -> int:
+        """Return how much work looking for the texts is at most."""
+        return containment_work(row.response.text, self._values, as_words=self._as_words)
 
     def score(self, row: Row) -> Score:
         """Return 1 or 0."""

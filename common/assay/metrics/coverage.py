@@ -15,7 +15,7 @@ from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
 from assay.metrics.intervals import wilson
 from assay.metrics.score import scored
-from assay.metrics.text_folding import fold
+from assay.metrics.text_folding import containment_work, fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +56,10 @@ class Coverage:
         self.name = name
         self._phrases = [folded for phrase in parameters["fallback_phrases"] if (folded := fold(phrase))]
         self._threshold: float | None = parameters["threshold"]
+
+    def work(self, row: Row) -> int:
+        """Return how much work looking for the phrases is at most."""
+        return containment_work(row.response.text, self._phrases, as_words=False)
 
     def score(self, row: Row) -> Score:
         """Return 1 for a covered row, else 0."""

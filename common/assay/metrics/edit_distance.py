@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["edit_distance"]
+__all__ = ["edit_distance", "edit_work"]
 
 _MOST_WORK = 100_000_000  # pairs of characters; a fifth of a second
 
@@ -37,3 +37,8 @@ def edit_distance(first: str, second: str) -> int | None:
         grows = right_shrinks | (every & ~(diagonal | right_grows))
         shrinks = right_grows & diagonal
     return distance
+
+
+def edit_work(first: str, second: str) -> int:
+    """Return how much work the distance of two texts is at most; see `row_work`."""
+    return min(len(first) * len(second), _MOST_WORK) // 5 + 20 * (len(first) + len(second))

@@ -89,6 +89,7 @@ FIELDS: Mapping[str, Callable[[AgentResponse], float | None]] = {
 """Fields of the answer that a formula may read; None where the answer does not have it."""
 
 _OWN_NAME = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
+_WORK = 10_000  # 200 parts
 _AGENT_ERROR = "agent_error"
 
 
@@ -144,6 +145,10 @@ class Formula:
                 hint = f"; did you mean {close!r}?" if close is not None else ""
                 problems.append((f"parameters.{name}", f"is not read by the formula{hint}"))
         return problems
+
+    def work(self, row: Row) -> int:
+        """Return how much work evaluating the formula is at most: its length is bounded."""
+        return _WORK
 
     def score(self, row: Row) -> Score:
         """Return the formula's value on a row."""

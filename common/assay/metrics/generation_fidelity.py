@@ -26,7 +26,7 @@ from assay.metrics.contains import RightFold
 from assay.metrics.info import MetricInfo, Parameter
 from assay.metrics.retrieval_accuracy import is_out_of_scope
 from assay.metrics.score import scored
-from assay.metrics.text_folding import contains_word, fold, without_marks
+from assay.metrics.text_folding import containment_work, contains_word, fold, without_marks
 from assay.metrics.thresholds import exceeds
 
 if TYPE_CHECKING:
@@ -112,6 +112,10 @@ class GenerationFidelity:
         self._script_threshold: float = parameters["script_threshold"]
         self._min_chars: int = parameters["min_chars"]
         self._threshold: float | None = parameters["threshold"]
+
+    def work(self, row: Row) -> int:
+        """Return how much work looking for the markers is at most."""
+        return containment_work(row.response.text, [*self._refusals, *self._guesses])
 
     def score(self, row: Row) -> Score:
         """Return 1 or 0."""

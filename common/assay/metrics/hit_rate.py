@@ -18,7 +18,7 @@ from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
 from assay.metrics.intervals import wilson
 from assay.metrics.score import scored
-from assay.metrics.source_matching import first_match, usable_sources
+from assay.metrics.source_matching import first_match, matching_work, usable_sources
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -60,6 +60,10 @@ class HitRate:
         self._k: int | None = parameters["k"]
         self._threshold: float | None = parameters["threshold"]
         self._target: float | None = parameters["target"]
+
+    def work(self, row: Row) -> int:
+        """Return how much work matching the sources is at most."""
+        return matching_work(row)
 
     def score(self, row: Row) -> Score:
         """Return 1 or 0."""

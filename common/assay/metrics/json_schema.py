@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from assay.answers import AgentStatus
 from assay.metrics.contains import ShareFold
 from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.schema_validation import schema_complaints, schema_problem, schema_validator
+from assay.metrics.schema_validation import schema_complaints, schema_problem, schema_validator, validation_work
 from assay.metrics.score import not_computed, scored
 from assay.strict_json import DECODER
 
@@ -93,7 +93,8 @@ class JsonSchema:
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
-        self._validator = schema_validator(json.dumps(parameters["schema"]))
+        self._schema_text = json.dumps(parameters["schema"])
+        self._validator = schema_validator(self._schema_text)
         self._threshold: float | None = parameters["threshold"]
 
     @staticmethod
@@ -101,6 +102,11 @@ class JsonSchema:
         """Return what is wrong with the schema."""
         problem = schema_problem(parameters["schema"])
         return [("schema", problem)] if problem else []
+
+    def work(self, row: Row) -> float:
+        """Return how much work validating the answer is at most."""
+        output = row.response.output
+        return validation_work(self._schema_text, row.response.text if output is None else output)
 
     def score(self, row: Row) -> Score:
         """Return 1 or 0."""

@@ -16,7 +16,7 @@ from assay.answers import AgentStatus
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
 from assay.metrics.score import scored
-from assay.metrics.source_matching import first_match, usable_sources
+from assay.metrics.source_matching import first_match, matching_work, usable_sources
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -53,6 +53,10 @@ class MeanReciprocalRank:
         self._k: int | None = parameters["k"]
         self._threshold: float | None = parameters["threshold"]
         self._target: float | None = parameters["target"]
+
+    def work(self, row: Row) -> int:
+        """Return how much work matching the sources is at most."""
+        return matching_work(row)
 
     def score(self, row: Row) -> Score:
         """Return the row's reciprocal rank."""

@@ -2,7 +2,7 @@
 
     regex = 1 when the pattern is found in the answer (mode "search") or matches all of it ("fullmatch"), else 0
 
-Patterns are RE2's: linear in time, without look-around and back-references. As usual `.` stops at a line break
+Patterns are RE2's: without backtracking, look-around and back-references. As usual `.` stops at a line break
 ((?s) lifts that), `^` and `$` are the ends of the answer ((?m): of a line), and \\d, \\w and \\b know ASCII alone
 (\\pN and \\pL know every script). A pattern that RE2 does not take is refused before the run. Answers are searched
 up to a million characters. An agent error is 0; every row has an answer, so none is missing the input. A row
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from assay.answers import AgentStatus
 from assay.metrics.contains import ShareFold
 from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.patterns import MAX_TEXT_CHARS, compile_pattern, pattern_problem
+from assay.metrics.patterns import MAX_TEXT_CHARS, compile_pattern, pattern_problem, search_work
 from assay.metrics.score import scored
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Regex:
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
         self._pattern = compile_pattern(parameters["pattern"], case_sensitive=parameters["case_sensitive"])
+        self._size = int(self._pattern.programsize)
         self._whole = parameters["mode"] == "fullmatch"
         self._threshold: float | None = parameters["threshold"]
 
@@ -64,6 +65,10 @@ class Regex:
         """Return what is wrong with the pattern."""
         problem = pattern_problem(parameters["pattern"])
         return [("pattern", problem)] if problem else []
+
+    def work(self, row: Row) -> int:
+        """Return how much work searching the answer is at most."""
+        return search_work(self._size, len(row.response.text))
 
     def score(self, row: Row) -> Score:
         """Return 1 or 0."""

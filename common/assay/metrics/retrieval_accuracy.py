@@ -20,6 +20,7 @@ from assay.answers import AgentStatus
 from assay.metrics.contains import RightFold
 from assay.metrics.info import MetricInfo, Parameter
 from assay.metrics.score import scored
+from assay.metrics.text_folding import containment_work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +65,10 @@ class RetrievalAccuracy:
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
         self._threshold: float | None = parameters["threshold"]
+
+    def work(self, row: Row) -> int:
+        """Return how much work looking for the tables' names is at most."""
+        return containment_work(row.response.sql or "", _expected_tables(row.case))
 
     def score(self, row: Row) -> Score:
         """Return 1 or 0."""

@@ -64,6 +64,8 @@ def score_row(metrics: Sequence[Metric], row: Row) -> tuple[Score, ...]:
 def _score(metric: Metric, row: Row) -> Score:
     try:
         return _by_own_threshold(metric, row, score_by_jury(metric, row))
+    except MemoryError:
+        return Score(metric=metric.name, status=ScoreStatus.ERROR, reason="scoring_memory")
     except Exception:  # noqa: BLE001 - a defect in one metric costs one score, not the run
         _log.exception("metric %s failed on case %s", metric.name, row.case.case_id)
         return Score(metric=metric.name, status=ScoreStatus.ERROR, reason="metric_failed")

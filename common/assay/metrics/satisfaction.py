@@ -16,7 +16,7 @@ from assay.answers import AgentStatus
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MODEL, MetricInfo, Parameter
 from assay.metrics.score import not_computed, scored_by_threshold
-from assay.metrics.similarity import similarity
+from assay.metrics.similarity import similarity, similarity_work
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -54,6 +54,10 @@ class Satisfaction:
         self.name = name
         self.embedding_model: str | None = parameters["model"]
         self._threshold: float | None = parameters["threshold"]
+
+    def work(self, row: Row) -> int:
+        """Return how much work comparing vectors is at most."""
+        return similarity_work(row)
 
     def score(self, row: Row) -> Score:
         """Return the row's satisfaction."""

@@ -7,25 +7,31 @@ hostile answer are enough to stop a service for hours.
 from __future__ import annotations
 
 import json
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import SetupError
-from assay.metrics.patterns import compile_pattern, pattern_problem
+from assay.metrics.patterns import compile_pattern, pattern_problem, pattern_size, search_work
+from assay.metrics.schema_limits import count_values, expanded_parts, expansion_problem, size_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["schema_complaints", "schema_problem", "schema_validator"]
+__all__ = ["schema_complaints", "schema_problem", "schema_validator", "validation_work"]
 
 _MAX_COMPLAINTS = 10
 _MAX_MESSAGE_CHARS = 200
+_WORK_PER_PART = 1_000
+"""Holding one value against one part of a schema: 10 µs."""
+_MOST_VALUES = 10_000
+_MOST_CHARS = 100_000
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCES = ("$ref", "$dynamicRef")
 
 
 def schema_problem(schema: object) -> str:
-    """Return why a schema (Draft 2020-12) cannot be used, in a sentence for whoever wrote it, or the empty string.
+    """Return why a schema (Draft 2020-12) cannot be used, as the end of a sentence, or the empty string.
 
     Empty too where jsonschema is not installed: a client submits the schema to an orchestrator, which has it.
     """
@@ -35,16 +41,18 @@ def schema_problem(schema: object) -> str:
         return ""
     if not isinstance(schema, dict | bool):
         return "is no JSON schema: it must be a mapping"
-    if other := _other_draft(schema):
-        return other
+    if wrong := _other_draft(schema) or size_problem(schema):
+        return wrong
     try:
         jsonschema.Draft202012Validator.check_schema(schema)
-        return next(_problems(schema), "")
+        return next(_problems(schema), "") or expansion_problem(schema)
     except jsonschema.SchemaError as problem:
         where = ".".join(map(str, problem.absolute_path))
         return f"is no JSON schema{f' at {where}' if where else ''}: {problem.message[:_MAX_MESSAGE_CHARS]}"
     except RecursionError:
         return "is nested too deep"
+    except ValueError as problem:  # of an $id or a $ref that no address can be made of
+        return f"has an $id or $ref that cannot be read: {str(problem)[:_MAX_MESSAGE_CHARS]}"
 
 
 @lru_cache(maxsize=256)
@@ -63,6 +71,29 @@ def schema_validator(schema_text: str) -> Any:
         part.pop("$schema", None)
     # The registry holds the drafts themselves and fetches nothing.
     return _validator_class()(schema, registry=REGISTRY)
+
+
+@lru_cache(maxsize=256)
+def _schema_work(schema_text: str) -> tuple[float, int]:
+    """Return how much work validating against a schema can be.
+
+    Args:
+        schema_text: The schema as JSON text.
+
+    Returns:
+        How many parts a value is held against at most, infinite where that has no bound or where lists are compared
+        entry by entry; and the size of its compiled patterns, which each text is searched for.
+    """
+    try:
+        schema = json.loads(schema_text)
+        found = [part for _, part in _parts(schema)]
+        if any(part.get("uniqueItems") for part in found):
+            return math.inf, 0
+        patterns = {part["pattern"] for part in found if "pattern" in part}
+        patterns.update(*(part.get("patternProperties", ()) for part in found))
+        return expanded_parts(schema), sum(map(pattern_size, patterns))
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
+        return math.inf, 0  # a broken schema is no cheap one
 
 
 def schema_complaints(value: object, validator: Any) -> list[str]:
@@ -88,6 +119,24 @@ def schema_complaints(value: object, validator: Any) -> list[str]:
     except RecursionError:
         return ["$: is nested too deep, or the schema refers to itself without end"]
     return complaints
+
+
+def validation_work(schema_text: str, value: object) -> float:
+    """Return how much work validating a value against a schema is at most; see `row_work`.
+
+    Args:
+        schema_text: The schema as JSON text.
+        value: A JSON value, or the text that it is to be read from.
+    """
+    parts, patterns = _schema_work(schema_text)
+    if isinstance(value, str):
+        values = 1 + sum(value.count(mark) for mark in ",:[{") if len(value) < _MOST_CHARS else math.inf
+        chars = len(value)
+    else:
+        values = count_values(value, _MOST_VALUES)
+        values = math.inf if values > _MOST_VALUES else values
+        chars = len(json.dumps(value, default=str)) if patterns and values <= _MOST_VALUES else 0
+    return parts * values * _WORK_PER_PART + search_work(patterns, chars)
 
 
 def _library() -> Any:

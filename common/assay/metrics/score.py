@@ -127,7 +127,8 @@ class Metric(Protocol):
     `check(parameters)`, a static method that returns (parameter, problem) pairs for what `info` cannot say;
     `inputs`, the names of other metrics of the run whose scores it reads; `embeds_references`, False where
     only the answer's vector is needed; `keeps_vector`, True where the aggregate is computed from vectors;
-    `rubric`, under which name it finds the verdict that it needs.
+    `rubric`, under which name it finds the verdict that it needs; `work(row)`, how much work a row is at most where
+    that is more than reading its texts once (see `row_work`).
 
     Args:
         name: The metric's name in this run.

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
     from assay.metrics.score import Row
 
-__all__ = ["Similarity", "cosine", "similarity"]
+__all__ = ["Similarity", "cosine", "similarity", "similarity_work"]
 
 _FOREIGN_SHARE = 0.30
+_WORK_PER_VECTOR = 3_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,11 @@ def similarity(row: Row, model: str) -> Similarity:
     if evidence.error or evidence.answer is None:
         return Similarity(None, evidence.error or "embedding_missing", detail={"model": model})
     return _best(row, evidence)
+
+
+def similarity_work(row: Row) -> int:
+    """Return how much work comparing the answer's vector with those of its references is at most; see `row_work`."""
+    return _WORK_PER_VECTOR * len(row.case.references)
 
 
 def _best(row: Row, evidence: EmbeddingEvidence) -> Similarity:

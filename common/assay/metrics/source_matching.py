@@ -14,16 +14,20 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from assay.metrics.row_work import WORK_PER_CHARACTER
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.answers import Source
     from assay.cases import Case
+    from assay.metrics.score import Row
 
-__all__ = ["first_match", "usable_sources"]
+__all__ = ["first_match", "matching_work", "usable_sources"]
 
 _DEFAULT_PORTS = (None, 80, 443)
 _LONGEST_REMEMBERED = 1000
+_WORK_PER_NAME = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,13 @@ def first_match(expected: Sequence[str], retrieved: Sequence[Source], k: int | N
         if any(wanted.has(_key(name)) for name in (source.title, source.uri, source.id) if name):
             return position
     return None
+
+
+def matching_work(row: Row) -> int:
+    """Return how much work matching a row's sources is at most; see `row_work`."""
+    names = [name for source in row.response.sources for name in (source.title, source.uri, source.id) if name]
+    names += row.case.turns[-1].expected_sources
+    return _WORK_PER_NAME * len(names) + WORK_PER_CHARACTER * sum(map(len, names))
 
 
 class _Wanted:

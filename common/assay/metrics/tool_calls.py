@@ -45,6 +45,8 @@ INFO = MetricInfo(
     unit="%",
 )
 _MAX_CALLS = 500
+_WORK_PER_CALL = 300
+_WORK_PER_PAIR = 100
 
 
 class _Call:
@@ -85,6 +87,13 @@ class ToolCalls:
         self.name = name
         self._order: str = parameters["order"]
         self._threshold: float | None = parameters["threshold"]
+
+    def work(self, row: Row) -> int:
+        """Return how much work matching the calls is at most."""
+        expected, calls = row.case.turns[-1].expected_tools, row.response.tool_calls[:_MAX_CALLS]
+        chars = sum([len(call.arguments_json) for call in calls])
+        pairs = len(expected) * len(calls)
+        return _WORK_PER_CALL * (len(expected) + len(calls)) + (_WORK_PER_PAIR + len(expected)) * pairs + 5 * chars
 
     def score(self, row: Row) -> Score:
         """Return the share of expected calls that were made."""

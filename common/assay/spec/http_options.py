@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import jmespath
-from jmespath.exceptions import JMESPathError
-
 from assay.errors import Problem
 from assay.names import unknown_name
+from assay.spec.response_expressions import expression_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.answers import AgentRequest
 
-__all__ = ["HttpOptions", "render"]
+__all__ = ["FilledTooLargeError", "HttpOptions", "render"]
 
 _METHODS = ("POST", "GET", "PUT")
 _OPTIONS = ("method", "headers", "query", "body", "response")
@@ -25,7 +24,9 @@ _RESPONSE_FIELDS = ("text", "status", "error", "output", "sql", "data_rows", "to
                     "events", "usage", "finish_reason", "model", "reported_latency_ms", "metadata")  # fmt: skip
 _DEFAULT_BODY = {"input": "{{input}}"}
 _DEFAULT_RESPONSE = {"text": "text || answer || output || response || message"}
-_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+# The spaces are taken off afterwards: an expression that does so takes cubic time where the end is missing.
+_PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
+_MAX_FILLED_CHARS = 4 * 1024 * 1024
 _PLAIN_NAMES = ("input", "case_id", "run_id", "history", "messages", "variables", "parameters", "session_id",
                 "idempotency_key")  # fmt: skip
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -81,17 +82,59 @@ def render(template: Any, request: AgentRequest) -> Any:
 
     A text that is exactly one placeholder becomes the value itself, whatever its type; inside a longer text
     a value is written as text. The tree is filled, never pasted, so quotes and newlines cannot break it.
+
+    Raises:
+        FilledTooLargeError: It would be larger than 4 MiB. Nothing that large is built to find that out.
     """
-    if isinstance(template, dict):
-        return {key: render(value, request) for key, value in template.items()}
-    if isinstance(template, list):
-        return [render(value, request) for value in template]
-    if not isinstance(template, str):
-        return template
-    whole = _PLACEHOLDER.fullmatch(template)
-    if whole is not None:
-        return _value(whole[1], request)
-    return _PLACEHOLDER.sub(lambda found: _as_text(_value(found[1], request)), template)
+    return _Filling(request).fill(template)
+
+
+class FilledTooLargeError(ValueError):
+    """A filled template would be too large; the message says what to do."""
+
+
+class _Filling:
+    """Fills one template; the size of the whole is counted before a text is joined."""
+
+    def __init__(self, request: AgentRequest) -> None:
+        self._request = request
+        self._left = _MAX_FILLED_CHARS
+        self._texts: dict[str, str] = {}
+        self._sizes: dict[str, int] = {}
+
+    def fill(self, template: Any) -> Any:
+        if isinstance(template, dict):
+            return {key: self.fill(value) for key, value in template.items()}
+        if isinstance(template, list):
+            return [self.fill(value) for value in template]
+        if not isinstance(template, str):
+            return template
+        whole = _PLACEHOLDER.fullmatch(template)
+        if whole is not None:
+            return self._whole(whole[1].strip())
+        names = [found[1].strip() for found in _PLACEHOLDER.finditer(template)]
+        self._charge(len(template) + sum(len(self._text(name)) for name in names))
+        return _PLACEHOLDER.sub(lambda found: self._text(found[1].strip()), template)
+
+    def _whole(self, name: str) -> Any:
+        value = _value(name, self._request)
+        if name not in self._sizes:
+            self._sizes[name] = len(value) if isinstance(value, str) else len(json.dumps(value, default=str))
+        self._charge(self._sizes[name])
+        return value
+
+    def _text(self, name: str) -> str:
+        if name not in self._texts:
+            self._texts[name] = _as_text(_value(name, self._request))
+        return self._texts[name]
+
+    def _charge(self, chars: int) -> None:
+        self._left -= chars
+        if self._left < 0:
+            raise FilledTooLargeError(
+                f"the request is larger than {_MAX_FILLED_CHARS // 1024**2} MiB once its placeholders are filled in: "
+                "use fewer of them, or shorten the case"
+            )
 
 
 def _value(name: str, request: AgentRequest) -> Any:
@@ -134,20 +177,18 @@ def _check_template(template: Any, where: str, problems: list[Problem], depth: i
             _check_template(value, f"{where}[{index}]", problems, depth + 1)
     elif isinstance(template, str):
         for found in _PLACEHOLDER.finditer(template):
-            head, _, key = found[1].partition(".")
+            name = found[1].strip()
+            head, _, key = name.partition(".")
             if head not in _PLAIN_NAMES or (key and head not in ("variables", "parameters")):
                 names = [*_PLAIN_NAMES, "variables.NAME", "parameters.NAME"]
-                problems.append(Problem(unknown_name("placeholder", found[1], names), where))
+                problems.append(Problem(unknown_name("placeholder", name, names), where))
 
 
 def _check_response(response: Mapping[str, str], problems: list[Problem]) -> None:
     for name, expression in response.items():
         if name not in _RESPONSE_FIELDS:
             problems.append(Problem(unknown_name("answer field", name, _RESPONSE_FIELDS), f"agent.response.{name}"))
-        try:
-            jmespath.compile(expression)
-        except JMESPathError as error:
-            first_line = str(error).splitlines()[0]
-            problems.append(Problem(f"{expression!r} is not valid JMESPath: {first_line}", f"agent.response.{name}"))
+        if problem := expression_problem(expression):
+            problems.append(Problem(problem, f"agent.response.{name}"))
     if "text" not in response and not problems:
         problems.append(Problem("must say where the answer's text is: add text: EXPRESSION", "agent.response"))

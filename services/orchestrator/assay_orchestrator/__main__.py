@@ -70,6 +70,9 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     add("--recover", "interrupted runs at the start: auto or on-request", default="auto")
     add("--http-hosts", "hosts that http agents may have: patterns, comma-separated", default="")
     add("--agent-env", "variables that specs may name as ${NAME}: patterns, comma-separated", default="")
+    add("--scorers", "most processes that score rows of much work, at most cores - 1", type=int, default=4)
+    add("--scoring-timeout-s", "processor time of scoring one row", type=float, default=5.0)
+    add("--scoring-memory-mib", "memory of one scorer beyond what it needs idle", type=int, default=1024)
     add("--active-run-limit", "most unfinished runs", type=int, default=200)
     add("--row-try-limit", "how often a row that fails is tried, at least 2", type=int, default=3)
     add("--watch-bookmark-s", "how often idle watchers are told so", type=float, default=15.0)
@@ -100,6 +103,9 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
             recover=given.recover,
             http_hosts=_patterns(given.http_hosts),
             agent_env=_patterns(given.agent_env),
+            scorers=given.scorers,
+            scoring_timeout_s=given.scoring_timeout_s,
+            scoring_memory_mib=given.scoring_memory_mib,
             active_run_limit=given.active_run_limit,
             row_try_limit=given.row_try_limit,
             watch_bookmark_s=given.watch_bookmark_s,

@@ -274,6 +274,7 @@ class RunManager:
         await self._worker.looks.aclose()
         await self._deleter.aclose()
         await self._partial.aclose()
+        await self._planner.aclose()
         self.notifier.notify_all()
 
     # What peers affect.

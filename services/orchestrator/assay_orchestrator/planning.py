@@ -11,6 +11,8 @@ from assay.spec.model import wants_verdicts
 from assay_orchestrator.agents import build_agent
 from assay_orchestrator.agents.hosted import HostedAgent
 from assay_orchestrator.runner import Plan
+from assay_orchestrator.scoring.pool import ScorerPool
+from assay_orchestrator.scoring.row_scorer import RowScorer
 
 if TYPE_CHECKING:
     import asyncio
@@ -37,7 +39,7 @@ def agent_key(agent: AgentSettings, limits: Mapping[str, int]) -> str:
 
 
 class Planner:
-    """Builds what runs need and keeps the brokers of the agents that clients host.
+    """Builds what runs need; owns the scorers, and the brokers of the agents that clients host.
 
     Args:
         settings: What agents may reach, and how patient to be with the embedder.
@@ -55,6 +57,7 @@ class Planner:
         self._embedder = embedder
         self._judge = judge
         self._hosted: dict[str, HostedAgent] = {}
+        self._scorers = ScorerPool(settings.scoring)
 
     def plan(self, run: Run, pausing: asyncio.Event, *, pause_count: int = 0) -> Plan:
         """Return what the runner needs for a run.
@@ -88,13 +91,19 @@ class Planner:
                 allowed_hosts=self._settings.http_hosts,
                 allowed_env=self._settings.agent_env,
                 pausing=pausing,
+                scorers=self._scorers,
             ),
             pausing=pausing,
             try_limit=self._settings.row_try_limit,
             metrics=metrics,
+            scorer=RowScorer(self._scorers, run.run_id, wanted.metrics, metrics),
             embedders=self._embedders(models),
             judge=self._run_judge(run, pausing, pause_count),
         )
+
+    async def aclose(self) -> None:
+        """End the scorers."""
+        await self._scorers.aclose()
 
     async def judge_problems(self, settings: RunSettings) -> Sequence[Problem]:
         """Return why the judge service will not judge for a run, as far as it can be asked."""

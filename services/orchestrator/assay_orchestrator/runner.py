@@ -10,7 +10,6 @@ from assay.answers import AgentRequest, AgentResponse, AgentStatus, Message
 from assay.errors import AssayError
 from assay.failpoints import failpoint
 from assay.metrics.evidence import wanted_models, wanted_rubrics
-from assay.metrics.row_scores import score_row
 from assay.metrics.row_verdict import row_reason, row_verdict
 from assay.metrics.score import JudgeEvidence, Metric, Row, keeps_vector, usable_references
 from assay.results import CaseResult
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.embedding import EmbeddingClient
     from assay_orchestrator.engine.session import Session
     from assay_orchestrator.juries import RunJury
+    from assay_orchestrator.scoring.row_scorer import RowScorer
     from assay_orchestrator.store.shards import Shard
 
 __all__ = ["Plan", "ShardRunner"]
@@ -57,6 +57,7 @@ class Plan:
         timeout_s: Longest wait for one attempt.
         agent: How to ask.
         metrics: In report order.
+        scorer: Computes them on a row.
         embedders: A client per model that the metrics need; empty where none needs any.
         judge: Who judges; None where nobody does, or no metric needs it.
         pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
@@ -71,6 +72,7 @@ class Plan:
     timeout_s: float
     agent: RetryingAgent
     metrics: Sequence[Metric]
+    scorer: RowScorer
     embedders: Mapping[str, EmbeddingClient]
     judge: RunJury | None = None
     pausing: asyncio.Event = field(default_factory=asyncio.Event)
@@ -196,7 +198,7 @@ class ShardRunner:
                 self._unjudged += 1
                 return
             self.has_judged |= bool(verdicts)
-            result = self._result(work, response, evidence, verdicts)
+            result = await self._result(work, response, evidence, verdicts)
             if verdicts and self._canaries is not None:
                 result = await self._canaries.observed(result, _judged(work, answers))
             await self._put(fresh, result)
@@ -329,7 +331,7 @@ class ShardRunner:
         await self._session.require(self._shard)
         return await judge.gather(_judged(work, answers), answers[-1], rubrics)
 
-    def _result(
+    async def _result(
         self,
         work: _Work,
         response: AgentResponse,
@@ -337,7 +339,7 @@ class ShardRunner:
         verdicts: Mapping[str, JudgeEvidence],
     ) -> CaseResult:
         row = Row(case=work.case, response=response, embeddings=evidence, verdicts=verdicts)
-        scores = score_row(self._plan.metrics, row)
+        scores = await self._plan.scorer.score(row)
         return CaseResult(
             case_index=work.case_index,
             repeat_index=work.repeat_index,

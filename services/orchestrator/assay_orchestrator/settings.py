@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.rpc.options import ServerOptions
+from assay_orchestrator.scoring.limits import ScoringLimits, most_scorers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,6 +33,9 @@ class Settings:
             for ResumeRun ("on-request").
         http_hosts: Patterns of hosts that http agents may have, e.g. "*.example.org"; "*" allows all.
         agent_env: Patterns of environment variables that a spec may name as ${NAME}; "*" allows all.
+        scorers: Most processes that score rows of much work; never more than the cores less one, at least one.
+        scoring_timeout_s: Most processor time of scoring one row, or of reading one HTTP reply, in seconds.
+        scoring_memory_mib: Most memory of one scorer beyond what it needs idle, in MiB.
         active_run_limit: Most unfinished runs; further ones are refused.
         row_try_limit: How often a row is tried: so many results with an error (`retry_errors` sets the earlier ones
             aside), or so many kills of the process in its midst. After that it is given up.
@@ -63,6 +67,9 @@ class Settings:
     recover: str = "auto"
     http_hosts: tuple[str, ...] = ()
     agent_env: tuple[str, ...] = ()
+    scorers: int = 4
+    scoring_timeout_s: float = 5.0
+    scoring_memory_mib: int = 1024
     active_run_limit: int = 200
     row_try_limit: int = 3
     watch_bookmark_s: float = 15.0
@@ -90,6 +97,12 @@ class Settings:
             first_message_s=self.first_message_s, stream_idle_s=self.stream_idle_s, reflection=self.reflection
         )
 
+    @property
+    def scoring(self) -> ScoringLimits:
+        """What scoring may take here."""
+        scorers = min(self.scorers, most_scorers())
+        return ScoringLimits(scorers, self.scoring_timeout_s, self.scoring_memory_mib)
+
     def _problems(self) -> Iterator[str]:
         if self.recover not in ("auto", "on-request"):
             yield f"recover must be 'auto' or 'on-request', not {self.recover!r}"
@@ -110,3 +123,12 @@ class Settings:
         for name, least in (("dead_after_s", 1), ("active_run_limit", 1), ("row_try_limit", 2)):
             if getattr(self, name) < least:
                 yield f"{name} must be at least {least}"
+        yield from self._scoring_problems()
+
+    def _scoring_problems(self) -> Iterator[str]:
+        if self.scorers < 1:
+            yield "scorers must be at least 1"
+        if not 0.01 <= self.scoring_timeout_s <= 3600:
+            yield "scoring_timeout_s must be from 0.01 to 3600"
+        if self.scoring_memory_mib < 64:
+            yield "scoring_memory_mib must be at least 64"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from assay.results import AgentSettings
     from assay_orchestrator.agents.hosted import HostedAgent
     from assay_orchestrator.agents.protocol import Agent
+    from assay_orchestrator.scoring.pool import ScorerPool
 
 __all__ = ["NotAskedError", "RetryingAgent", "build_agent"]
 
@@ -27,6 +28,7 @@ def build_agent(
     allowed_hosts: Sequence[str],
     allowed_env: Sequence[str],
     pausing: asyncio.Event | None = None,
+    scorers: ScorerPool | None = None,
 ) -> RetryingAgent:
     """Return the agent of a run, retrying as its settings say.
 
@@ -36,6 +38,7 @@ def build_agent(
         allowed_hosts: Patterns of hosts that agents may have.
         allowed_env: Patterns of environment variables that agents may name.
         pausing: Set when nothing more is to be asked.
+        scorers: Read replies that are much work to read; None to read all of them here.
 
     Raises:
         InvalidInputError: The agent may not be reached, or an environment variable is missing.
@@ -47,7 +50,7 @@ def build_agent(
         # Imported here: httpx2 is needed by this adapter alone.
         from assay_orchestrator.agents.http import HttpAgent
 
-        agent = HttpAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env)
+        agent = HttpAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env, scorers=scorers)
     elif settings.adapter in PROVIDERS:
         # Imported here: most runs fill no prompt. The provider's package follows with the first question.
         from assay_orchestrator.agents.prompt import PromptAgent

@@ -18,11 +18,12 @@ from assay.answers import AgentErrorKind, AgentResponse, MalformedAnswerError, c
 from assay.errors import InvalidInputError, Problem
 from assay.http_transport import HttpTransport
 from assay.retry_after import retry_after_s
-from assay.spec.http_options import HttpOptions, render
+from assay.spec.http_options import FilledTooLargeError, HttpOptions, render
 from assay_orchestrator.agents.http_body import read_beginning, read_body
 from assay_orchestrator.agents.http_hosts import check_http_target
-from assay_orchestrator.agents.http_mapping import ReplyMapping, excerpt
+from assay_orchestrator.agents.http_mapping import excerpt
 from assay_orchestrator.agents.secrets import Secrets
+from assay_orchestrator.scoring.reply_reader import ReplyReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from assay.answers import AgentRequest
     from assay.cases import Case
     from assay.results import AgentSettings
+    from assay_orchestrator.scoring.pool import ScorerPool
 
 __all__ = ["HttpAgent"]
 
@@ -45,6 +47,7 @@ class HttpAgent:
         allowed_hosts: Patterns of hosts that may be called.
         allowed_env: Patterns of environment variables that may be named.
         environ: Where the variables are.
+        scorers: Read replies that are much work to read; None to read all of them here.
 
     Raises:
         InvalidInputError: The host is not allowed, or a variable is missing or not allowed.
@@ -57,6 +60,7 @@ class HttpAgent:
         allowed_hosts: Sequence[str],
         allowed_env: Sequence[str],
         environ: Mapping[str, str] = os.environ,
+        scorers: ScorerPool | None = None,
     ) -> None:
         problems: list[Problem] = []
         options = HttpOptions.from_options(settings.options, problems)
@@ -72,7 +76,7 @@ class HttpAgent:
         problems += [problem for name, value in headers.items() for problem in _check_header(name, value)]
         if problems:
             raise InvalidInputError(problems)
-        self._mapping = ReplyMapping(options.response)
+        self._replies = ReplyReader(options.response, scorers)
         for name in ("httpx2", "httpcore2"):
             # Below warnings they log the URL with its query, which may hold a key, and what the agent replied.
             logging.getLogger(name).setLevel(logging.WARNING)
@@ -86,18 +90,20 @@ class HttpAgent:
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
         """Return the answer of one request."""
-        start = time.perf_counter()
+        start, latency_ms = time.perf_counter(), None
         try:
             # A total limit: httpx2's own restarts with every byte that drips in.
             async with asyncio.timeout(request.timeout_s):
-                response = await self._ask(request)
+                reply = await self._ask(request)
+            latency_ms = _ms_since(start)  # of the agent, without reading what it replied
+            response = reply if isinstance(reply, AgentResponse) else await self._replies.read(reply, request.run_id)
         except TimeoutError:
             response = error_response(
                 AgentErrorKind.TIMEOUT, f"no answer within {request.timeout_s:g} s", retryable=True
             )
         except MalformedAnswerError as problem:
             response = error_response(AgentErrorKind.MALFORMED, str(problem))
-        except AnswerTooLargeError as problem:
+        except (AnswerTooLargeError, FilledTooLargeError) as problem:
             response = error_response(AgentErrorKind.TOO_LARGE, str(problem))
         except httpx2.HTTPError as problem:
             response = error_response(
@@ -106,19 +112,21 @@ class HttpAgent:
                 type=type(problem).__name__,
                 retryable=True,
             )
-        latency_ms = (time.perf_counter() - start) * 1000
+        if latency_ms is None:
+            latency_ms = _ms_since(start)
         return dataclasses.replace(self._redacted(response), latency_ms=latency_ms)
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.aclose()
 
-    async def _ask(self, request: AgentRequest) -> AgentResponse:
+    async def _ask(self, request: AgentRequest) -> AgentResponse | bytes:
+        """Return the reply's body, or why there is none."""
         options = self._options
         content = None
         if options.body is not None:
             content = clean_text(json.dumps(render(options.body, request), ensure_ascii=False)).encode()
-        query = {name: _as_parameter(render(value, request)) for name, value in options.query.items()}
+        query = {name: _as_parameter(value) for name, value in render(options.query, request).items()}
         async with self._client.stream(
             options.method,
             httpx2.URL(self._url).copy_merge_params(query),  # `params` would drop the URL's own query
@@ -127,8 +135,7 @@ class HttpAgent:
         ) as reply:
             if not reply.is_success:
                 return _failed(reply.status_code, await read_beginning(reply), retry_after_s(reply.headers))
-            body = await read_body(reply)
-        return self._mapping.read(body)
+            return await read_body(reply)
 
     def _redacted(self, response: AgentResponse) -> AgentResponse:
         error = response.error
@@ -141,6 +148,10 @@ class HttpAgent:
 
 
 _DEFAULT_HEADERS = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
+
+
+def _ms_since(start: float) -> float:
+    return (time.perf_counter() - start) * 1000
 
 
 def _failed(status: int, beginning: bytes, wait_s: float | None) -> AgentResponse:

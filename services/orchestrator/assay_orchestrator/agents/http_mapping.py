@@ -9,6 +9,7 @@ from jmespath.exceptions import JMESPathError
 
 from assay.answer_limits import check_bounds
 from assay.answers import AgentResponse, AgentStatus, MalformedAnswerError, clean_text, response_from_json
+from assay.spec.response_expressions import growth_of
 from assay.strict_json import REPLY_DECODER, DuplicateKeyError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = ["ReplyMapping", "excerpt"]
 
 _EXCERPT_CHARS = 200
 _EXCERPT_BYTES = 4096
+_WORK_PER_VALUE = 100
 _CONTENT_FIELDS = ("text", "output", "sql", "tool_calls", "retrieved", "events")
 
 
@@ -30,7 +32,14 @@ class ReplyMapping:
 
     def __init__(self, expressions: Mapping[str, str]) -> None:
         self._texts = expressions
+        growths = [growth_of(text) for text in expressions.values()]
+        self._size, self._visits = sum(size for size, _ in growths), sum(visits for _, visits in growths)
         self._expressions = {name: jmespath.compile(text) for name, text in expressions.items()}
+
+    def work(self, body: bytes) -> int:
+        """Return how much work reading a reply is at most, in units of `assay.metrics.row_work`."""
+        values = 1 + sum(body.count(mark) for mark in (b",", b":", b"[", b"{"))
+        return (2 + self._visits) * len(body) + _WORK_PER_VALUE * (1 + self._size) * values
 
     def read(self, body: bytes) -> AgentResponse:
         """Return the answer that a reply holds.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.answers import Message, clean_text
-from assay.prompt_template import case_values, fill, missing_variables
+from assay.prompt_template import FilledTooLargeError, case_values, fill, missing_variables
 
 if TYPE_CHECKING:
     from assay.answers import AgentRequest
@@ -43,7 +43,8 @@ def build_conversation(options: PromptOptions, request: AgentRequest, case: Case
     """Return the system text, what was said before, and the filled prompt.
 
     Raises:
-        ConversationError: A variable has no value, or the history has messages that cannot be sent.
+        ConversationError: A variable has no value, a filled template is too large, or the history has messages that
+            cannot be sent.
     """
     values = case_values(case, request.input)
     missing = missing_variables(options.templates, values)
@@ -56,9 +57,13 @@ def build_conversation(options: PromptOptions, request: AgentRequest, case: Case
                 f"{', '.join(_ROLES)} only",
                 "history",
             )
-    question = request.input if options.prompt is None else fill(options.prompt, values)
+    try:
+        question = request.input if options.prompt is None else fill(options.prompt, values)
+        system = clean_text(fill(options.system, values)) if options.system else ""
+    except FilledTooLargeError as problem:
+        raise ConversationError(str(problem), "template") from None
     said = [Message(message.role, message.content) for message in request.history if message.content.strip()]
     return Conversation(
-        system=clean_text(fill(options.system, values)) if options.system else "",
+        system=system,
         messages=tuple(Message(one.role, clean_text(one.content)) for one in (*said, Message("user", question))),
     )

@@ -1,0 +1,129 @@
+"""How large a JSON schema may be, and how often its parts are evaluated at most.
+
+A schema is small as text and large as work: two references to a definition that has two references to a third are four
+evaluations, and eighteen levels of that are 262,144. So its parts are counted as if every reference were written out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["MAX_SCHEMA_CHARS", "count_values", "expanded_parts", "expansion_problem", "size_problem"]
+
+MAX_SCHEMA_CHARS = 65_536
+"""Longest schema, as JSON."""
+_MAX_DEPTH = 50
+_MAX_LIST = 1_000
+_MAX_PARTS = 10_000
+_REFERENCES = ("$ref", "$dynamicRef")
+_REPEATED = ("unevaluatedProperties", "unevaluatedItems")
+_TIMES_REPEATED = 3
+"""A schema with one of these keywords is evaluated to find what it leaves open, and its parts again."""
+
+
+def size_problem(schema: object) -> str:
+    """Return which limit of size a schema breaks, as the end of a sentence, or the empty string."""
+    pending: list[tuple[object, int]] = [(schema, 1)]
+    while pending:
+        value, depth = pending.pop()
+        if depth > _MAX_DEPTH:
+            return f"is nested more than {_MAX_DEPTH} levels deep"
+        if isinstance(value, list) and len(value) > _MAX_LIST:
+            return f"has a list of {len(value):,} entries, more than {_MAX_LIST:,}"
+        pending += [(child, depth + 1) for child in _children(value)]
+    size = len(json.dumps(schema, default=str))
+    return f"has {size:,} characters as JSON, more than {MAX_SCHEMA_CHARS:,}" if size > MAX_SCHEMA_CHARS else ""
+
+
+def expansion_problem(schema: object) -> str:
+    """Return why a schema whose references all resolve stands for too many parts, or the empty string."""
+    parts = expanded_parts(schema)
+    if math.isinf(parts) or parts <= _MAX_PARTS:
+        return ""
+    return (
+        f"stands for {_shown(parts)} parts once its references are written out, more than {_MAX_PARTS:,}: "
+        "refer to the same definition less often"
+    )
+
+
+def expanded_parts(schema: object) -> float:
+    """Return how many JSON values a schema has once its references are written out; infinite where it is recursive.
+
+    No value of an answer is held against more parts than this.
+
+    Raises:
+        RecursionError: It is nested too deep, through its references.
+    """
+    from jsonschema_specifications import REGISTRY
+    from referencing.jsonschema import DRAFT202012
+
+    root = DRAFT202012.create_resource(schema)
+    return _Expansion().count(REGISTRY.with_resource("", root).resolver_with_root(root), root)
+
+
+def count_values(value: object, most: int) -> int:
+    """Return how many values a JSON value consists of, itself among them; some number above `most` where more."""
+    count, pending = 0, [value]
+    while pending and count <= most:
+        item = pending.pop()
+        count += 1
+        if isinstance(item, dict | list):
+            count += len(item) if len(item) > most else 0
+            pending += _children(item) if count <= most else ()
+    return count
+
+
+class _Expansion:
+    """Counts parts; what was counted once is not counted again."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, float] = {}
+        self._sizes: dict[int, int] = {}
+
+    def count(self, resolver: Any, resource: Any) -> float:
+        contents = resource.contents
+        if not isinstance(contents, dict):
+            return 1
+        key = id(contents)
+        if key in self._known:
+            return self._known[key]
+        self._known[key] = math.inf  # what leads back here is recursive
+        subresources = list(resource.subresources())
+        own = self._size(contents) - sum(self._size(part.contents) for part in subresources)
+        within = sum(self.count(resolver.in_subresource(part), part) for part in subresources)
+        within += sum(self.count(*found) for found in self._referred(resolver, contents))
+        times = _TIMES_REPEATED if any(keyword in contents for keyword in _REPEATED) else 1
+        self._known[key] = own + times * within
+        return self._known[key]
+
+    def _referred(self, resolver: Any, contents: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+        from referencing.jsonschema import DRAFT202012
+
+        for name in _REFERENCES:
+            if isinstance(contents.get(name), str):
+                found = resolver.lookup(contents[name])
+                yield found.resolver, DRAFT202012.create_resource(found.contents)
+
+    def _size(self, value: object) -> int:
+        key = id(value)
+        if key not in self._sizes:
+            size = 1 + sum(self._size(child) for child in _children(value))
+            if not isinstance(value, dict | list):
+                return size  # its id may be another's tomorrow
+            self._sizes[key] = size
+        return self._sizes[key]
+
+
+def _children(value: object) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _shown(parts: float) -> str:
+    return f"{int(parts):,}" if parts < 1e15 else "more than 10^15"

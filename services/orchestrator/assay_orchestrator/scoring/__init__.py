@@ -1,0 +1,1 @@
+"""Scoring off the event loop: worker processes with a limit per row, and what decides which rows they get."""

@@ -1,0 +1,77 @@
+"""Jobs for real scorer processes, hostile ones among them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from assay.answers import AgentResponse
+from assay.cases import Case, Turn
+from assay.metrics import build_metric, complete_parameters
+from assay.metrics.score import Row
+from assay.results import MetricSettings
+from assay_orchestrator.scoring.limits import ScoringLimits
+from assay_orchestrator.scoring.pool import ScorerPool
+from assay_orchestrator.scoring.row_scorer import RowScorer
+
+
+class Effect:
+    """Where it arrives in a scorer, the scorer evaluates an expression; what was to be done follows."""
+
+    def __init__(self, expression: str, then: object = None) -> None:
+        self._expression, self._then = expression, then
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return operator.itemgetter(1), ((_Evaluated(self._expression), self._then),)
+
+
+class _Evaluated:
+    def __init__(self, expression: str) -> None:
+        self._expression = expression
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return eval, (self._expression,)
+
+
+@pytest.fixture
+def effect() -> type[Effect]:
+    """Return what makes a scorer evaluate an expression."""
+    return Effect
+
+
+@pytest.fixture
+async def make_pool() -> AsyncIterator[Callable[..., ScorerPool]]:
+    """Return a function that makes a pool with some limits; it is closed at the end."""
+    made: list[ScorerPool] = []
+
+    def make(scorers: int = 1, timeout_s: float = 60.0, memory_mib: int = 256) -> ScorerPool:
+        made.append(ScorerPool(ScoringLimits(scorers, timeout_s, memory_mib)))
+        return made[-1]
+
+    yield make
+    for pool in made:
+        await pool.aclose()
+
+
+@pytest.fixture
+def scorer_of() -> Callable[..., RowScorer]:
+    """Return a function that makes the scorer of a run with some metrics."""
+
+    def make(pool: ScorerPool, *metrics: tuple[str, dict[str, Any]], run_id: str = "run") -> RowScorer:
+        settings = [MetricSettings(kind, complete_parameters(kind, given, where="m")) for kind, given in metrics]
+        return RowScorer(pool, run_id, settings, [build_metric(one) for one in settings])
+
+    return make
+
+
+@pytest.fixture
+def row_of() -> Callable[..., Row]:
+    """Return a function that makes a row of an answer and its references."""
+
+    def make(text: str = "", *references: str, **fields: Any) -> Row:
+        return Row(Case("c", (Turn("q", references=references),)), AgentResponse(text=text, **fields))
+
+    return make
