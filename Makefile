@@ -9,7 +9,7 @@ SEED ?= 1
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check chaos protos bench lock clean
+.PHONY: demo test check chaos mutants protos bench lock clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -34,6 +34,9 @@ chaos: .venv/dev.stamp         ## kill processes at every stage, then KILLS more
 	$(BIN)/python -m pytest -m "chaos or not chaos" tests/chaos
 	$(BIN)/python -m tests.chaos.random_kills --kills $(KILLS) --seed $(SEED) --json benchmarks/results/chaos.json
 
+mutants: .venv/dev.stamp       ## change one place at a time and see which tests notice; see docs/mutants.md
+	$(BIN)/python -m tools.mutants --json benchmarks/results/mutants.json
+
 protos: .venv-protos/protos.stamp  ## regenerate the checked-in stubs
 	tools/generate-stubs common
 
@@ -44,7 +47,7 @@ lock: .venv-lock/lock.stamp    ## write the lists in requirements/ anew; UPGRADE
 	.venv-lock/bin/python tools/lock.py $(if $(UPGRADE),--upgrade)
 
 clean:                         ## remove everything that was set up
-	rm -rf .venv .venv-protos .venv-lock
+	rm -rf .venv .venv-protos .venv-lock .mutants
 
 .venv/run.stamp: pyproject.toml requirements/run.txt requirements/build.txt tools/install tools/install-locked
 	@tools/install .venv run "$(PYTHON)"

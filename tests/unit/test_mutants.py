@@ -1,0 +1,121 @@
+"""The mutation tests' own parts: mutants, their sample, and the map from lines to tests."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tools.mutants import __main__ as command
+from tools.mutants import trial
+from tools.mutants.areas import AREAS, files_of_areas
+from tools.mutants.covering import Covering
+from tools.mutants.operators import mutants_of
+from tools.mutants.sample import all_mutants, chosen_mutants
+
+if TYPE_CHECKING:
+    from tools.mutants.operators import Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+MUTANTS = all_mutants(ROOT)
+
+
+def changes(source: str) -> set[str]:
+    """Return what mutants make of a module's line."""
+    return {mutant.after for mutant in mutants_of("m.py", source.encode())}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("x = a < b", {"x = a <= b"}),
+        ("x = (a) not  in (b)", {"x = (a) in (b)"}),
+        ("x = a <= b != c", {"x = a < b != c", "x = a <= b == c"}),
+        ("x = not a", {"x = a"}),
+        ("x = a and b", {"x = a or b", "x = ((a))", "x = ((b))"}),
+        ("x = a // b", {"x = a * b"}),
+        ("x -= y", {"x += y"}),
+        ("x = 'é è' + a", set()),
+        ("x = max(a)", {"x = min(a)"}),
+        ("x = sorted(a, key=f)", set()),
+        ("x = a.endswith(b)", {"x = a.startswith(b)"}),
+        ("x = f(flag=True, encoding='utf-8')", {"x = f(flag=False, encoding='utf-8')"}),
+        ("x = 'name'", {"x = 'XXname'"}),
+        ("x = 'a sentence for people'", set()),
+        ("x = 1.5", {"x = 2.5"}),
+        ("if a: b()", {"if False: b()", "if True: b()", "if a: pass"}),
+        ("x.y = z", {"pass"}),
+        ("'''Text.'''", set()),
+        ("_log.warning('a', b + c)", set()),
+        ("assert a < b", set()),
+        ("x: int = 1", {"x: int = 2"}),
+        ("raise ValueError", {"pass"}),
+        ("def f(a: int = 1): return a", {"def f(a: int = 2): return a", "def f(a: int = 1): return None"}),
+    ],
+)  # fmt: skip
+def test_what_is_changed(source: str, expected: set[str]) -> None:
+    """Operators change what a result may depend on: no types, messages, logs, assertions or docstrings."""
+    assert changes(source) == expected
+
+
+def test_every_mutant_is_another_module_that_python_reads() -> None:
+    """A change that is no change, or no Python, would count for nothing."""
+    for chosen in chosen_mutants(MUTANTS, 200, 3).values():
+        for mutant in chosen:
+            source = (ROOT / mutant.path).read_bytes()
+            mutated = mutant.applied_to(source)
+            assert ast.dump(ast.parse(mutated)) != ast.dump(ast.parse(source))
+
+
+def test_every_mutant_has_a_name_of_its_own() -> None:
+    """A verdict belongs to one mutant."""
+    names = [mutant.name for found in MUTANTS.values() for mutant in found]
+    assert len(names) == len(set(names))
+
+
+def test_a_sample_is_stratified_and_stays_when_other_code_changes() -> None:
+    """Small areas are tried whole, the others in equal parts; removing mutants leaves the order of the rest."""
+    sample = chosen_mutants(MUTANTS, 440, 1)
+    assert sum(map(len, sample.values())) == 440
+    assert min(map(len, sample.values())) >= 50
+    assert [each.name for each in chosen_mutants(MUTANTS, 440, 2)["store"]] != [each.name for each in sample["store"]]
+    gone = sample["metrics"][0]
+    fewer: dict[str, list[Mutant]] = {area: [each for each in all_ if each != gone] for area, all_ in MUTANTS.items()}
+    assert chosen_mutants(fewer, 440, 1)["metrics"][:-1] == sample["metrics"][1:]
+
+
+def test_a_renamed_module_is_missed() -> None:
+    """A pattern that matches nothing is refused: an area must not become empty without notice."""
+    assert set(files_of_areas(ROOT)) == set(AREAS)
+    with pytest.raises(ValueError, match="no file matches"):
+        files_of_areas(ROOT / "docs")
+
+
+def test_what_is_called_equivalent_is_there() -> None:
+    """An entry whose mutant is gone, as after a change of the line, is removed or renewed."""
+    names = {mutant.name for found in MUTANTS.values() for mutant in found}
+    for name, reason in command.read_equivalents().items():
+        assert name in names, f"tools/mutants/equivalents.toml lists {name!r}, which is no mutant any more"
+        assert len(reason) > 20
+
+
+def test_the_map_follows_lines_that_move(tmp_path: Path) -> None:
+    """Tests stay with their lines when others are added before them; new lines have none yet."""
+    (tmp_path / "m.py").write_text("new\na\nb\n", encoding="utf-8")
+    covering = Covering({"t::x": 1.0}, {"t": ""}, {"m.py": {1: {"t::x"}, 2: set()}}, {"m.py": ["a", "b", ""]})
+    covering.move_to(tmp_path)
+    assert covering.tests_of("m.py", 1, 1) == set()
+    assert covering.tests_of("m.py", 2, 2) == {"t::x"}
+    covering.forget({"t"})
+    assert covering.tests_of("m.py", 2, 2) == set()
+
+
+def test_tests_about_the_module_come_first() -> None:
+    """Of two tests of equal length the one that runs more of the module, of two alike the quick one."""
+    (mutant,) = mutants_of("m.py", b"x = a < b\n")
+    lines = {1: {"about", "quick", "slow"}, 2: {"about"}, 3: {"about", "elsewhere"}}
+    covering = Covering({"about": 1.0, "quick": 1.0, "slow": 9.0, "elsewhere": 0.1}, {}, {"m.py": lines}, {})
+    assert trial.tests_for(mutant, covering, (1, 9)) == ["about", "quick", "slow"]
+    assert trial.tests_for(mutant, covering, None)[0] in {"about", "elsewhere"}
+    assert len(trial.tests_for(mutant, covering, None)) == 4

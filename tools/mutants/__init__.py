@@ -1,0 +1,1 @@
+"""Mutation testing of the modules whose faults would cost most: `make mutants`; see docs/mutants.md."""

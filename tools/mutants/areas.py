@@ -1,0 +1,53 @@
+"""Which modules are mutated: those whose faults would give a wrong score, lose an answer, or open a door."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["AREAS", "files_of_areas"]
+
+_ORCHESTRATOR = "services/orchestrator/assay_orchestrator"
+_JUDGE = "services/judge/assay_judge"
+
+AREAS: dict[str, tuple[str, ...]] = {
+    "gates": ("common/assay/gates.py", f"{_ORCHESTRATOR}/gating.py"),
+    "parsers": (
+        "common/assay/datasets/**/*.py",
+        "common/assay/strict_json.py",
+        "common/assay/yaml_nodes.py",
+    ),
+    "store": (f"{_ORCHESTRATOR}/store/*.py", "common/assay/storage/*.py"),
+    "engine": (f"{_ORCHESTRATOR}/engine/*.py", f"{_ORCHESTRATOR}/creation.py", f"{_ORCHESTRATOR}/flusher.py"),
+    "ledger": (f"{_JUDGE}/budget.py", f"{_JUDGE}/prices.py", f"{_JUDGE}/store.py"),
+    "cache keys": (f"{_JUDGE}/content_key.py", f"{_JUDGE}/keeping.py", f"{_JUDGE}/joint_work.py"),
+    "addresses": (
+        f"{_ORCHESTRATOR}/agents/http.py",
+        f"{_ORCHESTRATOR}/agents/http_hosts.py",
+        f"{_ORCHESTRATOR}/agents/secrets.py",
+        f"{_JUDGE}/judges.py",
+        "common/assay/local/home.py",
+    ),
+    "metrics": ("common/assay/metrics/*.py",),
+}
+"""Patterns of paths by area. A pattern that matches nothing is an error: the module was renamed."""
+
+
+def files_of_areas(root: Path) -> dict[str, list[Path]]:
+    """Return the modules of each area, sorted.
+
+    Raises:
+        ValueError: A pattern matches nothing.
+    """
+    found: dict[str, list[Path]] = {}
+    for area, patterns in AREAS.items():
+        paths: set[Path] = set()
+        for pattern in patterns:
+            matching = set(root.glob(pattern))
+            if not matching:
+                raise ValueError(f"no file matches {pattern!r}, which tools/mutants/areas.py names for {area}")
+            paths |= matching
+        found[area] = sorted(paths)
+    return found

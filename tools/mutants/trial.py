@@ -1,0 +1,167 @@
+"""One mutant's trial: its change in a copy of the sources, the tests that run its lines, what became of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tools.mutants.covering import Covering
+    from tools.mutants.operators import Mutant
+
+__all__ = ["Copy", "Verdict", "tests_for", "try_mutant"]
+
+SOURCES = ("common", "cli", "services/embedder", "services/judge", "services/orchestrator")
+# Seconds of tests, as measured under coverage: first those that are most about the module, then as many more.
+FIRST_S, ALL_S = 25.0, 120.0
+MOST_TESTS = 400
+# What starting pytest, its imports and its fixtures may take, and how much slower than measured tests may be.
+START_S, FACTOR = 60.0, 6.0
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+?(?:\[.*?\])?)(?: - .*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a mutant.
+
+    Args:
+        outcome: killed, timeout, survived or uncovered.
+        test: The test that killed it; empty for the others.
+        test_count: How many tests it was given.
+        took_s: Seconds.
+    """
+
+    outcome: str
+    test: str
+    test_count: int
+    took_s: float
+
+
+class Copy:
+    """A copy of the sources for one worker, in which one module at a time is changed.
+
+    Args:
+        root: The sources.
+        folder: Where the copy is made.
+        database_url: A PostgreSQL server for the tests.
+    """
+
+    def __init__(self, root: Path, folder: Path, database_url: str) -> None:
+        self.folder = folder
+        listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+        names = subprocess.run(listed, cwd=root, capture_output=True, text=True, check=True).stdout.split("\0")
+        for name in filter(None, names):
+            if (root / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(root / name, folder / name)
+        self._date = time.time()
+        self.environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(str(folder / each) for each in SOURCES),
+            "ASSAY_TEST_DATABASE_URL": database_url,
+        }
+
+    def write(self, path: str, text: bytes) -> None:
+        """Write a module with a date of its own: byte code of the same second and size would be taken for its."""
+        self._date += 10.0
+        (self.folder / path).write_bytes(text)
+        os.utime(self.folder / path, (self._date, self._date))
+
+    def run(self, tests: Sequence[str], limit_s: float) -> tuple[str, str]:
+        """Run tests up to the first that fails; return the outcome and that test."""
+        listed = self.folder / ".mutant-tests"
+        listed.write_text("\n".join(tests), encoding="utf-8")
+        options = ["-x", "-q", "--tb=no", "-rfE", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *options, "-p", "tools.mutants.order_plugin", f"@{listed}"],
+            cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            output, _ = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            return "timeout", ""
+        finally:
+            _end(process)
+        if process.returncode == 0:
+            return "survived", ""
+        failed = _FAILED.search(output)
+        return "killed", failed[1] if failed else f"pytest ended with {process.returncode}: {output[-300:].strip()}"
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def tests_for(mutant: Mutant, covering: Covering, function_lines: tuple[int, int] | None) -> list[str]:
+    """Return the tests that run a mutant's lines, those first that are quick and mostly about its module.
+
+    Args:
+        mutant: The mutant.
+        covering: The map from lines to tests.
+        function_lines: First and last line of its function; None at the top of the module, which every test runs that
+            runs any of it.
+    """
+    focus = covering.focus_of(mutant.path)
+    if function_lines is None:
+        found = set(focus)
+    else:
+        found = covering.tests_of(mutant.path, mutant.line, mutant.end_line)
+        # The first line of a statement stands for all of it.
+        found = found or covering.tests_of(mutant.path, *function_lines)
+    rank = {test: focus[test] / (covering.durations[test] + 0.2) for test in found}
+    chosen: list[str] = []
+    left_s = ALL_S
+    for test in sorted(found, key=lambda each: (-rank[each], each)):
+        left_s -= covering.durations[test]
+        if len(chosen) == MOST_TESTS or (chosen and left_s < 0):
+            break
+        chosen.append(test)
+    return chosen
+
+
+def try_mutant(mutant: Mutant, copy: Copy, tests: Sequence[str], covering: Covering) -> Verdict:
+    """Return what becomes of a mutant."""
+    began = time.monotonic()
+    outcome, test, given = "uncovered", "", 0
+    source = (copy.folder / mutant.path).read_bytes()
+    try:
+        copy.write(mutant.path, mutant.applied_to(source))
+        for part in _parts(tests, covering):
+            given += len(part)
+            expected_s = sum(covering.durations[each] for each in part)
+            outcome, test = copy.run(part, START_S + FACTOR * expected_s)
+            if outcome != "survived":
+                break
+    finally:
+        copy.write(mutant.path, source)
+    # A test over processes or a network may fail for another reason: then it fails without the change, too.
+    if outcome == "killed" and test in covering.durations and not test.startswith("tests/unit"):
+        again, _ = copy.run([test], START_S + FACTOR * covering.durations[test])
+        if again != "survived":
+            rest = [each for each in tests if each != test]
+            return try_mutant(mutant, copy, rest, covering)
+    return Verdict(outcome, test, given, round(time.monotonic() - began, 1))
+
+
+def _parts(tests: Sequence[str], covering: Covering) -> list[list[str]]:
+    first: list[str] = []
+    left_s = FIRST_S
+    for test in tests:
+        left_s -= covering.durations[test]
+        if first and left_s < 0:
+            break
+        first.append(test)
+    return [part for part in (first, list(tests[len(first) :])) if part]
