@@ -103,6 +103,7 @@ class GradeRequest(_message.Message):
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     ROW_FIELD_NUMBER: _builtins.int
     ROUND_FIELD_NUMBER: _builtins.int
+    HISTORY_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
     """The rubric's name, e.g. "quality" or "answer"."""
     question: _builtins.str
@@ -164,6 +165,14 @@ class GradeRequest(_message.Message):
     def judge(self) -> Global___JudgeModel:
         """The judge to ask; absent for the server's own."""
 
+    @_builtins.property
+    def history(self) -> _containers.RepeatedCompositeFieldContainer[_agent_pb2.Message]:
+        """What was said before the question, oldest first; empty for none. Each message is shown to the judge as a part of its
+        own, so that none of them can pass for another or for the question; of a message only role and content are read, and
+        another role than system, user, assistant or tool is shown as "other". At most 1,000; their text counts towards the
+        400,000 characters that question, answer, reference and contexts may have together.
+        """
+
     def __init__(
         self,
         *,
@@ -183,10 +192,11 @@ class GradeRequest(_message.Message):
         validate_only: _builtins.bool = ...,
         row: _builtins.str = ...,
         round: _builtins.int = ...,
+        history: _abc.Iterable[_agent_pb2.Message] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "judge", b"judge", "only_order", b"only_order", "question", b"question", "reference", b"reference", "round", b"round", "row", b"row", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "history", b"history", "judge", b"judge", "only_order", b"only_order", "question", b"question", "reference", b"reference", "round", b"round", "row", b"row", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__reference: _TypeAlias = _typing.Literal["reference"]  # noqa: Y015
     _WhichOneofArgType__reference: _TypeAlias = _typing.Literal["_reference", b"_reference"]  # noqa: Y015

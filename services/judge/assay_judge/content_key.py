@@ -23,6 +23,7 @@ def content_key(
     question: str,
     reference: str | None,
     context: Sequence[str] = (),
+    history: Sequence[tuple[str, str]] = (),
     model: str,
     params: Mapping[str, Any],
     schema: str,
@@ -36,6 +37,7 @@ def content_key(
         question: The question.
         reference: The reference; None where there is none.
         context: Passages; left out of the hash where there are none.
+        history: Role and text of each message before the question; left out of the hash where there are none.
         model: The judge.
         params: How it is asked.
         schema: What identifies the form of the verdict.
@@ -53,6 +55,8 @@ def content_key(
     }
     if context:
         parts["context"] = list(context)
+    if history:
+        parts["history"] = [list(message) for message in history]
     if sample_index:
         parts["sample_index"] = sample_index
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()

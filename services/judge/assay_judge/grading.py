@@ -243,6 +243,7 @@ def _identity(grading: Grading) -> dict[str, Any]:
         question=material.question,
         reference=material.reference,
         context=material.contexts,
+        history=material.history,
         sample_index=grading.sample_index,
         **by,
     )

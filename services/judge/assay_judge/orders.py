@@ -112,7 +112,6 @@ class Order:
     def from_row(cls, item_id: str, key: str, run_id: str, cap: int | None, reserved: int, text: str) -> Order:
         """Return an order that was kept."""
         data = json.loads(text)
-        material = data["material"]
         return cls(
             item_id,
             key,
@@ -121,7 +120,7 @@ class Order:
             reserved,
             JudgeChoice(**data["judge"]),
             _rubric_from(data["rubric"]),
-            Material(**{**material, "contexts": tuple(material["contexts"])}),
+            _material_from(data["material"]),
             Prompt(**data["prompt"]),
             Parameters(**{**data["sent"], "form": Form(data["sent"]["form"])}),
             data["turn"],
@@ -134,6 +133,11 @@ class Order:
 def new_id() -> str:
     """Return a name that nothing else has."""
     return secrets.token_hex(16)
+
+
+def _material_from(data: dict[str, Any]) -> Material:
+    history = tuple((role, text) for role, text in data.get("history", ()))
+    return Material(**{**data, "contexts": tuple(data["contexts"]), "history": history})
 
 
 def line_of(judge: JudgeChoice) -> str:

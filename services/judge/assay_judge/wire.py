@@ -28,6 +28,8 @@ __all__ = [
 
 MAX_TEXT_CHARS = 400_000
 MAX_CONTEXTS = 200
+MAX_TURNS = 1_000
+_ROLES = ("system", "user", "assistant", "tool")
 _STATUSES = {
     Status.VALID: judge_pb2.VERDICT_STATUS_VALID,
     Status.INVALID: judge_pb2.VERDICT_STATUS_INVALID,
@@ -84,6 +86,7 @@ def grading_of(request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: f
         clean_text(request.answer_b) if compares else None,
         clean_text(request.reference) if request.HasField("reference") else None,
         () if compares else tuple(map(clean_text, request.contexts)),
+        () if compares else tuple((_role(message), clean_text(message.content)) for message in request.history),
     )
     problems = _problems(request, material)
     if cap_usd is not None and not request.run_id:
@@ -106,16 +109,22 @@ def grading_of(request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: f
     )
 
 
+def _role(message: agent_pb2.Message) -> str:
+    """Return who speaks, as it may stand in a marker: by no other word than these."""
+    return message.role if message.role in _ROLES else "other"
+
+
 def _problems(request: Any, material: Material) -> list[Problem]:
     problems = []
     size = sum(len(text) for _, text in material.parts)
     if size > MAX_TEXT_CHARS:
-        message = (
-            f"question, answer, reference and contexts have {size:,} characters; at most {MAX_TEXT_CHARS:,} are taken"
-        )
+        what = "question, answer, reference, contexts and history"
+        message = f"{what} have {size:,} characters; at most {MAX_TEXT_CHARS:,} are taken"
         problems.append(Problem(message))
     if len(material.contexts) > MAX_CONTEXTS:
         problems.append(Problem(f"{len(material.contexts)} are given; at most {MAX_CONTEXTS} are taken", "contexts"))
+    if len(material.history) > MAX_TURNS:
+        problems.append(Problem(f"{len(material.history)} are given; at most {MAX_TURNS} are taken", "history"))
     if len(request.run_id) > _MAX_RUN_ID_CHARS:
         problems.append(Problem(f"is longer than {_MAX_RUN_ID_CHARS} characters", "run_id"))
     if len(getattr(request, "row", "")) > _MAX_ROW_CHARS:

@@ -11,7 +11,7 @@ from assay.answers import clean_text
 from assay.metrics.score import JudgeEvidence, usable_references
 from assay.metrics.structured_verdict import PARTS
 from assay.rubric_file import read_rubric
-from assay.v1 import judge_pb2
+from assay.v1 import agent_pb2, judge_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from assay.cases import Case
     from assay.questions import Message
     from assay.results import JudgeSettings
-    from assay.v1 import agent_pb2
 
 __all__ = [
     "JudgedRow",
@@ -37,6 +36,7 @@ __all__ = [
 MAX_TEXT_CHARS = 400_000
 """What a judge takes in all."""
 MAX_CONTEXTS = 200
+MAX_TURNS = 1_000
 _MAX_MESSAGE_CHARS = 500
 _STATUSES = {
     judge_pb2.VERDICT_STATUS_VALID: "valid",
@@ -139,22 +139,25 @@ def grade_request(row: JudgedRow, response: AgentResponse, use: RubricUse) -> ju
     request = judge_pb2.GradeRequest(
         rubric=use.name,
         rubric_yaml=use.text,
-        question=clean_text(_question(case, row.said)),
+        question=clean_text(_question(case)),
         answer=clean_text(response.text),
         reference=clean_text(_reference(references)) if references else None,
         contexts=map(clean_text, case.contexts),
         sample_index=row.repeat_index,
+        history=[agent_pb2.Message(role=message.role, content=clean_text(message.content)) for message in row.said],
     )
-    parts = (request.question, request.answer, request.reference, *request.contexts)
-    is_too_large = sum(map(len, parts)) > MAX_TEXT_CHARS or len(request.contexts) > MAX_CONTEXTS
+    said_before = (message.content for message in request.history)
+    parts = (request.question, request.answer, request.reference, *request.contexts, *said_before)
+    is_too_large = (
+        sum(map(len, parts)) > MAX_TEXT_CHARS
+        or len(request.contexts) > MAX_CONTEXTS
+        or len(request.history) > MAX_TURNS
+    )
     return None if is_too_large else request
 
 
-def _question(case: Case, said: Sequence[Message]) -> str:
-    question = case.input or (json.dumps(case.variables, ensure_ascii=False) if case.variables else "")
-    if not said:
-        return question
-    return "\n\n".join([*(f"{message.role}: {message.content}" for message in said), f"user: {question}"])
+def _question(case: Case) -> str:
+    return case.input or (json.dumps(case.variables, ensure_ascii=False) if case.variables else "")
 
 
 def _reference(references: Sequence[str]) -> str:
