@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 from typing import TYPE_CHECKING
 
 from assay.errors import NotFoundError
 from assay.names import nearest
-from assay.results import Run, RunCounts
-from assay_orchestrator.settings_json import settings_from_json, summary_from_json
+from assay.results import AgentSettings, Run, RunCounts, RunSettings
+from assay_orchestrator.settings_json import settings_from_json, settings_to_json, summary_from_json
 from assay_orchestrator.store import datasets, deletions, results, runs
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Catalogue"]
 
 _SUGGESTED_FROM = 1000
+
+_log = logging.getLogger(__name__)
 
 
 class Catalogue:
@@ -53,7 +57,7 @@ class Catalogue:
         return _run(*loaded)
 
     async def list_newest(self, count: int, before: tuple[str, str] | None) -> list[Run]:
-        """Return up to `count` runs, newest first, older than (created_at, run_id) `before`."""
+        """Return up to `count` runs without summaries, newest first, older than (created_at, run_id) `before`."""
 
         def load(connection: sa.Connection) -> list[tuple[RunRecord, DatasetRef]]:
             found = runs.list_newest(connection, count, before)
@@ -64,7 +68,7 @@ class Catalogue:
                 if (dataset := known[record.dataset_id]) is not None
             ]
 
-        return [_run(record, dataset) for record, dataset in await self._database.read(load)]
+        return [_listed(record, dataset) for record, dataset in await self._database.read(load)]
 
     async def estimate_deletion(self, run_id: str) -> Deletion:
         """Return what would go with a run.
@@ -89,6 +93,18 @@ class Catalogue:
         close = begun or nearest(run_id, known)
         hint = f"did you mean {close!r}?" if close is not None else "`assay runs list` shows the runs there are"
         return NotFoundError(f"there is no run {run_id!r}: {hint}", reason="RUN_NOT_FOUND")
+
+
+def _listed(record: RunRecord, dataset: DatasetRef) -> Run:
+    """Return a run without its summary; one whose settings cannot be read says so and breaks no list."""
+    record = dataclasses.replace(record, summary=None)
+    try:
+        return _run(record, dataset)
+    except (LookupError, TypeError, ValueError, AttributeError) as problem:
+        _log.error("run %s cannot be shown: its stored settings cannot be read", record.run_id, exc_info=problem)
+        reason = f"its stored settings cannot be read ({type(problem).__name__}: {problem}): delete the run"
+        spec = settings_to_json(RunSettings(name=record.run_id, agent=AgentSettings("unknown"), metrics=()))
+        return _run(dataclasses.replace(record, spec=spec, state_reason=reason), dataset)
 
 
 def _run(record: RunRecord, dataset: DatasetRef) -> Run:

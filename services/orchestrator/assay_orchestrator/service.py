@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hashlib
+import logging
 from collections import OrderedDict
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeVar
@@ -69,6 +70,8 @@ _MAX_REQUEST_ID_CHARS = 100
 _MAX_CONCURRENCY = 1000
 _SHARED_MESSAGES = 16
 _MAX_PLAIN_BYTES = MAX_CASE_BYTES // MAX_BYTES_PER_CHAR  # what is smaller as a message is no larger as JSON
+
+_log = logging.getLogger(__name__)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -159,10 +162,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         if len(runs) > size:
             runs = runs[:size]
             token = await self._tokens.make(query, (runs[-1].created_at, runs[-1].run_id))
-        response = pb.ListRunsResponse(runs=[run_to_wire(run) for run in runs], next_page_token=token)
-        for run in response.runs:
-            run.ClearField("summary")
-        return response
+        return pb.ListRunsResponse(runs=map(_listed, runs), next_page_token=token)
 
     async def CancelRun(  # noqa: N802
         self,
@@ -352,6 +352,15 @@ class _Upload:
         """Remove what an upload that broke off has stored."""
         if not self._finished and self._count:
             await asyncio.shield(self._database.write(lambda c: datasets.discard(c, self._upload_id)))
+
+
+def _listed(run: Run) -> pb.Run:
+    """Return the message of a run; one that does not fit into it says so and breaks no list."""
+    try:
+        return run_to_wire(run)
+    except (TypeError, ValueError) as problem:
+        _log.error("run %s cannot be shown", run.run_id, exc_info=problem)
+        return pb.Run(run_id=run.run_id, state_reason=f"this run cannot be shown ({problem}): delete it")
 
 
 def _case(message: pb.Case, index: int, problems: list[Problem]) -> Case | None:

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
@@ -83,8 +84,6 @@ async def managers(
 @pytest.fixture
 def engine(postgres_url: str) -> sa.Engine:
     """Return a plain engine beside the managers."""
-    import psycopg
-
     return sa.create_engine(
         "postgresql+psycopg://", creator=lambda: psycopg.connect(postgres_url), poolclass=sa.NullPool
     )

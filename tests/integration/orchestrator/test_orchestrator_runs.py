@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 
 from assay.answers import AgentResponse
 from assay.cases import Case, Turn
@@ -14,6 +15,7 @@ from assay.hosting.calling import AgentCaller
 from assay.results import CaseResult, GateOutcome, MetricSettings, Run, RunState, StateChange
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
+from assay_orchestrator.store import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -435,3 +437,30 @@ async def test_interrupted_runs_wait_where_the_policy_says_so(serve: Serve, sett
         assert (await client.resume_run(run.run_id)).state is RunState.RUNNING
         run = await host(client, run, lambda request: "a" + request.input[1:])
     assert run.state is RunState.SUCCEEDED
+
+
+async def test_a_damaged_run_breaks_no_list(serve: Serve, settings_of: SettingsOf, engine: sa.Engine) -> None:
+    """Impossible counts are counted from the rows; settings and times that cannot be read are a reason in the list."""
+    table = schema.runs
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(3), name="d")
+        made = [await client.create_run(settings_of(), dataset.dataset_id) for _ in range(4)]
+        for run in made:
+            async for _ in client.watch_run(run.run_id):
+                pass
+        counts, spec, moment, whole = (run.run_id for run in made)
+        damage = {
+            counts: {"finished_count": 2, "failed_count": -25, "agent_error_count": -169},
+            spec: {"spec_json": '{"name": "later"}'},
+            moment: {"created_at": "9999"},
+        }
+        with engine.begin() as connection:
+            for run_id, values in damage.items():
+                connection.execute(table.update().where(table.c.run_id == run_id).values(**values))
+        listed = {run.run_id: run for run in await client.list_runs()}
+        assert set(listed) == {counts, spec, moment, whole}
+        for found in (listed[counts], await client.get_run(counts)):
+            assert found.counts == (await client.get_run(whole)).counts
+        assert "settings cannot be read" in listed[spec].state_reason
+        assert "cannot be shown" in listed[moment].state_reason
+        assert [event async for event in client.watch_run(counts)]

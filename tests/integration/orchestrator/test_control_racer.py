@@ -1,0 +1,138 @@
+"""Operators who press everything at once: two orchestrators over one PostgreSQL, real wire, seeded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import random
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from assay.answers import AgentErrorKind, AgentResponse, error_response
+from assay.cases import Case, Turn
+from assay.errors import NotFoundError, WrongStateError
+from assay.results import Run, RunState
+from assay_orchestrator.store import results, runs, schema, shards
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from assay.client import Client
+    from assay.results import RunSettings
+
+ROUNDS = 12
+CASES = 60
+
+
+def operations(client: Client) -> list[Callable[[str], Awaitable[object]]]:
+    """Return what operators do most, and what ends a run, which they do less often."""
+    retry = functools.partial(client.resume_run, retry_errors=True)
+    often: list[Callable[[str], Awaitable[object]]] = [client.pause_run, client.resume_run, retry]
+    return [*often, *often, *often, client.cancel_run, client.delete_run]
+
+
+async def attempt(operation: Awaitable[object]) -> None:
+    """Carry out an operation that may come too late."""
+    with contextlib.suppress(WrongStateError, NotFoundError):
+        await operation
+
+
+def assert_whole(connection: sa.Connection, run_id: str, *, is_done: bool) -> None:
+    """Check that a run's counts are those of its rows, and that no attempt is missing or there twice."""
+    run = runs.get(connection, run_id)
+    assert run is not None
+    table, history = schema.results, schema.row_history
+    rows = connection.execute(sa.select(table.c.status, table.c.passed).where(table.c.run_id == run_id)).all()
+    counted = (run.finished_count, run.passed_count, run.failed_count, run.agent_error_count)
+    assert counted == (
+        len(rows),
+        sum(row.passed is True for row in rows),
+        sum(row.passed is False for row in rows),
+        sum(row.status == "error" for row in rows),
+    )
+    assert run == results.recounted(connection, run)
+    found: dict[tuple[int, int], list[int]] = {}
+    for row in connection.execute(
+        sa.select(history).where(history.c.run_id == run_id).order_by(history.c.attempt_index)
+    ):
+        assert row.outcome == "retried"
+        found.setdefault((row.case_index, row.repeat_index), []).append(row.attempt_index)
+    assert all(indexes == list(range(len(indexes))) for indexes in found.values())
+    if is_done:
+        assert len(rows) == run.total_count
+        states = schema.shards.c.state
+        assert set(connection.execute(sa.select(states).where(schema.shards.c.run_id == run_id)).scalars()) == {"done"}
+
+
+async def at_rest(client: Client, run_id: str) -> Run | None:
+    """Return a run once it is paused or has ended; None where it was deleted."""
+    try:
+        while True:
+            with contextlib.suppress(WrongStateError):
+                await client.pause_run(run_id)
+            run = await client.get_run(run_id)
+            if run.finished or run.state is RunState.PAUSED:
+                return run
+    except NotFoundError:
+        return None
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_operators_at_two_processes_corrupt_nothing(
+    seed: int,
+    tmp_path: Path,
+    postgres_url: str,
+    serve_at: Callable[..., AbstractAsyncContextManager[Client]],
+    settings_of: Callable[..., RunSettings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After each round of operations at both, counts, attempts and states are right, and every run still ends."""
+    monkeypatch.setattr(shards, "create", functools.partial(shards.create, rows=8))
+    chance = random.Random(seed)
+    failed = error_response(AgentErrorKind.RAISED, "recorded", retryable=False)
+    content = [
+        Case(f"c{i}", (Turn(f"q{i}", references=("a",)),), recorded=failed if i % 3 == 0 else AgentResponse(text="a"))
+        for i in range(CASES)
+    ]
+    engine = sa.create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(postgres_url), poolclass=sa.NullPool
+    )
+    options = {"database_url": postgres_url, "row_try_limit": 1000}
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    async with (
+        serve_at(tmp_path / "a", **options) as first,
+        serve_at(tmp_path / "b", **options) as second,
+    ):
+        dataset = await first.upload_dataset(content, name="d")
+        run_id = ""
+        for _ in range(ROUNDS):
+            if not run_id:
+                run_id = (await first.create_run(settings_of(), dataset.dataset_id)).run_id
+                keeper = await second.create_run(settings_of(), dataset.dataset_id)  # so that the dataset stays
+            moves = [chance.choice(operations(chance.choice((first, second))))(run_id) for _ in range(6)]
+            await asyncio.gather(*map(attempt, moves))
+            run = await at_rest(second, run_id)
+            if run is None:
+                run_id = ""
+                continue
+            with engine.connect() as connection:
+                assert_whole(connection, run_id, is_done=run.state is RunState.SUCCEEDED)
+            if run.state is RunState.CANCELLED:
+                run_id = ""
+            for client in (first, second):
+                assert await client.list_runs()
+        assert (await first.get_run(keeper.run_id)).run_id == keeper.run_id
+        if run_id:
+            with contextlib.suppress(WrongStateError):
+                await first.resume_run(run_id)
+            async for _ in second.watch_run(run_id):
+                pass
+            with engine.connect() as connection:
+                assert_whole(connection, run_id, is_done=True)
