@@ -210,7 +210,7 @@ class ScriptedBatches:
             return
         self.requests.append(request)
         reply = self._answer(request)
-        body = self._body_of(path, reply)
+        body = self._body_of(path, reply) if reply.raw is None else json.loads(reply.raw)
         is_good = reply.status == 200
         if is_good:
             self.paid.append(custom_id)

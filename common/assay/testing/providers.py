@@ -49,6 +49,7 @@ class Reply:
         status: The HTTP status; other than 200 the reply is an error of the protocol.
         headers: Further headers.
         usage: Tokens; None leaves usage out, as local servers do.
+        raw_usage: What stands in place of usage, whatever it is.
         thinking: Thoughts, which are no part of the answer.
         tool_calls: Names and arguments of tools that the model calls.
         error: Further fields of an error, e.g. {"param": "temperature"}.
@@ -64,6 +65,7 @@ class Reply:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     usage: Tokens | None = None
+    raw_usage: Any = ...
     thinking: str = ""
     tool_calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
     error: Mapping[str, Any] = field(default_factory=dict)
@@ -276,7 +278,7 @@ def _completion(reply: Reply) -> dict[str, Any]:
             },
             "completion_tokens_details": {"reasoning_tokens": reply.usage.reasoning},
         }
-    return data
+    return data if reply.raw_usage is ... else {**data, "usage": reply.raw_usage}
 
 
 def _message(reply: Reply) -> dict[str, Any]:
@@ -309,4 +311,4 @@ def _message(reply: Reply) -> dict[str, Any]:
             "cache_creation_input_tokens": used.cache_write,
             "output_tokens_details": {"thinking_tokens": used.reasoning},
         }
-    return data
+    return data if reply.raw_usage is ... else {**data, "usage": reply.raw_usage}

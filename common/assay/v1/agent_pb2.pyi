@@ -583,6 +583,7 @@ class Usage(_message.Message):
     REASONING_TOKENS_FIELD_NUMBER: _builtins.int
     REQUESTS_FIELD_NUMBER: _builtins.int
     COST_USD_FIELD_NUMBER: _builtins.int
+    ESTIMATED_FIELD_NUMBER: _builtins.int
     input_tokens: _builtins.int
     """Tokens read by models, cached ones included."""
     output_tokens: _builtins.int
@@ -599,6 +600,10 @@ class Usage(_message.Message):
     """Calls of models."""
     cost_usd: _builtins.float
     """Cost in US dollars."""
+    estimated: _builtins.bool
+    """Whether tokens and cost are estimated, in part or as a whole, because a provider's own usage cannot be used.
+    Default false. Only judges set it.
+    """
     def __init__(
         self,
         *,
@@ -610,10 +615,11 @@ class Usage(_message.Message):
         reasoning_tokens: _builtins.int | None = ...,
         requests: _builtins.int | None = ...,
         cost_usd: _builtins.float | None = ...,
+        estimated: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cache_read_tokens", b"_cache_read_tokens", "_cache_write_tokens", b"_cache_write_tokens", "_cost_usd", b"_cost_usd", "_input_tokens", b"_input_tokens", "_output_tokens", b"_output_tokens", "_reasoning_tokens", b"_reasoning_tokens", "_requests", b"_requests", "_total_tokens", b"_total_tokens", "cache_read_tokens", b"cache_read_tokens", "cache_write_tokens", b"cache_write_tokens", "cost_usd", b"cost_usd", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens", "reasoning_tokens", b"reasoning_tokens", "requests", b"requests", "total_tokens", b"total_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cache_read_tokens", b"_cache_read_tokens", "_cache_write_tokens", b"_cache_write_tokens", "_cost_usd", b"_cost_usd", "_input_tokens", b"_input_tokens", "_output_tokens", b"_output_tokens", "_reasoning_tokens", b"_reasoning_tokens", "_requests", b"_requests", "_total_tokens", b"_total_tokens", "cache_read_tokens", b"cache_read_tokens", "cache_write_tokens", b"cache_write_tokens", "cost_usd", b"cost_usd", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens", "reasoning_tokens", b"reasoning_tokens", "requests", b"requests", "total_tokens", b"total_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cache_read_tokens", b"_cache_read_tokens", "_cache_write_tokens", b"_cache_write_tokens", "_cost_usd", b"_cost_usd", "_input_tokens", b"_input_tokens", "_output_tokens", b"_output_tokens", "_reasoning_tokens", b"_reasoning_tokens", "_requests", b"_requests", "_total_tokens", b"_total_tokens", "cache_read_tokens", b"cache_read_tokens", "cache_write_tokens", b"cache_write_tokens", "cost_usd", b"cost_usd", "estimated", b"estimated", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens", "reasoning_tokens", b"reasoning_tokens", "requests", b"requests", "total_tokens", b"total_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cache_read_tokens: _TypeAlias = _typing.Literal["cache_read_tokens"]  # noqa: Y015
     _WhichOneofArgType__cache_read_tokens: _TypeAlias = _typing.Literal["_cache_read_tokens", b"_cache_read_tokens"]  # noqa: Y015

@@ -511,6 +511,7 @@ class JudgeAttempt(_message.Message):
     OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
     COST_USD_FIELD_NUMBER: _builtins.int
     LATENCY_MS_FIELD_NUMBER: _builtins.int
+    ESTIMATED_FIELD_NUMBER: _builtins.int
     outcome: _builtins.str
     """What came of it, one stable word: replied, or why there is no reply: http_429 and the like, unreachable,
     malformed, broken_off, batch_expired, batch_cancelled, batch_failed, batch_result_missing.
@@ -523,6 +524,10 @@ class JudgeAttempt(_message.Message):
     """In US dollars; the most that it may have cost where its outcome is unknown. Absent where the judge has no price."""
     latency_ms: _builtins.float
     """From the call to its end, in milliseconds; absent in a batch."""
+    estimated: _builtins.bool
+    """Whether tokens and cost are the judge service's own estimate, because the provider's usage is absent or cannot be
+    true: other names, a negative number, 0, or far more than the request can have. Default false.
+    """
     def __init__(
         self,
         *,
@@ -531,10 +536,11 @@ class JudgeAttempt(_message.Message):
         output_tokens: _builtins.int | None = ...,
         cost_usd: _builtins.float | None = ...,
         latency_ms: _builtins.float | None = ...,
+        estimated: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_input_tokens", b"_input_tokens", "_latency_ms", b"_latency_ms", "_output_tokens", b"_output_tokens", "cost_usd", b"cost_usd", "input_tokens", b"input_tokens", "latency_ms", b"latency_ms", "output_tokens", b"output_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_input_tokens", b"_input_tokens", "_latency_ms", b"_latency_ms", "_output_tokens", b"_output_tokens", "cost_usd", b"cost_usd", "input_tokens", b"input_tokens", "latency_ms", b"latency_ms", "outcome", b"outcome", "output_tokens", b"output_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_input_tokens", b"_input_tokens", "_latency_ms", b"_latency_ms", "_output_tokens", b"_output_tokens", "cost_usd", b"cost_usd", "estimated", b"estimated", "input_tokens", b"input_tokens", "latency_ms", b"latency_ms", "outcome", b"outcome", "output_tokens", b"output_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
     _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015

@@ -12,6 +12,7 @@ from assay_judge.outcome import Outcome, Status
 from assay_judge.prompting import build_prompt
 from assay_judge.providers.batching import Standing
 from assay_judge.reading import TURNS, no_verdict, outcome_of
+from assay_judge.token_usage import usable_tokens
 from assay_judge.verdicts import InvalidVerdictError
 
 if TYPE_CHECKING:
@@ -72,10 +73,9 @@ def failed(order: Order, line: Line, reason: str, message: str, *, cost: int, ca
 
 
 def _replied(order: Order, reply: Reply, line: Line) -> Step:
-    cost = order.reserved
-    if reply.tokens is not None and line.price is not None:
-        cost = line.price.nano(reply.tokens, batched=True)
-    tally = _tally(order, line, cost, "replied", reply.tokens)
+    tokens = usable_tokens(reply.tokens, order.prompt, order.sent.max_tokens)
+    cost = line.price.nano(tokens, batched=True) if line.price is not None else order.reserved
+    tally = _tally(order, line, cost, "replied", tokens)
     try:
         outcome = outcome_of(reply, order.rubric, order.prompt.verdict_id)
     except InvalidVerdictError as invalid:
@@ -134,7 +134,8 @@ def _tally(order: Order, line: Line, cost: int, outcome: str, tokens: Tokens | N
     counted = [*before.tokens, tokens] if tokens is not None else list(before.tokens)
     tally = Tally(before.calls + 1, counted, spent, tries=list(before.tries))
     used, said = (tokens.input, tokens.output) if tokens is not None else (None, None)
-    tally.note(Try(outcome, used, said, None if line.price is None else cost))
+    is_estimated = tokens is not None and tokens.estimated
+    tally.note(Try(outcome, used, said, None if line.price is None else cost, estimated=is_estimated))
     return tally
 
 

@@ -27,6 +27,7 @@ from assay_judge.providers.protocol import (
     UnreachableError,
 )
 from assay_judge.rate_headers import read_allowances
+from assay_judge.token_usage import usable_tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -86,6 +87,7 @@ class Try:
         output: Tokens written; None where the judge does not say.
         cost: In billionths of a dollar; None where the judge has no price.
         latency_ms: From the call to its end; None in a batch.
+        estimated: Whether the tokens are estimated, and so the cost.
     """
 
     outcome: str
@@ -93,6 +95,7 @@ class Try:
     output: int | None = None
     cost: int | None = None
     latency_ms: float | None = None
+    estimated: bool = False
 
 
 @dataclass(slots=True)
@@ -101,7 +104,7 @@ class Tally:
 
     Args:
         calls: Calls of the judge.
-        tokens: What each counted that said so.
+        tokens: What each counted that was answered.
         cost: In billionths of a dollar; None where the judge has no price.
         last_problem: Why the last call gave no reply, for people.
         throttled: Whether that was because the judge was asked too fast.
@@ -313,6 +316,7 @@ class Line:
                         tokens.output if tokens else None,
                         turn.cost if self.price is not None else None,
                         (time.perf_counter() - begun) * 1000,
+                        estimated=tokens is not None and tokens.estimated,
                     )
                 )
                 await asyncio.shield(reservation.settle(turn.cost))
@@ -356,10 +360,10 @@ class Line:
         self.breaker.succeeded()
         self.limiter.observe(*read_allowances(reply.headers, now=time.time()))
         self.limiter.succeeded()
-        if reply.tokens is not None:
-            turn.used = float(reply.tokens.input + reply.tokens.output)
-            turn.cost = self.price.nano(reply.tokens) if self.price else 0
-            tally.tokens.append(reply.tokens)
+        tokens = usable_tokens(reply.tokens, prompt, sent.max_tokens)
+        turn.used = float(tokens.input + tokens.output)
+        turn.cost = self.price.nano(tokens) if self.price else 0
+        tally.tokens.append(tokens)
         return reply
 
     async def _in_time(self, asking: Coroutine[Any, Any, Reply]) -> Reply:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay_judge.tables import matches, read_table
+from assay_judge.token_usage import most_input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +23,8 @@ __all__ = ["NANO", "Price", "PriceTable", "nano_of", "usd_of"]
 NANO = 1_000_000_000
 _FILE = Path(__file__).with_name("prices.yaml")
 _NUMBERS = ("input", "output", "cache_read", "cache_write", "batch")
-_FRAME_TOKENS = 2_000
-"""More than what a protocol puts around a request: roles, and the verdict's schema."""
+_MOST_NANO = 10**18
+"""A billion dollars: more is no amount, and sums of it would not fit into a database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,11 @@ class Price:
 
     def most_nano(self, prompt: Prompt, max_tokens: int, *, batched: bool = False) -> int:
         """Return the most that a call can cost: no token is shorter than a byte, all may be written to the cache."""
-        size = sum(len(part.encode()) for part in (prompt.system, prompt.call, prompt.user)) + _FRAME_TOKENS
         dearest = _exact(self.input) * max(_exact(self.cache_write), Fraction(1))
-        return self._nano(dearest * size + _exact(self.output) * max_tokens, batched)
+        return self._nano(dearest * most_input(prompt) + _exact(self.output) * max_tokens, batched)
 
     def _nano(self, per_million: Fraction, batched: bool) -> int:
-        return math.ceil(per_million * (_exact(self.batch) if batched else 1) * NANO / 1_000_000)
+        return min(math.ceil(per_million * (_exact(self.batch) if batched else 1) * NANO / 1_000_000), _MOST_NANO)
 
 
 class PriceTable:
@@ -89,8 +89,8 @@ class PriceTable:
 
 
 def nano_of(usd: float) -> int:
-    """Return dollars in billionths, rounded down."""
-    return math.floor(_exact(usd) * NANO)
+    """Return dollars in billionths, rounded down; at most a billion dollars."""
+    return min(math.floor(_exact(usd) * NANO), _MOST_NANO)
 
 
 def usd_of(nano: int) -> float:

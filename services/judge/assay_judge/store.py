@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS spending (
 ) WITHOUT ROWID;
 """
 _PRUNE_EVERY = 500
+_MOST_NANO = 2**63 - 1  # of SQLite's integers
 _SPENDING_KEPT_S = 90 * 24 * 3600.0
 
 
@@ -131,7 +132,7 @@ class JudgeStore:
     async def _run(self, work: Callable[[], T]) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OverflowError) as error:
             raise StorageError(f"the judge's state cannot be read or written: {error}") from error
 
     def _count(self) -> int:
@@ -175,7 +176,7 @@ class JudgeStore:
         self._connection.execute(
             "INSERT INTO spending VALUES (?, ?, ?) "
             "ON CONFLICT (run_id) DO UPDATE SET nano = excluded.nano, changed_at = excluded.changed_at",
-            (run_id, nano, time.time()),
+            (run_id, min(nano, _MOST_NANO), time.time()),
         )
 
 

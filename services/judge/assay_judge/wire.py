@@ -201,6 +201,7 @@ def _try_message(one: Try) -> judge_pb2.JudgeAttempt:
         output_tokens=one.output,
         cost_usd=usd_of(one.cost) if one.cost is not None else None,
         latency_ms=one.latency_ms,
+        estimated=one.estimated,
     )
 
 
@@ -213,6 +214,7 @@ def _usage(tally: Tally) -> agent_pb2.Usage:
         usage.cache_read_tokens = sum(tokens.cache_read for tokens in tally.tokens)
         usage.cache_write_tokens = sum(tokens.cache_write for tokens in tally.tokens)
         usage.reasoning_tokens = sum(tokens.reasoning for tokens in tally.tokens)
+        usage.estimated = any(tokens.estimated for tokens in tally.tokens)
     if tally.cost is not None:
         usage.cost_usd = usd_of(tally.cost)
     return usage

@@ -196,6 +196,8 @@ def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse
     }
     if verdict.batched:
         found["batched"] = True
+    if verdict.usage.estimated:
+        found["estimated"] = True
     if verdict.tries:
         found["tries"] = [_try(one) for one in verdict.tries]
     if verdict.cached:
@@ -209,7 +211,8 @@ def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse
 
 def _try(one: judge_pb2.JudgeAttempt) -> dict[str, Any]:
     latency = {"latency_ms": round(one.latency_ms, 1)} if one.HasField("latency_ms") else {}
-    return {"outcome": one.outcome, **_taken(one), **latency}
+    estimated = {"estimated": True} if one.estimated else {}
+    return {"outcome": one.outcome, **_taken(one), **estimated, **latency}
 
 
 def _taken(usage: agent_pb2.Usage | judge_pb2.JudgeAttempt) -> dict[str, Any]:

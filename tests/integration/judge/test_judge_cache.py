@@ -62,6 +62,47 @@ async def test_anything_else_is_another_verdict(start: Start, other: dict[str, A
     assert len(judge.provider.requests) == 2
 
 
+async def test_passages_in_another_order_are_another_verdict(start: Start) -> None:
+    """A judge reads passages in their order, so that the order is part of the key; the same order is the same key."""
+    judge = await start(says(GOOD))
+    first, other, again = [
+        (await judge.grade(contexts=passages)).verdict for passages in (["one", "two"], ["two", "one"], ["one", "two"])
+    ]
+    assert (first.cached, other.cached, again.cached) == (False, False, True)
+    assert first.key == again.key != other.key
+    # Nor are two passages what one is that holds both.
+    joined = (await judge.grade(contexts=["one two"])).verdict
+    assert joined.key not in (first.key, other.key)
+
+
+@pytest.mark.parametrize("other", [{"run_id": "rich"}, {"run_id": "poor", "spend_cap_usd": 1.0}])
+async def test_requests_under_other_caps_do_not_join(start: Start, other: dict[str, Any]) -> None:
+    """The same material at the same moment, for another run or under another cap: each has its own outcome.
+
+    A call that waits under a cap that is too small takes no other one along.
+    """
+    judge = await start(says(GOOD, delay_s=0.3))
+    poor = {"run_id": "poor", "spend_cap_usd": 0.0001}
+    for order in ([poor, other], [other, poor]):
+        asked = [judge.grade(f"answer {order.index(poor)}", **fields) for fields in order]
+        verdicts = [response.verdict for response in await asyncio.gather(*asked)]
+        refused, judged = verdicts[order.index(poor)], verdicts[order.index(other)]
+        assert refused.reason == "spend_cap_reached"
+        assert dict(judged.scores) == {"score": 4.0}
+        assert judged.usage.requests == 1
+    assert len(judge.provider.requests) == 2
+
+
+async def test_two_runs_pay_for_their_own_calls(start: Start) -> None:
+    """Runs that ask the same at the same moment have a call each: neither pays for the other."""
+    judge = await start(says(GOOD, delay_s=0.3))
+    responses = await asyncio.gather(*(judge.grade(run_id=run_id) for run_id in ("one", "two", "one")))
+    assert len(judge.provider.requests) == 2
+    assert sum(response.verdict.usage.requests for response in responses) == 2
+    for run_id in ("one", "two"):
+        assert (await judge.grade("", run_id=run_id)).spending.spent_usd == pytest.approx(0.00195)
+
+
 async def test_identical_requests_under_way_are_one_call(start: Start) -> None:
     """Fifty at once cost one; each gets the verdict."""
     judge = await start(says(GOOD, delay_s=0.2))

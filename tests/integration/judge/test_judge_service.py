@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
 from contextlib import nullcontext
@@ -356,6 +357,24 @@ async def test_too_little_time_is_said_before_anything_is_paid(start: Start) -> 
     with pytest.raises((UnavailableError, grpc.aio.AioRpcError)), translated():
         await judge.stub.Grade(pb.GradeRequest(rubric="quality", question="q", answer="a"), timeout=0.15)
     assert judge.provider.requests == []
+
+
+@pytest.mark.parametrize("batch", [False, True])
+async def test_a_reply_with_several_choices_is_malformed(start: Start, batch: bool) -> None:
+    """One message was asked for: of two nobody can say which one is the verdict, be they equal or not."""
+
+    def twice(request: Any) -> Reply:
+        reply = says(GOOD)(request)
+        message = {"role": "assistant", "content": reply.text}
+        choices = [{"index": n, "message": message, "finish_reason": "stop"} for n in range(2)]
+        return Reply(raw=json.dumps({"id": "c", "object": "chat.completion", "choices": choices}).encode())
+
+    own: dict[str, Any] = {"batch_base_urls": ("*",), "batch_wait_s": 0.05, "batch_poll_s": 0.02}
+    judge = await start(twice, attempts=2, pause_s=0.01, **own)
+    verdict = (await judge.grade(batch=batch)).verdict
+    assert not verdict.scores
+    assert verdict.reason == ("batch_result_missing" if batch else "judge_unavailable")
+    assert "does not hold one message" in verdict.message
 
 
 async def test_tokens_of_the_prompt_cache_are_priced(start: Start) -> None:

@@ -187,6 +187,22 @@ async def test_a_state_folder_belongs_to_one_process(tmp_path: Path) -> None:
     await (await JudgeStore.open(tmp_path)).aclose()
 
 
+def test_a_reservation_is_settled_once() -> None:
+    """A second settlement of the same call changes nothing: neither what is spent nor what is set aside."""
+
+    async def main() -> None:
+        account, journal = Account("run"), Journal()
+        one = await account.reserve(1_000, 10_000, journal)
+        await account.reserve(500, 10_000, journal)
+        await one.settle(300)
+        await one.settle(300)
+        await one.settle(0)
+        assert (account.spent, account.reserved) == (300, 500)
+        assert journal.kept == {"run": 800}
+
+    run_in_virtual_time(main)
+
+
 @pytest.mark.parametrize(
     ("tokens", "usd"),
     [

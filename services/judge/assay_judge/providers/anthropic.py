@@ -158,14 +158,16 @@ def message_of(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
 
 
 def _tokens(usage: object) -> Tokens | None:
-    if not isinstance(usage, dict):
+    fresh, said = token_count(usage, "input_tokens"), token_count(usage, "output_tokens")
+    if fresh is None or said is None:
         return None
-    read, written = token_count(usage, "cache_read_input_tokens"), token_count(usage, "cache_creation_input_tokens")
+    read = token_count(usage, "cache_read_input_tokens") or 0
+    written = token_count(usage, "cache_creation_input_tokens") or 0
     return Tokens(
         # The protocol counts cached tokens beside the input.
-        token_count(usage, "input_tokens") + read + written,
-        token_count(usage, "output_tokens"),
+        fresh + read + written,
+        said,
         read,
         written,
-        token_count(usage, "output_tokens_details", "thinking_tokens"),
+        min(token_count(usage, "output_tokens_details", "thinking_tokens") or 0, said),
     )

@@ -166,12 +166,14 @@ def _refusal_in(parts: list[Any]) -> object:
 
 
 def _tokens(usage: object) -> Tokens | None:
-    if not isinstance(usage, dict):
+    read, written = token_count(usage, "prompt_tokens"), token_count(usage, "completion_tokens")
+    if read is None or written is None:
         return None
+    cached = min(token_count(usage, "prompt_tokens_details", "cached_tokens") or 0, read)
     return Tokens(
-        token_count(usage, "prompt_tokens"),
-        token_count(usage, "completion_tokens"),
-        token_count(usage, "prompt_tokens_details", "cached_tokens"),
-        token_count(usage, "prompt_tokens_details", "cache_write_tokens"),
-        token_count(usage, "completion_tokens_details", "reasoning_tokens"),
+        read,
+        written,
+        cached,
+        min(token_count(usage, "prompt_tokens_details", "cache_write_tokens") or 0, read - cached),
+        min(token_count(usage, "completion_tokens_details", "reasoning_tokens") or 0, written),
     )

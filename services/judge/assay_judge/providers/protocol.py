@@ -105,13 +105,17 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a call counted, inclusive: cached tokens are part of the input, thoughts are part of the output."""
+    """What a call counted, inclusive: cached tokens are part of the input, thoughts are part of the output.
+
+    `estimated` ones are Assay's own, see `token_usage`.
+    """
 
     input: int
     output: int
     cache_read: int = 0
     cache_write: int = 0
     reasoning: int = 0
+    estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +199,8 @@ def text_of_parts(parts: list[Any]) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def token_count(data: object, *path: str) -> int:
-    """Return the number of tokens at a path of a reply; 0 where there is no such number."""
+def token_count(data: object, *path: str) -> int | None:
+    """Return the number of tokens at a path of a reply; None where there is no such number."""
     for name in path:
         data = data.get(name) if isinstance(data, dict) else None
-    return data if isinstance(data, int) and not isinstance(data, bool) and data >= 0 else 0
+    return data if isinstance(data, int) and not isinstance(data, bool) and data >= 0 else None
