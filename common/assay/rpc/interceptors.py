@@ -138,8 +138,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             if limit.expired() and isinstance(error, TimeoutError):
                 message = f"The call took longer than the {deadline_s:g} s that the server allows."
                 await _abort(context, DeadlineError(message))
-            if isinstance(cause := _single_cause(error), grpc.aio.AbortError):
-                raise cause from None  # the handler has ended its call itself
+            causes = _causes(error)
+            if all(isinstance(cause, grpc.aio.AbortError) for cause in causes):
+                raise causes[0] from None  # the handler has ended its call itself
             await _abort(context, presentable(error, method))
 
 
@@ -179,14 +180,17 @@ def presentable(error: Exception, method: str) -> AssayError:
     """Return what a client may know of a failure; the log gets the rest.
 
     Args:
-        error: What a handler raised. A domain error is shown as it is, also when a task group wraps it.
+        error: What a handler raised. A domain error is shown as it is; of a group of nothing but domain errors, as
+            tasks raise that fail together, the first.
         method: Where it happened, for the log.
     """
-    cause = _single_cause(error)
-    if isinstance(cause, AssayError):
-        return cause
-    if isinstance(cause, RecursionError):  # what nests deeper than Python follows; its traceback has 1,000 lines
-        logger.warning("refusing malformed request method=%s: nested too deeply, at %s", method, _place(cause))
+    causes = _causes(error)
+    domain_errors = [cause for cause in causes if isinstance(cause, AssayError)]
+    if len(domain_errors) == len(causes):
+        return domain_errors[0]
+    if all(isinstance(cause, RecursionError) for cause in causes):
+        # What nests deeper than Python follows; its traceback has 1,000 lines.
+        logger.warning("refusing malformed request method=%s: nested too deeply, at %s", method, _place(causes[0]))
         return InvalidInputError("the request holds something that is nested too deeply", reason=MALFORMED)
     error_id = uuid.uuid4().hex[:12]
     logger.error("error %s in %s", error_id, method, exc_info=error)
@@ -198,11 +202,11 @@ def _place(error: BaseException) -> str:
     return f"{frame.filename}:{frame.lineno}"
 
 
-def _single_cause(error: BaseException) -> BaseException:
-    """Return what a task group failed with, when that is one exception."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+def _causes(error: BaseException) -> list[BaseException]:
+    """Return the errors that a group holds, at whatever depth, in its order; an error that is no group is its own."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [cause for part in error.exceptions for cause in _causes(part)]
 
 
 async def _abort(context: Context, error: AssayError) -> None:

@@ -139,6 +139,19 @@ async def test_pairs_are_compared_in_both_orders(
     assert all(not verdict.scores for verdict in response.verdicts)
 
 
+async def test_a_comparison_without_a_key_says_so(start: Start) -> None:
+    """With the sentence that Grade has, although both orders fail together."""
+    judge, who = await start(), pb.JudgeModel(provider="openai", model="judge-1", key_variable="NOT_SET")
+    asked = pb.ComparePairRequest(rubric="pairwise", question="q", answer_a="Paris", answer_b="Lyon", judge=who)
+    sentences = []
+    for call in (judge.stub.ComparePair(asked, timeout=60), judge.grade(judge=who)):
+        with pytest.raises(SetupError, match="NOT_SET is not set") as caught, translated():
+            await call
+        assert caught.value.reason == "JUDGE_KEY_MISSING"
+        sentences.append(caught.value.message)
+    assert sentences[0] == sentences[1]
+
+
 async def test_no_judge_is_an_outcome_with_a_reason(start: Start) -> None:
     """Without a judge there is no verdict, never a 0; nothing is asked."""
     judge = await start(judge=JudgeChoice())

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from assay.errors import InternalError, OverloadedError, Problem, SpecError, UnavailableError
+from assay.errors import InternalError, OverloadedError, Problem, SetupError, SpecError, UnavailableError
 from assay.rpc import interceptors
 from assay.rpc.options import ServerOptions
 from assay.rpc.status import from_rpc_error, translated
@@ -130,6 +130,51 @@ async def test_domain_error_in_a_task_group_arrives_as_itself(wire: Any, call: A
     with pytest.raises(OverloadedError) as caught, translated():
         await call(channel, "unary_unary")
     assert (caught.value.reason, caught.value.retry_after_s) == ("QUEUE_FULL", 2.5)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_of_domain_errors_that_come_together_the_first_arrives(wire: Any, call: Any, nested: bool) -> None:
+    """Tasks of one group may fail in the same moment; no sentence of theirs becomes an internal error."""
+
+    async def fail(what: str) -> None:
+        if not nested:
+            raise SetupError(f"{what} needs a key", reason="JUDGE_KEY_MISSING")
+        async with asyncio.TaskGroup() as group:
+            for part in "ab":
+                group.create_task(fail_alone(f"{what}{part}"))
+
+    async def fail_alone(what: str) -> None:
+        raise SetupError(f"{what} needs a key", reason="JUDGE_KEY_MISSING")
+
+    async def act() -> None:
+        async with asyncio.TaskGroup() as group:
+            for what in ("first", "second"):
+                group.create_task(fail(what))
+
+    channel = await wire.channel(await wire.serve(handlers_that(act)))
+    with pytest.raises(SetupError, match=r"^first.? needs a key") as caught, translated():
+        await call(channel, "unary_unary")
+    assert caught.value.reason == "JUDGE_KEY_MISSING"
+
+
+async def test_a_defect_beside_a_domain_error_stays_in_the_log(
+    wire: Any, call: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A domain error must not hide the defect that came with it."""
+
+    async def fail(error: Exception) -> None:
+        raise error
+
+    async def act() -> None:
+        async with asyncio.TaskGroup() as group:
+            for error in (OverloadedError("full"), ValueError("secret")):
+                group.create_task(fail(error))
+
+    channel = await wire.channel(await wire.serve(handlers_that(act)))
+    with pytest.raises(InternalError) as caught, translated():
+        await call(channel, "unary_unary")
+    assert "secret" not in caught.value.message
+    assert "secret" in caplog.text
 
 
 async def test_abort_passes_through(wire: Any, call: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.testing.virtual_time import run_in_virtual_time
+from assay_judge.breaker import Breaker
 from assay_judge.budget import Account, Ledger
 from assay_judge.calling import CallFailedError, Line, Patience, Payer, Tally
 from assay_judge.limits import Limiter, Limits
@@ -181,6 +182,61 @@ def test_concurrency_grows_while_all_goes_well_and_never_beyond_its_limit() -> N
         await ask_all(line_to(provider, Limits(max_concurrency=16)), 400)
         assert provider.most_at_once == 16
         assert now() < 400 / 16 + 5
+
+    run_in_virtual_time(main)
+
+
+@pytest.mark.parametrize(("asked_s", "paused_s"), [(10_000.0, 60.0), (61.0, 60.0), (59.0, 59.0), (2.0, 2.0)])
+def test_a_pause_that_is_asked_for_is_a_minute_at_most(asked_s: float, paused_s: float) -> None:
+    """A provider that asks for hours does not stop a judge for hours."""
+
+    async def main() -> None:
+        limiter = Limiter(Limits(max_concurrency=2))
+        grant = await limiter.acquire("r", 1)
+        limiter.throttled(grant, asked_s)
+        limiter.release(grant, used=0.0)
+        begun = now()
+        await limiter.acquire("r", 1)
+        # Without a known rate calls are paced as well, by the rate that was measured.
+        assert paused_s <= now() - begun <= paused_s + 1
+
+    run_in_virtual_time(main)
+
+
+def test_a_probe_that_is_given_up_lets_the_next_call_probe() -> None:
+    """An open breaker waits for the outcome of its probe; a caller that leaves must not leave it waiting for ever."""
+
+    async def main() -> None:
+        breaker = Breaker(failures=1, open_s=5.0)
+        breaker.failed()
+        assert await breaker.enter(10.0)
+        waiting = asyncio.ensure_future(breaker.enter(10.0))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        breaker.left()
+        assert await waiting
+        breaker.succeeded()
+        assert not await breaker.enter(0.0)
+
+    run_in_virtual_time(main)
+
+
+def test_a_call_that_is_cancelled_while_it_probes_leaves_the_breaker_usable() -> None:
+    """The judge is well again: the call after the cancelled one gets its answer."""
+
+    async def main() -> None:
+        provider = Failing(until=1e9)
+        line = line_to(provider, attempts=1, breaker_s=30.0)
+        await ask_all(line, 20)
+        assert line.breaker.is_open
+        provider.until = 0.0
+        await asyncio.sleep(5)
+        payer = Payer(Account(""), None, NoJournal())
+        probe = asyncio.ensure_future(line.call(PROMPT, {}, WANTED, payer, Tally()))
+        await asyncio.sleep(0.05)  # virtual: the call is in flight
+        probe.cancel()
+        (result,) = await ask_all(line, 1)
+        assert isinstance(result, Reply)
 
     run_in_virtual_time(main)
 
