@@ -6,7 +6,7 @@ import dataclasses
 
 from assay.answers import AgentErrorKind, AgentResponse, error_response
 
-__all__ = ["exhausted", "interrupted"]
+__all__ = ["exhausted", "interrupted", "unreadable"]
 
 
 def interrupted(count: int) -> AgentResponse:
@@ -26,3 +26,11 @@ def exhausted(response: AgentResponse, tries: int) -> AgentResponse:
         AgentErrorKind.DEAD_LETTER, f"failed in {tries} tries; the last: {error.kind.value}: {error.message}"
     )
     return dataclasses.replace(response, error=last.error)
+
+
+def unreadable(problem: str) -> AgentResponse:
+    """Return the answer of a row whose stored case cannot be read."""
+    return error_response(
+        AgentErrorKind.DEAD_LETTER,
+        f"the stored case cannot be read ({problem[:500]}): the agent was not asked; upload the dataset again",
+    )

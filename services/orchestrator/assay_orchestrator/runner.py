@@ -86,6 +86,7 @@ class _Work:
     repeat_index: int
     stored: Sequence[AgentResponse]
     tries: Tries
+    problem: str = ""
 
 
 class ShardRunner:
@@ -165,10 +166,10 @@ class ShardRunner:
             )
         )
         if plan.judge is not None:
-            self._canaries = CanaryRows(plan.judge, plan.metrics, cases, first)
+            self._canaries = CanaryRows(plan.judge, plan.metrics, [found.case for found in cases], first)
         return [
-            _Work(case, *key, stored.get(key, ()), tries.get(key, Tries()))
-            for offset, case in enumerate(cases)
+            _Work(found.case, *key, stored.get(key, ()), tries.get(key, Tries()), found.problem)
+            for offset, found in enumerate(cases)
             for repeat in range(plan.repeats)
             if (key := (first + offset, repeat)) not in finished
         ]
@@ -221,8 +222,10 @@ class ShardRunner:
             NotAskedError: The run is being paused before all turns were asked.
         """
         turns, answers = work.case.turns, list(work.stored)
+        if work.problem:
+            return self._given_up(work, dead_letters.unreadable(work.problem))
         if work.tries.interrupted >= self._plan.try_limit:
-            return self._given_up(work)
+            return self._given_up(work, dead_letters.interrupted(work.tries.interrupted))
         fresh: AnswerRecord | None = None
         while len(answers) < len(turns) and not (answers and answers[-1].status is AgentStatus.ERROR):
             if fresh is not None:
@@ -236,8 +239,7 @@ class ShardRunner:
             answers.append(response)
         return answers, fresh
 
-    def _given_up(self, work: _Work) -> tuple[Sequence[AgentResponse], AnswerRecord | None]:
-        response = dead_letters.interrupted(work.tries.interrupted)
+    def _given_up(self, work: _Work, response: AgentResponse) -> tuple[Sequence[AgentResponse], AnswerRecord | None]:
         if len(work.stored) == len(work.case.turns):
             return [response], None
         return [response], AnswerRecord(work.case_index, work.repeat_index, len(work.stored), response)

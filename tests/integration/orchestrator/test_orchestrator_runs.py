@@ -449,7 +449,7 @@ async def test_a_damaged_run_breaks_no_list(serve: Serve, settings_of: SettingsO
             async for _ in client.watch_run(run.run_id):
                 pass
         counts, spec, moment, whole = (run.run_id for run in made)
-        damage = {
+        damage: dict[str, dict[str, Any]] = {
             counts: {"finished_count": 2, "failed_count": -25, "agent_error_count": -169},
             spec: {"spec_json": '{"name": "later"}'},
             moment: {"created_at": "9999"},
@@ -464,3 +464,30 @@ async def test_a_damaged_run_breaks_no_list(serve: Serve, settings_of: SettingsO
         assert "settings cannot be read" in listed[spec].state_reason
         assert "cannot be shown" in listed[moment].state_reason
         assert [event async for event in client.watch_run(counts)]
+
+
+async def test_a_stored_case_that_cannot_be_read_is_one_error_row(
+    serve: Serve, settings_of: SettingsOf, engine: sa.Engine
+) -> None:
+    """It costs neither its run, whose other rows have results, nor those who read the run or its rows."""
+    table = schema.dataset_cases
+    damage = {
+        1: '{"case_id": "c1", "turns": [{"input": "q"}], "recorded": {"status": "success", "tool_calls": [{}]}}',
+        3: '{"case_id": "c3"',
+        5: '{"case_id": "c5", "turns": []}',
+        7: '{"case_id": "c7", "turns": [{}], "expected": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    }
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(12), name="d")
+        with engine.begin() as connection:
+            for index, text in damage.items():
+                connection.execute(table.update().where(table.c.case_index == index).values(case_json=text))
+        run = await finished(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
+        rows = [row async for row in client.list_results(run.run_id)]
+    assert (run.state, run.counts.finished, run.counts.agent_errors) == (RunState.SUCCEEDED, 12, 4)
+    errors = [row for row in rows if row.response is not None and row.response.error is not None]
+    assert [row.case_id for row in errors] == ["c1", "c3", "c5", "c7"]
+    for row in errors:
+        assert row.response is not None
+        assert row.response.error is not None
+        assert "the stored case cannot be read" in row.response.error.message

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from assay.answers import clean_text
-from assay.cases import Case, case_from_json, case_to_json
-from assay.errors import DatasetError
+from assay.cases import Case, Turn, case_from_json, case_to_json
+from assay.errors import AssayError, DatasetError
 from assay.results import DatasetRef
 from assay.storage.bulk import insert_rows
 from assay.storage.texts import json_text
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "StoredCase",
     "add_cases",
     "case_text",
     "discard",
@@ -36,6 +38,21 @@ __all__ = [
 ]
 
 _LONGEST_UPLOAD = timedelta(days=1)
+_UNREADABLE = (AssayError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What converting a stored case may raise, one that a version with other rules accepted, say."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCase:
+    """A case as it is stored.
+
+    Args:
+        case: The case; without content where it cannot be read.
+        problem: Why it cannot be read; empty where it can.
+    """
+
+    case: Case
+    problem: str = ""
 
 
 def case_text(case: Case) -> str:
@@ -137,11 +154,11 @@ def get(connection: sa.Connection, dataset_id: str) -> DatasetRef | None:
     return DatasetRef(row.dataset_id, row.name, row.format, row.case_count) if row is not None else None
 
 
-def read_cases(connection: sa.Connection, dataset_id: str, first_index: int, count: int) -> list[Case]:
+def read_cases(connection: sa.Connection, dataset_id: str, first_index: int, count: int) -> list[StoredCase]:
     """Return up to `count` cases from position `first_index` on."""
     cases, datasets = schema.dataset_cases, schema.datasets
     rows = connection.execute(
-        sa.select(cases.c.case_json)
+        sa.select(cases.c.case_id, cases.c.case_json)
         .join(datasets, datasets.c.upload_id == cases.c.upload_id)
         .where(
             datasets.c.dataset_id == dataset_id,
@@ -150,7 +167,14 @@ def read_cases(connection: sa.Connection, dataset_id: str, first_index: int, cou
         )
         .order_by(cases.c.case_index)
     ).all()
-    return [case_from_json(json.loads(row.case_json)) for row in rows]
+    return [_stored_case(row.case_id, row.case_json) for row in rows]
+
+
+def _stored_case(case_id: str, text: str) -> StoredCase:
+    try:
+        return StoredCase(case_from_json(json.loads(text)))
+    except _UNREADABLE as problem:
+        return StoredCase(Case(case_id, (Turn(""),)), f"{type(problem).__name__}: {problem}")
 
 
 def find_case(connection: sa.Connection, dataset_id: str, case_id: str) -> int | None:
@@ -177,10 +201,14 @@ def read_questions(
         .join(datasets, datasets.c.upload_id == cases.c.upload_id)
         .where(datasets.c.dataset_id == dataset_id, schema.at_positions(cases.c.case_index, indexes))
     ).all()
-    found = {}
-    for case_index, text in rows:
+    return {case_index: _question(text) for case_index, text in rows}
+
+
+def _question(text: str) -> tuple[str, tuple[str, ...]]:
+    try:
         case = json.loads(text)
         turn, variables = case["turns"][-1], case.get("variables")
         question = turn.get("input") or (json.dumps(variables, ensure_ascii=False) if variables else "")
-        found[case_index] = (question, tuple(turn.get("references", ())))
-    return found
+        return question, tuple(turn.get("references", ()))
+    except _UNREADABLE:
+        return "", ()  # its row says what is wrong
