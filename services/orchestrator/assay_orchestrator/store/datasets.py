@@ -172,9 +172,14 @@ def read_cases(connection: sa.Connection, dataset_id: str, first_index: int, cou
 
 def _stored_case(case_id: str, text: str) -> StoredCase:
     try:
-        return StoredCase(case_from_json(json.loads(text)))
+        case = case_from_json(json.loads(text))
+        return StoredCase(case) if case.turns else StoredCase(_empty(case_id), "it has no turn")
     except _UNREADABLE as problem:
-        return StoredCase(Case(case_id, (Turn(""),)), f"{type(problem).__name__}: {problem}")
+        return StoredCase(_empty(case_id), f"{type(problem).__name__}: {problem}")
+
+
+def _empty(case_id: str) -> Case:
+    return Case(case_id, (Turn(""),))
 
 
 def find_case(connection: sa.Connection, dataset_id: str, case_id: str) -> int | None:
