@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from assay.errors import Problem
 from assay.names import unknown_name
+from assay.spec.urls import has_user
 
 if TYPE_CHECKING:
     from assay.results import AgentSettings
@@ -69,7 +70,11 @@ def _check_http(agent: AgentSettings) -> list[Problem]:
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         valid = False
-    if not valid:
+    if has_user(agent.target):
+        # Before any message that repeats the URL.
+        said = "holds a name or password: send it as the header authorization, with ${NAME} of an environment variable"
+        problems.append(Problem(said, "agent.target"))
+    elif not valid:
         problems.append(Problem(f"must be an http or https URL, not {agent.target!r}", "agent.target"))
     HttpOptions.from_options(agent.options, problems)
     return problems

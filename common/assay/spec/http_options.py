@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import Problem
 from assay.names import unknown_name
 from assay.spec.response_expressions import expression_problem
+from assay.spec.variables import VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +31,13 @@ _MAX_FILLED_CHARS = 4 * 1024 * 1024
 _PLAIN_NAMES = ("input", "case_id", "run_id", "history", "messages", "variables", "parameters", "session_id",
                 "idempotency_key")  # fmt: skip
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# Host decides which of several sites behind one address answers, whatever host was allowed; the others say how long
+# a request is and what becomes of the connection, and a wrong one lets requests run into each other.
+_OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer",
+                          "upgrade", "expect", "proxy-connection", "proxy-authenticate",
+                          "proxy-authorization"})  # fmt: skip
+_CREDENTIAL_HEADERS = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-auth-token", "x-access-token",
+                                 "x-goog-api-key", "ocp-apim-subscription-key", "private-token"})  # fmt: skip
 _MAX_DEPTH = 50
 
 
@@ -69,9 +77,11 @@ class HttpOptions:
         query = _texts(options.get("query"), "agent.query", problems)
         _check_template(query, "agent.query", problems)
         headers = _texts(options.get("headers"), "agent.headers", problems)
-        for name, value in headers.items():
-            if not _HEADER_NAME.fullmatch(name) or "\n" in value or "\r" in value:
-                problems.append(Problem("is not a valid header", f"agent.headers.{name}"))
+        problems += [
+            Problem(problem, f"agent.headers.{name}")
+            for name, value in headers.items()
+            if (problem := _header_problem(name, value))
+        ]
         response = _texts(options.get("response", _DEFAULT_RESPONSE), "agent.response", problems)
         _check_response(response, problems)
         return cls(method=method, headers=headers, query=query, body=body, response=response)
@@ -149,6 +159,16 @@ def _value(name: str, request: AgentRequest) -> Any:
 
 def _as_text(value: Any) -> str:
     return "" if value is None else str(value)
+
+
+def _header_problem(name: str, value: str) -> str:
+    if not _HEADER_NAME.fullmatch(name) or "\n" in value or "\r" in value:
+        return "is not a valid header"
+    if name.lower() in _OWN_HEADERS:
+        return "is set by Assay, from the target, the body and the connection: remove it"
+    if name.lower() in _CREDENTIAL_HEADERS and not VARIABLE.search(value):
+        return "holds a secret, which would be stored with the run: put it into an environment variable, as in ${NAME}"
+    return ""
 
 
 def _texts(value: object, where: str, problems: list[Problem]) -> dict[str, str]:

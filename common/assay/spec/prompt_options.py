@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from assay.errors import Problem
 from assay.names import unknown_name
 from assay.prompt_template import template_problem, variables_of
+from assay.spec.urls import has_user
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -207,7 +208,7 @@ def _base_url(provider: Provider, value: object, problems: list[Problem]) -> str
 
 
 def _url_problem(provider: Provider, url: str) -> str:
-    if "@" in url.rpartition("//")[2].partition("/")[0]:
+    if has_user(url):
         # Before any message that repeats the URL.
         return "holds a name or password: give the key with api_key, as ${NAME} of an environment variable"
     try:

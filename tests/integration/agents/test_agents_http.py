@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import dataclasses
 import gzip
+import html
 import json
 import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.answers import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, Message
+from assay.answers import (
+    AgentErrorKind,
+    AgentRequest,
+    AgentResponse,
+    AgentStatus,
+    Message,
+    response_to_json,
+)
 from assay.cases import Case, Turn
 from assay.errors import InvalidInputError
 from assay_orchestrator.agents.http import HttpAgent
@@ -409,3 +418,56 @@ async def test_one_bad_reply_does_not_spoil_the_next(listen: Listen, agent_of: A
     agent = agent_of(await listen(echo))
     responses = await asyncio.gather(*(answer(agent, dataclasses.replace(asked(), input=str(n))) for n in range(20)))
     assert [response.text for response in responses] == ["" if n == 3 else str(n) for n in range(20)]
+
+
+async def test_no_value_of_a_variable_comes_back_in_an_answer(listen: Listen, agent_of: AgentOf) -> None:
+    """An agent that echoes its request, in whatever field and encoding, gives away none of the operator's secrets."""
+    names = ("PATH", "HEADER", "LOGIN", "QUERY", "BODY")
+    environ = {f"BOT_{name}": f'{name.lower()}-5ecr3t/"&+é{index}' for index, name in enumerate(names)}
+    environ["BOT_HEADER"], environ["BOT_LOGIN"] = "header-5ecr3t-value", "login-5ecr3t"
+
+    async def echo(request: Any, writer: asyncio.StreamWriter) -> None:
+        said = [request.path, request.headers["x-key"], request.json["k"], json.dumps(request.json), request.query["q"],
+                base64.b64encode(f"user:{environ['BOT_LOGIN']}!".encode()).decode(),
+                base64.urlsafe_b64encode(environ["BOT_BODY"].encode()).decode(),
+                environ["BOT_BODY"].encode().hex(), html.escape(environ["BOT_BODY"])]  # fmt: skip
+        text = "\n".join(said)
+        reply = {
+            "text": text, "output": {text: [text, {"a": text}]}, "sql": text, "model": text, "finish_reason": text,
+            "tool_calls": [{"name": text, "id": text, "arguments": {"a": text}, "result": text}],
+            "sources": [{"id": text, "title": text, "uri": text, "content": text, "metadata": {"a": text}}],
+            "retrieved": [text], "metadata": {"a": text, text: 1},
+        }  # fmt: skip
+        error = {"error": {"message": text, "type": text}} if request.json["fail"] == "yes" else {}
+        body = json.dumps(reply | error).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+
+    server = await listen(echo)
+    fields = (
+        "text output sql model finish_reason tool_calls sources retrieved metadata error status usage".split()  # noqa: SIM905
+    )
+    for fail in ("yes", "no"):
+        agent = agent_of(
+            server.url + "/${BOT_PATH}",
+            environ,
+            headers={"x-key": "Bearer ${BOT_HEADER}", "authorization": "Basic ${BOT_LOGIN}"},
+            query={"q": "${BOT_QUERY}"},
+            body={"k": "${BOT_BODY}", "fail": fail},
+            response={name: name for name in fields},
+        )
+        stored = json.dumps(response_to_json(await answer(agent)), ensure_ascii=False)
+        assert stored.count("[redacted]") > 10
+        assert "5ecr3t" not in stored
+        for value in environ.values():
+            core = base64.b64encode(value.encode()).decode()[4:12]
+            assert core not in stored
+            assert value.encode().hex()[:16] not in stored
+
+
+async def test_an_answer_without_secrets_is_left_as_it_is(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
+    """Words that happen to be the value of a short variable are no secrets."""
+    server = await listen(reply_of(b'{"text": "yes, in eu-west"}'))
+    agent = agent_of(
+        server, {"BOT_REGION": "eu", "BOT_KEY": "k" * 40}, headers={"r": "${BOT_REGION}", "k": "${BOT_KEY}"}
+    )
+    assert (await answer(agent)).text == "yes, in eu-west"

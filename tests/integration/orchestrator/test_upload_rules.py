@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from google.protobuf.descriptor import FieldDescriptor
     from google.protobuf.message import Message
 
     from assay.client import Client
@@ -159,7 +158,7 @@ def fill(message: Message, rng: random.Random, depth: int = 0) -> None:
             setattr(message, field.name, value_of(field, rng))
 
 
-def value_of(field: FieldDescriptor, rng: random.Random) -> Any:
+def value_of(field: Any, rng: random.Random) -> Any:
     """Return a hostile value of a field's type."""
     if field.cpp_type == field.CPPTYPE_STRING:
         return rng.choice(TEXTS)

@@ -8,6 +8,7 @@ import pytest
 
 from assay.errors import InvalidInputError, Problem
 from assay.results import AgentSettings
+from assay.spec.agents import check_agent
 from assay_orchestrator.agents.http import HttpAgent
 from assay_orchestrator.agents.http_hosts import check_http_target
 from assay_orchestrator.agents.secrets import Secrets
@@ -115,3 +116,71 @@ def test_an_agent_that_cannot_be_called_is_refused_at_once(
 def test_hosts_are_matched_by_pattern(target: str, allowed: bool) -> None:
     """Only the host decides, whatever else stands in the URL."""
     assert (check_http_target(target, ["*.example.org"]) == []) is allowed
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://xn--exmple-cua.com/",
+        "http://good.test\u3002evil.test/",
+        "http://good.test\uff0eevil.test/",
+        "http://a b/",
+        "http://good.test\\@evil.test/",
+        "http://good.test:80:80/",
+        "http://good.test\t.evil.test/",
+        "http://good.test\u200b/",
+        "http:\\\\good.test/",
+        "http:good.test",
+        "http:///x@good.test/",
+        "http://user:word@good.test/",
+        "http://user@good.test/",
+        "http://good.test:word@evil.test/",
+        "http://${AGENT_USER}@good.test/",
+    ],
+)
+def test_a_host_that_two_parsers_read_differently_is_refused(url: str) -> None:
+    """What was checked against the allowed hosts is what is called, and no URL holds a login."""
+    environ = {"AGENT_USER": "user:word"}
+    with pytest.raises(InvalidInputError) as refusal:
+        HttpAgent(AgentSettings("http", url), allowed_hosts=["*"], allowed_env=["AGENT_*"], environ=environ)
+    assert {problem.field for problem in refusal.value.problems} == {"agent.target"}
+
+
+@pytest.mark.parametrize(
+    "url", ["http://API.good.test:8080/a//b@c?d=e@f#g@h", "https://127.0.0.1/", "http://[::1]:81/x"]
+)
+async def test_a_plain_host_is_accepted(url: str) -> None:
+    """Whatever stands behind it."""
+    await HttpAgent(AgentSettings("http", url), allowed_hosts=["*"], allowed_env=[], environ={}).aclose()
+    assert not check_agent(AgentSettings("http", url))
+
+
+@pytest.mark.parametrize("url", ["http://user:word@good.test/", "https://user@good.test", "http://:word@good.test/x"])
+def test_a_login_in_a_target_is_refused_and_not_shown(url: str) -> None:
+    """It would be stored with the run and stand in its report."""
+    (problem,) = check_agent(AgentSettings("http", url))
+    assert problem.field == "agent.target"
+    assert "holds a name or password" in problem.message
+    assert "word@" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Host", "host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "TE", "Trailer", "Upgrade",
+     "Expect", "Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate"],
+)  # fmt: skip
+def test_headers_of_the_connection_are_not_the_specs(name: str) -> None:
+    """A spec that sets Host reaches another site than the one allowed; a wrong length breaks the connection."""
+    for value in ("x", "${AGENT_KEY}"):
+        (problem,) = check_agent(AgentSettings("http", "http://good.test/", options={"headers": {name: value}}))
+        assert (problem.field, "set by Assay" in problem.message) == (f"agent.headers.{name}", True)
+
+
+@pytest.mark.parametrize("name", ["Authorization", "Cookie", "X-Api-Key", "api-key", "X-Auth-Token", "x-goog-api-key"])
+def test_a_literal_credential_is_refused_and_not_shown(name: str) -> None:
+    """It would be stored with the run; a variable is not."""
+    target = "http://good.test/"
+    (problem,) = check_agent(AgentSettings("http", target, options={"headers": {name: "Bearer word"}}))
+    assert (problem.field, "environment variable" in problem.message) == (f"agent.headers.{name}", True)
+    assert "Bearer word" not in str(problem)
+    assert not check_agent(AgentSettings("http", target, options={"headers": {name: "Bearer ${AGENT_KEY}"}}))

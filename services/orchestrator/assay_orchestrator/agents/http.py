@@ -114,7 +114,7 @@ class HttpAgent:
             )
         if latency_ms is None:
             latency_ms = _ms_since(start)
-        return dataclasses.replace(self._redacted(response), latency_ms=latency_ms)
+        return dataclasses.replace(self._secrets.redact_answer(response), latency_ms=latency_ms)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -136,15 +136,6 @@ class HttpAgent:
             if not reply.is_success:
                 return _failed(reply.status_code, await read_beginning(reply), retry_after_s(reply.headers))
             return await read_body(reply)
-
-    def _redacted(self, response: AgentResponse) -> AgentResponse:
-        error = response.error
-        if error is None:
-            return response
-        clean = dataclasses.replace(
-            error, message=self._secrets.redact(error.message), type=self._secrets.redact(error.type)
-        )
-        return dataclasses.replace(response, error=clean)
 
 
 _DEFAULT_HEADERS = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
@@ -177,6 +168,8 @@ def _check_url(url: str) -> list[Problem]:
         return [Problem("is not a valid URL", "agent.target")]
     if parsed.scheme not in ("http", "https") or not parsed.host:
         return [Problem("must be an http:// or https:// URL with a host", "agent.target")]
+    if parsed.userinfo:
+        return [Problem("must not hold a name or password: send it as a header", "agent.target")]
     if parsed.host != urlsplit(url).hostname:
         # What was checked against the allowed hosts must be what is called.
         return [Problem("must name its host in plain lower-case ASCII", "agent.target")]

@@ -109,7 +109,7 @@ class PromptAgent:
                 type=problem.type,
                 retryable=True,
             )
-        return dataclasses.replace(self._redacted(response), latency_ms=started.elapsed_ms())
+        return dataclasses.replace(self._secrets.redact_answer(response), latency_ms=started.elapsed_ms())
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -144,29 +144,6 @@ class PromptAgent:
             self._settings.target, self._options, self._url, self._key, self._settings.concurrency
         )
         return service
-
-    def _redacted(self, response: AgentResponse) -> AgentResponse:
-        error, hide = response.error, self._secrets.redact_keys
-        if error is not None:
-            error = dataclasses.replace(
-                error, message=self._secrets.redact(error.message), type=self._secrets.redact(error.type)
-            )
-        # No model knows the key, but a gateway that repeats what it got would have it stored with the answer.
-        return dataclasses.replace(
-            response,
-            error=error,
-            text=hide(response.text),
-            model=hide(response.model),
-            finish_reason=hide(response.finish_reason),
-            tool_calls=tuple(
-                dataclasses.replace(
-                    call, name=hide(call.name), id=hide(call.id), arguments_json=hide(call.arguments_json)
-                )
-                for call in response.tool_calls
-            ),
-            metadata={name: hide(value) if isinstance(value, str) else value
-                      for name, value in response.metadata.items()},
-        )  # fmt: skip
 
 
 class _Stopwatch:
