@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 _MAX_DEPTH = 100
+_MAX_ITEMS = 10_000
 
 
 class MalformedAnswerError(ValueError):
@@ -69,6 +70,8 @@ def as_items(value: object, where: str) -> list[Any]:
         return []
     if not isinstance(value, list | tuple):
         raise MalformedAnswerError(f"{where} must be a list, not {type(value).__name__}")
+    if len(value) > _MAX_ITEMS:
+        raise MalformedAnswerError(f"{where} has {len(value):,} entries, more than {_MAX_ITEMS:,}")
     return list(value)
 
 

@@ -14,7 +14,7 @@ from assay.errors import Problem
 from assay.names import name_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sized
 
     from assay.answers import AgentResponse
     from assay.cases import Assertion, Case
@@ -31,6 +31,8 @@ MAX_BYTES_PER_CHAR = 6
 """Most bytes that a character takes as JSON: \\u0001."""
 
 _MAX_TURNS = 100
+_MAX_ENTRIES = 1_000
+_LISTS_OF_A_TURN = ("references", "expected_sources", "expected_tools")
 _MAX_DEPTH = 100
 _OBJECTS = ("variables", "parameters", "expected", "labels", "metadata")
 
@@ -56,6 +58,8 @@ def case_problems(case: Case) -> list[Problem]:
         value = getattr(case, name)
         if value and (problem := _json_problem(value)):
             problems.append(Problem(problem, name))
+    if too_long := list(_list_problems(case)):
+        return [*problems, *too_long]  # going through them is much work
     problems += _tool_problems(case)
     for index, assertion in enumerate(case.assertions):
         problems += _assertion_problems(assertion, f"assertions[{index}]")
@@ -74,6 +78,20 @@ def excess(case: Case) -> str:
 
 def _is_weight(weight: float) -> bool:
     return 0 <= weight <= MAX_WEIGHT
+
+
+def _list_problems(case: Case) -> Iterator[Problem]:
+    """Yield the lists that metrics go through and that are too long."""
+    if len(case.assertions) > _MAX_ENTRIES:
+        yield _too_long(case.assertions, "assertions")
+    for index, turn in enumerate(case.turns[:_MAX_TURNS]):
+        for name in _LISTS_OF_A_TURN:
+            if len(entries := getattr(turn, name)) > _MAX_ENTRIES:
+                yield _too_long(entries, f"turns[{index}].{name}")
+
+
+def _too_long(entries: Sized, where: str) -> Problem:
+    return Problem(f"has {len(entries):,} entries, more than {_MAX_ENTRIES:,}", where)
 
 
 def _tool_problems(case: Case) -> Iterator[Problem]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from assay.metrics.score import Metric
     from assay.results import MetricSettings
 
-__all__ = ["METRICS", "build_metric", "complete_parameters"]
+__all__ = ["METRICS", "build_metric", "complete_parameters", "count_problem"]
 
 _CLASSES = {
     "semantic_similarity": "SemanticSimilarity",
@@ -65,6 +65,15 @@ class _Kinds(Mapping[str, "type[Metric]"]):
 
 METRICS: Mapping[str, type[Metric]] = _Kinds()
 """Every kind of metric by name; `info` describes it to people, its module's docstring defines it."""
+
+
+MAX_OF_A_RUN = 200
+"""Most metrics, and most gates, of a run."""
+
+
+def count_problem(what: str, count: int) -> str:
+    """Return that a run has too many metrics or gates, as `what` says, or the empty string."""
+    return f"has {count:,} {what}, more than {MAX_OF_A_RUN}: split the run" if count > MAX_OF_A_RUN else ""
 
 
 def build_metric(settings: MetricSettings) -> Metric:

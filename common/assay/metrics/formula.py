@@ -89,6 +89,7 @@ FIELDS: Mapping[str, Callable[[AgentResponse], float | None]] = {
 """Fields of the answer that a formula may read; None where the answer does not have it."""
 
 _OWN_NAME = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
+_MAX_NUMBERS = 200
 _WORK = 10_000  # 200 parts
 _AGENT_ERROR = "agent_error"
 
@@ -129,6 +130,8 @@ class Formula:
     def check(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Return what is wrong with the formula and its numbers."""
         numbers: Mapping[str, Any] = parameters["parameters"] or {}
+        if len(numbers) > _MAX_NUMBERS:
+            return [("parameters", f"has {len(numbers):,} numbers, more than {_MAX_NUMBERS}")]
         problems = [
             (f"parameters.{name}", message) for name, value in numbers.items() if (message := _problem(name, value))
         ]

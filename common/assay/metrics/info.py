@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_MODEL", "MODEL", "MetricInfo", "Parameter"]
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
+_MAX_TEXT_CHARS = 10_000
+_MAX_TEXTS = 1_000
+_MAX_LIST_CHARS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     required: bool = False
 
-    def problem(self, value: object) -> str:
+    def problem(self, value: Any) -> str:
         """Return what is wrong with a value, or the empty string."""
         if value is None:
             return "" if self._may_be_none() else "is missing"
@@ -49,10 +52,16 @@ class Parameter:
                 return f"must be true or false, not {value!r}"
             case "text" if not isinstance(value, str) or not value.strip():
                 return f"must be a text, not {value!r}"
+            case "text" if len(value) > _MAX_TEXT_CHARS:
+                return f"has {len(value):,} characters, more than {_MAX_TEXT_CHARS:,}"
             case "text" if self.choices and value not in self.choices:
                 return f"must be one of {', '.join(self.choices)}, not {value!r}"
             case "text_list" if not _is_text_list(value):
                 return "must be a list of texts that are not blank"
+            case "text_list" if len(value) > _MAX_TEXTS:
+                return f"has {len(value):,} texts, more than {_MAX_TEXTS:,}"
+            case "text_list" if sum(map(len, value)) > _MAX_LIST_CHARS:
+                return f"has {sum(map(len, value)):,} characters, more than {_MAX_LIST_CHARS:,}"
             case "text_list" if self.required and not value:
                 return "must hold at least one text"
             case "object" if not isinstance(value, dict):

@@ -12,7 +12,7 @@ from assay.datasets.choices import FORMAT_NAMES, ON_BAD_CASE
 from assay.durations import read_duration_s
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
-from assay.metrics import complete_parameters
+from assay.metrics import complete_parameters, count_problem
 from assay.metrics.formula import with_own_numbers
 from assay.metrics.order import check_formulas
 from assay.names import unknown_name, writable
@@ -111,7 +111,11 @@ def spec_from_mapping(
     Raises:
         SpecError: Something is wrong; holds every problem.
     """
-    reader = _Reader(copy.deepcopy(dict(data)), base_dir or Path.cwd(), [], environs=(environ, judge_environ))
+    try:
+        copied = copy.deepcopy(dict(data))
+    except RecursionError:
+        raise SpecError("the spec is nested too deep") from None
+    reader = _Reader(copied, base_dir or Path.cwd(), [], environs=(environ, judge_environ))
     return reader.read(overrides, dataset, metrics, needs_dataset=needs_dataset, needs_agent=needs_agent)
 
 
@@ -336,6 +340,9 @@ class _Reader:
         if not isinstance(value, list) or not value:
             self._report("metrics", "must be a list with at least one metric")
             return ()
+        if problem := count_problem("metrics", len(value)):
+            self._report("metrics", problem)
+            return ()
         chosen: dict[str, MetricSettings] = {}
         paths: dict[str, MetricSettings] = {}
         for index, item in enumerate(value):
@@ -382,6 +389,9 @@ class _Reader:
         value = self._data.get("gates", [])
         if not isinstance(value, list):
             self._report("gates", "must be a list of conditions, e.g. ['pass_rate >= 0.85']")
+            return ()
+        if problem := count_problem("gates", len(value)):
+            self._report("gates", problem)
             return ()
         gates = []
         for index, item in enumerate(value):

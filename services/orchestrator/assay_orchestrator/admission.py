@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
-from assay.metrics import METRICS, complete_parameters
+from assay.metrics import METRICS, complete_parameters, count_problem
 from assay.metrics.order import check_formulas
 from assay.shares import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.spec.agents import check_agent
@@ -49,20 +49,33 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
         problems += check_http_target(settings.agent.target, limits.http_hosts)
     if settings.agent.adapter in PROVIDERS:
         problems += check_prompt_host(settings.agent, limits.http_hosts)
+    if too_many := _check_counts(settings):
+        raise SpecError([*problems, *too_many])  # going through them is much work
     metrics = _complete_metrics(settings, problems)
     if settings.judge is not None:
         problems += check_judge(settings.judge)
         if not limits.judge and wants_verdicts(metrics):
             problems.append(Problem("this orchestrator has no judge: its operator gives it one with --judge", "judge"))
+    problems += _check_gates(settings)
+    if problems:
+        raise SpecError(problems)
+    return dataclasses.replace(settings, metrics=tuple(metrics))
+
+
+def _check_gates(settings: RunSettings) -> list[Problem]:
     kinds = {metric.name: metric.kind for metric in settings.metrics}
+    problems: list[Problem] = []
     for index, gate in enumerate(settings.gates):
         try:
             parse_gate(gate, metrics=kinds, repeats=settings.repeats)
         except InvalidInputError as problem:
             problems += [dataclasses.replace(one, field=f"gates[{index}]") for one in problem.problems]
-    if problems:
-        raise SpecError(problems)
-    return dataclasses.replace(settings, metrics=tuple(metrics))
+    return problems
+
+
+def _check_counts(settings: RunSettings) -> list[Problem]:
+    given = {"metrics": settings.metrics, "gates": settings.gates}
+    return [Problem(problem, what) for what, entries in given.items() if (problem := count_problem(what, len(entries)))]
 
 
 def _check_reading(settings: RunSettings) -> list[Problem]:

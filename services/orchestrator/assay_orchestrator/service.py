@@ -321,7 +321,8 @@ class _Upload:
         if self._header is None:
             raise DatasetError("the header must come before the cases")
         problems: list[Problem] = []
-        cases = [case for offset, each in enumerate(messages) if (case := _case(each, self._count + offset, problems))]
+        # In a thread: the schema of one case's check may take half a second to check.
+        cases = await asyncio.to_thread(_cases, messages, self._count, problems)
         if problems:
             raise DatasetError(problems[:_MAX_PROBLEMS])
         for start in range(0, len(cases), _UPLOAD_BATCH):
@@ -361,6 +362,10 @@ def _listed(run: Run) -> pb.Run:
     except (TypeError, ValueError) as problem:
         _log.error("run %s cannot be shown", run.run_id, exc_info=problem)
         return pb.Run(run_id=run.run_id, state_reason=f"this run cannot be shown ({problem}): delete it")
+
+
+def _cases(messages: Sequence[pb.Case], first: int, problems: list[Problem]) -> list[Case]:
+    return [case for offset, each in enumerate(messages) if (case := _case(each, first + offset, problems))]
 
 
 def _case(message: pb.Case, index: int, problems: list[Problem]) -> Case | None:

@@ -365,3 +365,29 @@ def test_tokens_of_rows(metric: Callable[..., Metric], fold: Callable[..., Any])
     assert (found.passed, found.failed, found.rule) == (2, 1, "at_most")
     assert (found.detail["total_tokens"], found.detail["cache_read_tokens"]) == (1200, 80)
     json.dumps(found.detail, allow_nan=False)
+
+
+@pytest.mark.parametrize(("wrong", "complaints"), [(9, 9), (10, 10), (11, 10)])
+def test_ten_complaints_are_the_most(metric: Callable[..., Metric], wrong: int, complaints: int) -> None:
+    """However many departures from the schema there are, the row keeps ten of them."""
+    checked = metric("json_schema", schema={"items": {"type": "string"}})
+    score = checked.score(Row(Case("c", (Turn("q"),)), AgentResponse(output=[1] * wrong)))
+    assert len(score.detail["complaints"]) == complaints
+
+
+def test_a_part_that_names_its_draft_has_no_patterns_of_another_kind(metric: Callable[..., Metric]) -> None:
+    """Patterns of a definition with a $schema of its own are RE2's too, whose digits are ASCII: Python's can hang."""
+    draft = "https://json-schema.org/draft/2020-12/schema"
+    schema = {"$defs": {"a": {"$schema": draft, "$id": "urn:a", "pattern": r"^\d+$"}}, "$ref": "urn:a"}
+    checked = metric("json_schema", schema=schema)
+    assert checked.score(Row(Case("c", (Turn("q"),)), AgentResponse(output="42"))).passed is True
+    assert checked.score(Row(Case("c", (Turn("q"),)), AgentResponse(output="٤٢"))).passed is False
+
+
+@pytest.mark.parametrize(("before", "found"), [(999_999, True), (1_000_000, False)])
+def test_texts_are_searched_up_to_a_million_characters(metric: Callable[..., Metric], before: int, found: bool) -> None:
+    """What stands behind the millionth character is not found, by the metric and by the check of a case."""
+    response = AgentResponse(text="a" * before + "b")
+    assert metric("regex", pattern="b").score(Row(Case("c", (Turn("q"),)), response)).passed is found
+    case = Case("c", (Turn("q"),), assertions=(Assertion("regex", "b"),))
+    assert metric("assertions").score(Row(case, response)).passed is found

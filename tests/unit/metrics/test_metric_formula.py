@@ -71,6 +71,7 @@ def row_of(response: AgentResponse | None = None, *scores: Score) -> Row:
         ("mean(a, b, c)", 2.0),
         ("clamp(a, 0, 1)", 1.0),
         ("clamp(c, 0, 1)", 0.0),
+        ("clamp(a, 1, 1)", 1.0),
         ("a if b > 1 else c", 5.0),
         ("a if b > 2 else c if c > 0 else 7", 7.0),
         ("a + 1 if b > 2 else c + 1", 0.0),
@@ -123,6 +124,17 @@ def test_what_has_no_value_is_an_error(text: str, reason: str) -> None:
     with pytest.raises(EvaluationError) as caught:
         evaluated(text)
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(("parts", "accepted"), [(200, True), (201, False)])
+def test_two_hundred_parts_are_the_most(parts: int, accepted: bool) -> None:
+    """A sum of a hundred numbers is a hundred numbers and ninety-nine signs; one abs or two make it 200 or 201."""
+    text = f"{'abs(' * (parts - 199)}a{')' * (parts - 199)}{' + a' * 99}"
+    if accepted:
+        assert evaluated(text) == 500.0
+        return
+    with pytest.raises(SpecError, match="more than 200 parts"):
+        parse_expression(text)
 
 
 HOSTILE = [
