@@ -127,14 +127,14 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
 
 @asynccontextmanager
 async def connect(
-    server: str | None, models: Sequence[str] = (), *, judge: bool = False
+    server: str | None, models: Sequence[str] = (), *, judge_keys: Sequence[str] | None = None
 ) -> AsyncIterator[tuple[Client, LocalStack | None]]:
     """Connect to a server, or to a local stack that is started for it and stopped after.
 
     Args:
         server: Its address; None for the local stack.
         models: Embedding models that will be needed.
-        judge: Whether a judge will be needed.
+        judge_keys: The variables with the keys of the judge that will be needed; None where none will.
     """
     import asyncio
 
@@ -144,7 +144,7 @@ async def connect(
         from assay.local.stack import LocalStack
 
         stack = LocalStack(Home.open())
-        stack.start(models=models, judge=judge)
+        stack.start(models=models, judge=judge_keys is not None, judge_keys=judge_keys or ())
     try:
         # Imported while the services start.
         from assay.client import Client

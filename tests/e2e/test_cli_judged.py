@@ -93,6 +93,84 @@ def test_a_judge_that_is_down_and_comes_back(judged: tuple[Cli, ScriptedProvider
     assert not provider.requests
 
 
+def keys_used(provider: ScriptedProvider) -> list[str]:
+    """Return the keys that the judge was asked with, and forget the requests."""
+    found = sorted({request.headers.get("authorization", "").removeprefix("Bearer ") for request in provider.requests})
+    provider.requests.clear()
+    return found
+
+
+def test_a_warm_judge_has_the_keys_and_prices_of_the_command(judged: tuple[Cli, ScriptedProvider]) -> None:
+    """A judge that `assay up` started is restarted for a command with another key or other prices, and only then.
+
+    It stays up, like the one before, and no key is in a file or in the arguments of a process.
+    """
+    cli, provider = judged
+    spec(cli, provider, key_variable="TEAM_KEY", concurrency=4)
+    first, second = "sk-first-0123456789-abcdefghij", "sk-second-0123456789-klmnopqrst"
+    cli.env |= {"TEAM_KEY": first, "ASSAY_JUDGE_CACHE": "false"}
+    cli.run("up", "--no-embedder", "--judge")
+    cli.run("run", "assay.yaml")
+    assert keys_used(provider) == [first]
+    cli.env["TEAM_KEY"] = second
+    cli.run("run", "assay.yaml")
+    assert keys_used(provider) == [second]
+    services = {process.pid for process in cli.services()}
+    cli.run("run", "assay.yaml")
+    assert {process.pid for process in cli.services()} == services
+    cli.write("prices.yaml", "prices: [{model: '*', input: 10, output: 50}]")
+    assert "$0.3900" in cli.run("run", "assay.yaml").stdout
+    cli.env["ASSAY_JUDGE_PRICES"] = str(cli.folder / "absent.yaml")
+    assert "absent.yaml" in cli.run("run", "assay.yaml", status=3).stderr
+    written = "".join(path.read_bytes().decode("latin-1") for path in cli.home.rglob("*") if path.is_file())
+    arguments = " ".join(" ".join(process.cmdline()) for process in cli.services())
+    for key in (first, second):
+        assert key not in written + arguments
+    cli.run("down")
+
+
+def test_a_key_is_corrected_without_stopping_the_stack(judged: tuple[Cli, ScriptedProvider]) -> None:
+    """After a 401 the right key in the shell is enough: `runs resume` judges with it."""
+    cli, provider = judged
+    right = "sk-right-0123456789-abcdefghij"
+    with ScriptedProvider(lambda request: (
+        says(GOOD)(request) if right in request.headers["authorization"] else Reply("no such key", status=401)
+    )) as service:  # fmt: skip
+        spec(cli, service, key_variable="TEAM_KEY")
+        cli.env["TEAM_KEY"] = "sk-wrong-0123456789-abcdefghij"
+        cli.run("up", "--no-embedder", "--judge")
+        assert "HTTP 401: no such key" in cli.run("run", "assay.yaml", status=3).stderr
+        (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
+        cli.env["TEAM_KEY"] = right
+        assert "gate  PASS  quality >= 4" in cli.run("runs", "resume", run["run_id"]).stdout
+    assert calls(cli) == 20
+    assert not provider.requests
+    cli.run("down")
+
+
+def test_a_judge_that_another_command_uses_keeps_its_key(judged: tuple[Cli, ScriptedProvider]) -> None:
+    """A command with another key is refused with what to do, and the other one is judged with its own."""
+    cli, provider = judged
+    spec(cli, provider, key_variable="TEAM_KEY")
+    cli.write("agent.py", "import pathlib, time\n"
+        "def answer(request):\n"
+        "    pathlib.Path('asked').touch()\n"
+        "    while not pathlib.Path('go').exists():\n"
+        "        time.sleep(0.01)\n"
+        "    return request.input.upper()\n")  # fmt: skip
+    cli.env["TEAM_KEY"] = "sk-first-0123456789-abcdefghij"
+    process = cli.start("run", "assay.yaml")
+    cli.wait_until((cli.folder / "asked").exists, process)
+    cli.env["TEAM_KEY"] = "sk-second-0123456789-klmnopqrst"
+    refused = cli.run("run", "assay.yaml", status=3).stderr
+    assert "the local judge serves another command with another TEAM_KEY" in refused
+    assert "ASSAY_HOME" in refused
+    (cli.folder / "go").touch()
+    _, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    assert keys_used(provider) == ["sk-first-0123456789-abcdefghij"]
+
+
 def test_a_spend_cap_is_raised(judged: tuple[Cli, ScriptedProvider]) -> None:
     """Judging pauses at the cap, the sentence says what to type, and that works."""
     cli, provider = judged

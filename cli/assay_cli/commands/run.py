@@ -157,7 +157,8 @@ class _Job:
         import asyncio
 
         spec = self._spec
-        async with connect(server, spec.embedding_models, judge=spec.needs_judge) as (client, stack):
+        judge_keys = spec.judge_keys if spec.needs_judge else None
+        async with connect(server, spec.embedding_models, judge_keys=judge_keys) as (client, stack):
             run = await self._start(client)
             try:
                 run = await self._drive(client, run, caller, stack)

@@ -188,4 +188,4 @@ def _start_services(stack: LocalStack, run: Run) -> None:
 
     spec = Spec(run.settings)
     if spec.embedding_models or spec.needs_judge:
-        stack.start(models=spec.embedding_models, judge=spec.needs_judge)
+        stack.start(models=spec.embedding_models, judge=spec.needs_judge, judge_keys=spec.judge_keys)

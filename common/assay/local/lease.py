@@ -30,6 +30,16 @@ class Lease:
         """Take the share; waits while a stack that nobody used any more is ending."""
         fcntl.flock(self._fd, fcntl.LOCK_SH)
 
+    def is_only(self) -> bool:
+        """Return whether no other process holds a share; the own one must be held, and is again after this."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_SH)
+        return True
+
     def close(self) -> None:
         """Give the share back."""
         if self._fd >= 0:

@@ -10,11 +10,13 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from assay.errors import SetupError
 from assay.local.home import Home
+from assay.local.judge_environment import KEY_VARIABLES, changed_variables, record_variables
 from assay.local.lease import Lease
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ SERVICES = ("orchestrator", "embedder", "judge")
 _PACKAGES = {"orchestrator": "assay_orchestrator", "embedder": "assay_embedder", "judge": "assay_judge"}
 _NEEDS = {"orchestrator": "sqlalchemy", "embedder": "sentence_transformers", "judge": "httpx2"}
 _LOG_TAIL_LINES = 12
+_STOP_TIMEOUT_S = 15.0
 _MOST_RESTARTS = 3
 _LEASED, _STAYING = b"ends with its last user", b"stays"
 
@@ -49,6 +52,7 @@ class LocalStack:
         self._user = Lease(home.sockets / "users")
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._models: tuple[str, ...] = ()
+        self._judge_keys: tuple[str, ...] = KEY_VARIABLES
         self._needed: tuple[str, ...] = ()
         self._restart_count = 0
 
@@ -57,12 +61,22 @@ class LocalStack:
         """The orchestrator's address."""
         return f"unix:{self._home.socket('orchestrator')}"
 
-    def start(self, *, models: Sequence[str] = (), judge: bool = False, orchestrator: bool = True) -> None:
+    def start(
+        self,
+        *,
+        models: Sequence[str] = (),
+        judge: bool = False,
+        judge_keys: Sequence[str] = KEY_VARIABLES,
+        orchestrator: bool = True,
+    ) -> None:
         """Start what is not running: the orchestrator, the embedder if any model is needed, the judge if it is.
+
+        A judge that runs with other keys or settings than those of this process's environment is restarted with these.
 
         Args:
             models: Embedding models that will be needed.
             judge: Whether a judge is needed.
+            judge_keys: The environment variables with the keys that the judge needs.
             orchestrator: Whether the orchestrator is needed.
 
         Raises:
@@ -70,9 +84,11 @@ class LocalStack:
         """
         self._lease.take()
         self._user.take()
-        self._models = tuple(models)
+        self._models, self._judge_keys = tuple(models), tuple(judge_keys)
         wanted = {"orchestrator": orchestrator, "embedder": bool(models), "judge": judge}
         self._needed = tuple(service for service in SERVICES if wanted[service])
+        if judge:
+            self._renew_judge()
         self.start_missing()
 
     def start_missing(self) -> bool:
@@ -93,6 +109,28 @@ class LocalStack:
             for service in missing:
                 self._spawn(service)
         return bool(missing)
+
+    def _renew_judge(self) -> None:
+        """Restart a judge whose keys or settings are not those of this process's environment.
+
+        Raises:
+            SetupError: Another command uses it, or it does not stop.
+        """
+        with _starting(self._home):
+            if not _runs(self._home, "judge"):
+                return
+            changed = changed_variables(_judge_record(self._home), os.environ, self._judge_keys)
+            if not changed:
+                return
+            if not self._user.is_only():
+                raise SetupError(
+                    f"the local judge serves another command with another {', '.join(changed)}: call this again when "
+                    "that command is done, or set ASSAY_HOME to another folder",
+                    reason="SERVICE_OF_A_RUN",
+                )
+            stays = _life(self._home, "judge").read_bytes() != _LEASED
+            _stop_judge(self._home)
+            self._spawn("judge", stays=stays)
 
     def check(self) -> None:
         """Raise if a service that was started here has ended by itself.
@@ -169,7 +207,8 @@ class LocalStack:
             for child in self._children.values():
                 child.terminate()
 
-    def _spawn(self, service: str) -> None:
+    def _spawn(self, service: str, *, stays: bool | None = None) -> None:
+        stays = self._stay if stays is None else stays
         if importlib.util.find_spec(_PACKAGES[service]) is None or importlib.util.find_spec(_NEEDS[service]) is None:
             raise SetupError(
                 f"this run needs the {service}, which is not installed: pip install 'assay[{service}]'",
@@ -178,18 +217,20 @@ class LocalStack:
         with self._home.log(service).open("wb") as log, _held(_life(self._home, service)) as life:
             child = subprocess.Popen(  # noqa: S603 - our own module, no shell
                 # -P: the current folder must not shadow a module of the service.
-                [sys.executable, "-P", "-m", _PACKAGES[service], *self._arguments(service)],
+                [sys.executable, "-P", "-m", _PACKAGES[service], *self._arguments(service, stays)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 pass_fds=(life,),  # it holds this lock for as long as it lives, whatever becomes of us
                 start_new_session=True,  # Ctrl-C is for the command; the service ends with its lease
             )
-        _life(self._home, service).write_bytes(_STAYING if self._stay else _LEASED)
+        _life(self._home, service).write_bytes(_STAYING if stays else _LEASED)
+        if service == "judge":
+            record_variables(_judge_record(self._home), os.environ, self._judge_keys)
         (self._home.sockets / f"{service}.pid").write_text(str(child.pid))
         self._children[service] = child
 
-    def _arguments(self, service: str) -> list[str]:
+    def _arguments(self, service: str, stays: bool) -> list[str]:
         arguments = ["--listen", f"unix:{self._home.socket(service)}"]
         if service == "orchestrator":
             # The local stack keeps to its own file, whatever database the environment names for a shared one.
@@ -210,7 +251,7 @@ class LocalStack:
             for model in self._models:
                 arguments += ["--model", model]
             arguments += ["--allow-models", "*"]
-        if not self._stay:
+        if not stays:
             arguments += ["--exit-with-lock", str(self._home.sockets / "lease")]
         return arguments
 
@@ -273,6 +314,26 @@ def _held(path: Path) -> Iterator[int]:
 def _life(home: Home, service: str) -> Path:
     """The file on which a service holds a lock for as long as it lives."""
     return home.sockets / f"{service}.life"
+
+
+def _judge_record(home: Home) -> Path:
+    """The file that tells with which keys and settings the judge was started."""
+    return home.sockets / "judge.environment"
+
+
+def _stop_judge(home: Home) -> None:
+    """Stop the judge and wait until it has ended; the calls that it has begun are finished first."""
+    pid = _pid(home, "judge")
+    if pid > 0:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_TIMEOUT_S
+    while _runs(home, "judge"):
+        if time.monotonic() > deadline:
+            raise SetupError(
+                f"the local judge does not stop (process {pid}): stop it with `assay down`", reason="SERVICE_OF_A_RUN"
+            )
+        time.sleep(0.02)
 
 
 def _runs(home: Home, service: str) -> bool:

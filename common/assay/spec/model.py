@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.metrics import METRICS
+from assay.spec.judging import key_variable_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -60,6 +61,12 @@ class Spec:
                 }
             )
         )
+
+    @property
+    def judge_keys(self) -> tuple[str, ...]:
+        """The environment variables with the keys of the judges, without doubles."""
+        judges = self.settings.judge.judges if self.settings.judge is not None else ()
+        return tuple(dict.fromkeys(filter(None, map(key_variable_of, judges))))
 
     @property
     def needs_judge(self) -> bool:

@@ -1,0 +1,84 @@
+"""What a local judge took from the environment of the command that started it: its keys and its settings.
+
+Another command may have other keys, or other prices. The record beside the judge's socket tells them apart by salted
+digests, so that no key and no setting is written anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["KEY_VARIABLES", "changed_variables", "record_variables"]
+
+KEY_VARIABLES = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
+"""Where the providers' keys usually are."""
+
+_SETTINGS = "ASSAY_JUDGE_"
+_FILES = ("ASSAY_JUDGE_LIMITS", "ASSAY_JUDGE_PRICES", "ASSAY_JUDGE_REPLAY", "ASSAY_JUDGE_RUBRIC")
+
+
+def record_variables(path: Path, environment: Mapping[str, str], keys: Sequence[str]) -> None:
+    """Keep what tells the environment of a judge that is started from another one.
+
+    Args:
+        path: The record, for its owner's eyes only.
+        environment: The judge's.
+        keys: The variables with the keys that it will use.
+    """
+    salt = secrets.token_hex(16)
+    names = {*KEY_VARIABLES, *keys, *_settings(environment)}
+    digests = {name: _digest(salt, name, environment[name]) for name in sorted(names) if environment.get(name)}
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        json.dump({"salt": salt, "digests": digests}, file)
+
+
+def changed_variables(path: Path, environment: Mapping[str, str], keys: Sequence[str]) -> list[str]:
+    """Return the variables by which a running judge differs from one that this environment would start, sorted.
+
+    A key that is not set here is not missed: the judge may have one. Settings count whether they are set or not, and
+    with them the files that they name.
+
+    Args:
+        path: The running judge's record.
+        environment: That of the command which needs a judge.
+        keys: The variables with the keys that it needs.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        salt, digests = str(record["salt"]), dict(record["digests"])
+    except (OSError, ValueError, KeyError, TypeError):
+        salt, digests = "", {}
+    names = {name for name in keys if environment.get(name)} | _settings(environment) | _settings(digests)
+    return sorted(name for name in names if not _is_same(digests.get(name), salt, name, environment.get(name, "")))
+
+
+def _settings(names: Mapping[str, object]) -> set[str]:
+    return {name for name in names if name.startswith(_SETTINGS) and names[name]}
+
+
+def _is_same(recorded: object, salt: str, name: str, value: str) -> bool:
+    return isinstance(recorded, str) and bool(value) and hmac.compare_digest(recorded, _digest(salt, name, value))
+
+
+def _digest(salt: str, name: str, value: str) -> str:
+    content = f"{value}\0{_state_of(value)}" if name in _FILES else value
+    return hmac.new(salt.encode(), content.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
+
+
+def _state_of(file: str) -> str:
+    """Return what changes when a file does."""
+    try:
+        found = Path(file).stat()
+    except OSError:
+        return "absent"
+    return f"{found.st_mtime_ns} {found.st_size}"
