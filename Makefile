@@ -4,12 +4,13 @@ BIN := .venv/bin
 PACKAGES := -p assay -p assay_cli -p assay_embedder -p assay_judge -p assay_orchestrator
 EXAMPLE ?= examples/product-manual
 KILLS ?= 500
+MESSAGES ?= 100000
 SEED ?= 1
 
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check chaos mutants protos bench lock clean
+.PHONY: demo test check chaos fuzz mutants protos bench lock clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -36,6 +37,9 @@ chaos: .venv/dev.stamp         ## kill processes at every stage, then KILLS more
 
 mutants: .venv/dev.stamp       ## change one place at a time and see which tests notice; see docs/mutants.md
 	$(BIN)/python -m tools.mutants --json benchmarks/results/mutants.json
+
+fuzz: .venv/dev.stamp          ## MESSAGES random messages to every method of every service; see docs/errors.md
+	$(BIN)/python -m tests.fuzz --messages $(MESSAGES) --seed $(SEED) --json benchmarks/results/fuzz.json
 
 protos: .venv-protos/protos.stamp  ## regenerate the checked-in stubs
 	tools/generate-stubs common

@@ -1,0 +1,106 @@
+"""Messages as users send them, of which others are varied: random ones alone rarely get past the first checks."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from assay.answers import AgentResponse, Source, ToolCall, Usage
+from assay.case_wire import case_to_wire
+from assay.cases import Assertion, Case, ExpectedTool, Turn
+from assay.metrics import complete_parameters
+from assay.results import AgentSettings, MetricSettings, RunSettings
+from assay.run_wire import settings_to_wire
+from assay.v1 import embedder_pb2, judge_pb2
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire import response_to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from google.protobuf.message import Message
+
+__all__ = ["CASES", "EXAMPLES", "run_settings"]
+
+_ANSWER = AgentResponse(
+    text="a",
+    output={"a": [1, {"b": None}]},
+    tool_calls=(ToolCall("search", arguments_json='{"q": "a"}'),),
+    sources=(Source(uri="doc/1", title="t", score=0.5),),
+    usage=Usage(input_tokens=3, output_tokens=1, cost_usd=0.01),
+    latency_ms=1.0,
+    metadata={"m": "1"},
+)
+_EXACT: Mapping[str, Mapping[str, object]] = MappingProxyType({"exact_match": {}})
+CASES = [
+    Case(
+        f"c{number}",
+        (
+            Turn(
+                "q",
+                references=("a",),
+                expected_sources=("doc/1",),
+                expected_tools=(ExpectedTool("search", {"q": "a"}),),
+            ),
+        ),
+        variables={"v": 1},
+        contexts=("context",),
+        tags=("t",),
+        expected={"category": "x"},
+        metadata={"m": [1]},
+        recorded=_ANSWER,
+        assertions=(Assertion("contains", "a", threshold=0.5, weight=1.0),),
+        thresholds={"exact_match": 0.5},
+        weight=1.0,
+    )
+    for number in range(3)
+]
+
+
+def run_settings(adapter: str, metrics: Mapping[str, Mapping[str, object]] = _EXACT) -> RunSettings:
+    """Return settings of a run over CASES."""
+    target = {"python": "a:b", "http": "http://127.0.0.1:1/", "openai": "gpt"}.get(adapter, "")
+    chosen = [MetricSettings(name, complete_parameters(name, given, where=name)) for name, given in metrics.items()]
+    return RunSettings("fuzzed", AgentSettings(adapter, target), tuple(chosen), gates=("pass_rate >= 0.5",))
+
+
+def _requests() -> Sequence[Message]:
+    everything: Mapping[str, Mapping[str, object]] = {
+        "exact_match": {}, "contains": {"values": ["a"]}, "regex": {"pattern": "a+"}, "assertions": {}, "rouge": {},
+        "json_schema": {"schema": {"type": "object"}}, "hit_rate": {}, "mrr": {}, "latency": {}, "tokens": {},
+        "tool_calls": {}, "cost": {}, "formula": {"formula": "exact_match"},
+    }  # fmt: skip
+    runs = [run_settings("replay"), run_settings("python"), run_settings("replay", everything), run_settings("http")]
+    return [pb.CreateRunRequest(request_id="1", dataset_id="d", spec=settings_to_wire(run)) for run in runs]
+
+
+_TEXTS = embedder_pb2.EmbedRequest(texts=["one", "two"], model="all-MiniLM-L6-v2")
+_PAIRS = embedder_pb2.SimilarityRequest(
+    pairs=[embedder_pb2.TextPair(first="one", second="two")], model="all-MiniLM-L6-v2"
+)
+_GRADE = judge_pb2.GradeRequest(rubric="answer", question="q", reference="a", answer="b")
+_PAIR = judge_pb2.ComparePairRequest(rubric="pairwise", question="q", answer_a="a", answer_b="b")
+
+EXAMPLES: Mapping[str, Sequence[Message]] = {
+    "assay.v1.UploadDatasetRequest": [
+        pb.UploadDatasetRequest(header=pb.DatasetHeader(name="d", format="plain/json")),
+        pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=map(case_to_wire, CASES))),
+    ],
+    "assay.v1.ServeAgentRequest": [
+        pb.ServeAgentRequest(attach=pb.AttachAgent(run_id="r", concurrency=2)),
+        pb.ServeAgentRequest(responses=pb.AgentResponses(responses=[response_to_wire(_ANSWER)])),
+    ],
+    "assay.v1.EmbedRequest": [_TEXTS],
+    "assay.v1.EmbedStreamRequest": [embedder_pb2.EmbedStreamRequest(request_id="1", embed=_TEXTS)],
+    "assay.v1.SimilarityRequest": [_PAIRS],
+    "assay.v1.SimilarityStreamRequest": [embedder_pb2.SimilarityStreamRequest(request_id="1", similarity=_PAIRS)],
+    "assay.v1.GradeRequest": [_GRADE],
+    "assay.v1.GradeStreamRequest": [judge_pb2.GradeStreamRequest(request_id="1", grade=_GRADE)],
+    "assay.v1.ComparePairRequest": [_PAIR],
+    **{f"assay.v1.{each.DESCRIPTOR.name}": [each(run_id="r")] for each in (
+        pb.GetRunRequest, pb.CancelRunRequest, pb.PauseRunRequest, pb.ResumeRunRequest, pb.DeleteRunRequest,
+        pb.WatchRunRequest, pb.ListResultsRequest,
+    )},
+    "assay.v1.ListAttemptsRequest": [pb.ListAttemptsRequest(run_id="r", case_id="c0")],
+    "assay.v1.CreateRunRequest": _requests(),
+}  # fmt: skip
