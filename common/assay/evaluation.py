@@ -192,6 +192,8 @@ async def follow(
 ) -> None:
     """Hand every snapshot and event of a run to the listener until the run ends or pauses.
 
+    A run that waits for storage resumes by itself, and is followed meanwhile.
+
     Args:
         client: To the orchestrator.
         run_id: The run.
@@ -206,8 +208,8 @@ async def follow(
             # A further snapshot means that the connection was lost, as when the orchestrator was restarted.
             may_resume = resume
         paused = await _paused(client, run_id, event)
-        if paused is None:
-            continue
+        if paused is None or paused.pause_cause is PauseCause.STORAGE:
+            continue  # it resumes by itself
         if not may_resume or paused.pause_cause is not PauseCause.INTERRUPTED:
             return
         may_resume = False

@@ -138,7 +138,7 @@ class Drill:
         return history
 
     async def watch_to_the_end(self, history: History) -> Run:
-        """Watch a run until it has ended; resume it where a full disk has paused it."""
+        """Watch a run until it has ended; one whose rows cannot be stored resumes by itself."""
         async with asyncio.timeout(250):
             while True:
                 async with self.client() as client:
@@ -147,14 +147,14 @@ class Drill:
                         run = await client.get_run(history.run_id, partial=False)
                     except UnavailableError as problem:
                         if problem.reason == "STORAGE_UNAVAILABLE":
-                            # Not even the pause could be stored, so it is the run's owner who goes on.
                             self.topology.disturbed("store")
-                            await self.insist(lambda client: client.resume_run(history.run_id))
                         await asyncio.sleep(0.1)
                         continue
                 if run.finished:
                     return run
-                if run.state is RunState.PAUSED and run.pause_cause is not PauseCause.OWNER:
+                if run.state is RunState.PAUSED and run.pause_cause is PauseCause.STORAGE:
+                    await asyncio.sleep(0.1)
+                elif run.state is RunState.PAUSED and run.pause_cause is not PauseCause.OWNER:
                     self.topology.disturbed("pause")
                     await self.insist(lambda client: client.resume_run(history.run_id))
 

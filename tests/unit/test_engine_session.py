@@ -10,6 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from assay_orchestrator.engine.session import Session
+from assay_orchestrator.engine.storage_pauses import RunStore, StoragePauses
 from assay_orchestrator.runner import Plan
 from assay_orchestrator.store.shards import Shard
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.engine.slots import Slots
 
 NOW = 0.0
-PLAN = Plan("r", "d", 10, 1, 8, 1.0, agent=None, metrics=(), embedders={})  # type: ignore[arg-type]  # nobody is asked
+PLAN = Plan("r", "d", 10, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]  # nobody is asked
 
 
 class Looks:
@@ -31,9 +32,15 @@ class Looks:
         self.count += 1
 
 
+def store(database: Looks | None) -> RunStore:
+    """Return a database as the run uses it."""
+    pauses = StoragePauses(database, lambda _: None, None)  # type: ignore[arg-type]  # nothing is stored
+    return pauses.of(PLAN.run_id)
+
+
 def session(*, alone: bool = False) -> Session:
     """Return a session that stores nothing."""
-    return Session(None, PLAN, alone=alone, on_results=lambda _: None)  # type: ignore[arg-type]
+    return Session(store(None), PLAN, alone=alone, on_results=lambda _: None)
 
 
 def shard(index: int, slots: int) -> Shard:
@@ -111,7 +118,7 @@ async def test_a_shard_is_given_up_when_its_questions_are_free() -> None:
 async def test_whose_a_shard_is_is_looked_up_when_nothing_has_told_for_a_while() -> None:
     """Taking a shard and storing rows of it tell as much; a moment before a transaction began counts."""
     looks = Looks()
-    made = Session(looks, PLAN, alone=False, on_results=lambda _: None)  # type: ignore[arg-type]
+    made = Session(store(looks), PLAN, alone=False, on_results=lambda _: None)
     first, second = shard(0, 3), shard(1, 3)
     async with made.share(first, monotonic()), made.share(second, monotonic() - 1.0):
         await made.require(first)

@@ -13,16 +13,24 @@ __all__ = ["client_sentence", "is_passing", "sentence"]
 
 _REMEDIES: Sequence[tuple[str, str]] = (
     # SQLSTATE, or the beginning of it; the first that fits.
-    ("53100", "its disk is full: free some space, then resume the run"),
-    ("53200", "it is out of memory: give it more, then resume the run"),
+    ("53100", "its disk is full: free some space"),
+    ("53200", "it is out of memory: give it more"),
     ("53300", "it has no connection left: raise its max_connections, or close other programs"),
-    ("57014", "a query took too long and was stopped: see whether the database is overloaded, then resume the run"),
+    ("53", "it lacks a resource: see its log"),
+    ("54", "a limit of the server is exceeded: see its log"),
+    ("55P03", "another session holds a lock for longer than lock_timeout: end that session, or let it finish"),
+    ("55", "another session keeps what is needed from being changed: end that session, or let it finish"),
+    ("57014", "a statement was cancelled or ran into statement_timeout: see whether a lock or load slows it down"),
     ("25006", "it may only be read, as a standby is: name the primary in --database-url"),
+    ("25P03", "a transaction idled until the server ended it: this process stood still"),
     ("42501", "this user lacks the right: GRANT it what it needs, CREATE on the schema included"),
+    ("58", "its disk or operating system failed: see its log"),
+    ("XX", "it is damaged or has a defect: see its log, and restore a backup if needed"),
     ("28", "it refuses this user or password: check --database-url, PGPASSWORD and pg_hba.conf"),
     ("3D000", "there is no such database: create it with CREATE DATABASE"),
-    ("57P", "the server is stopping, starting or was restarted: resume the run when it is back"),
-    ("08", "the connection broke: resume the run when the server can be reached"),
+    ("57P04", "the database was dropped: restore it from a backup"),
+    ("57P", "the server is stopping, starting or was restarted"),
+    ("08", "the connection broke"),
 )
 # libpq gives no SQLSTATE for a connection that never came to be; these are the server's English words.
 _WORDS: Sequence[tuple[str, str]] = (
@@ -66,11 +74,8 @@ def sentence(place: str, problem: BaseException | None, password: str) -> str:
     for prefix, remedy in _REMEDIES:
         if state.startswith(prefix):
             return f"{place}: {remedy} ({text})"
-    if isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError):
-        return (
-            f"{place} cannot be reached: check that the server runs and --database-url is right; a run goes on where "
-            f"it stopped when it is resumed ({text})"
-        )
+    if not state and isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError):
+        return f"{place} cannot be reached: check that the server runs and --database-url is right ({text})"
     return f"{place} failed: {text}"
 
 
@@ -85,8 +90,8 @@ def client_sentence(place: str, problem: BaseException | None) -> str:
     for prefix, remedy in _REMEDIES:
         if state.startswith(prefix):
             return f"{place}: {remedy}"
-    if isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError):
-        return f"{place} cannot be reached: a run goes on where it stopped when it is resumed"
+    if not state and isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError):
+        return f"{place} cannot be reached: runs resume by themselves when it is back"
     return f"{place} failed: the service's log has the cause"
 
 

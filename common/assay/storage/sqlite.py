@@ -208,7 +208,7 @@ def _sentence(place: str, problem: sa.exc.DatabaseError) -> str:
     """
     text = str(problem.orig)
     if "disk is full" in text or "disk I/O" in text:
-        return f"the disk that holds {place} is full or broken ({text}): free some space, then resume the run"
+        return f"the disk that holds {place} is full or broken ({text}): free some space"
     if "locked" in text:
         return f"{place} is locked by another program: close it and try again"
     if "readonly" in text or "unable to open" in text:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.results import CaseResult
-    from assay.storage.database import Database
+    from assay_orchestrator.engine.storage_pauses import RunStore
     from assay_orchestrator.store.attempts import AttemptKey
-    from assay_orchestrator.store.results import Stored
+    from assay_orchestrator.store.results import RowKey, Stored
     from assay_orchestrator.store.shards import Shard
 
 __all__ = ["Flusher"]
@@ -47,7 +47,7 @@ class Flusher:
     task of its own that no case's cancellation reaches, so a batch is stored whole or not at all.
 
     Args:
-        database: Where to store.
+        store: Where to store; what it cannot store now it keeps in memory and stores later.
         run_id: The run.
         on_results: Called with the results of a transaction, in the order of their sequence, after they have
             become durable.
@@ -57,12 +57,12 @@ class Flusher:
 
     def __init__(
         self,
-        database: Database,
+        store: RunStore,
         run_id: str,
         on_results: Callable[[Sequence[CaseResult]], None],
         on_held: Callable[[float, Mapping[Shard, int]], None],
     ) -> None:
-        self._database = database
+        self._store = store
         self._run_id = run_id
         self._on_results = on_results
         self._on_held = on_held
@@ -74,7 +74,7 @@ class Flusher:
         """Store an answer, a result, or both together; when this returns they are durable.
 
         Raises:
-            StorageError: They could not be stored.
+            StorageError: They could not be stored, and the process stops or the run was cancelled.
             FencedError: Somebody else has the shard, or one that was stored with it.
         """
         await self._put(shard, answer, result, None)
@@ -94,7 +94,7 @@ class Flusher:
             await asyncio.shield(self._task)
         if self._open:
             with contextlib.suppress(StorageError):
-                await self._database.write(lambda c: attempts.end(c, self._run_id, self._open.values()))
+                await self._store.write_once(lambda c: attempts.end(c, self._run_id, self._open.values()))
 
     async def _put(
         self, shard: Shard, answer: AnswerRecord | None, result: CaseResult | None, begun: AttemptKey | None
@@ -109,11 +109,12 @@ class Flusher:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
-                rows = [entry.result for entry in batch if entry.result is not None]
-                begun = monotonic()
+                write = _Batch(self._store, self._run_id, batch, self._open)
                 try:
-                    stored = await self._write(batch, rows)
+                    stored = await self._store.outlast(write)
                 except Exception as problem:  # noqa: BLE001 - handed to every case that waits for it
+                    if isinstance(problem, StorageError):  # given up for all of the run
+                        batch, self._waiting = [*batch, *self._waiting], []
                     for entry in batch:
                         if not entry.done.done():
                             entry.done.set_exception(problem)
@@ -121,37 +122,61 @@ class Flusher:
                     for entry in batch:
                         if not entry.done.done():
                             entry.done.set_result(None)
-                    self._on_held(begun, {entry.shard: stored.slots[entry.shard.shard_index] for entry in batch})
-                    if rows:
-                        self._on_results(_numbered(rows, stored.first_sequence))
+                    self._on_held(write.begun, {entry.shard: stored.slots[entry.shard.shard_index] for entry in batch})
+                    if write.rows:
+                        self._on_results(_numbered(write.rows, stored.first_sequence))
         finally:
             self._task = None
 
-    async def _write(self, batch: Sequence[_Entry], rows: Sequence[CaseResult]) -> Stored:
-        answers = [entry.answer for entry in batch if entry.answer is not None]
-        begun = [entry.begun for entry in batch if entry.begun is not None]
-        keys = [(row.case_index, row.repeat_index) for row in rows]
-        ended = [self._open[key] for key in keys if key in self._open]
-        epochs = {entry.shard.shard_index: entry.shard.epoch for entry in batch}
 
-        def change(connection: sa.Connection) -> Stored:
-            stored = results.put(connection, self._run_id, answers, rows, epochs)
-            if answers:
-                failpoint("answer.before_commit")
-            if rows:
-                failpoint("result.before_commit")
-            attempts.begin(connection, self._run_id, begun)
-            attempts.end(connection, self._run_id, ended)
-            return stored
+class _Batch:
+    """One transaction of a flusher; called again until it is stored.
 
-        stored = await self._database.write(change)
-        if answers:
+    Attributes:
+        rows: The results that the last call stores: those that an earlier one has stored unnoticed are left out.
+        begun: A moment (`monotonic`) before the last call's transaction.
+    """
+
+    def __init__(
+        self, store: RunStore, run_id: str, entries: Sequence[_Entry], open_attempts: dict[RowKey, AttemptKey]
+    ) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._entries = entries
+        self._open = open_attempts
+        self._answers = [entry.answer for entry in entries if entry.answer is not None]
+        self._attempts = [entry.begun for entry in entries if entry.begun is not None]
+        self._call_count = 0
+        self.rows: Sequence[CaseResult] = [entry.result for entry in entries if entry.result is not None]
+        self._keys = [(row.case_index, row.repeat_index) for row in self.rows]
+        self.begun = monotonic()
+
+    async def __call__(self) -> Stored:
+        self.begun = monotonic()
+        stored = await self._store.write_once(self._change)
+        if self._answers:
             failpoint("answer.after_commit")
-        if rows:
+        if self.rows:
             failpoint("result.after_commit")
-        self._open.update(((attempt[0], attempt[1]), attempt) for attempt in begun)
-        for key in keys:
+        self._open.update(((attempt[0], attempt[1]), attempt) for attempt in self._attempts)
+        for key in self._keys:
             self._open.pop(key, None)
+        return stored
+
+    def _change(self, connection: sa.Connection) -> Stored:
+        answers: Sequence[AnswerRecord] = self._answers
+        self._call_count += 1
+        if self._call_count > 1:
+            answers, self.rows = results.without_stored(connection, self._run_id, answers, self.rows)
+            attempts.end(connection, self._run_id, self._attempts)
+        epochs = {entry.shard.shard_index: entry.shard.epoch for entry in self._entries}
+        stored = results.put(connection, self._run_id, answers, self.rows, epochs)
+        if answers:
+            failpoint("answer.before_commit")
+        if self.rows:
+            failpoint("result.before_commit")
+        attempts.begin(connection, self._run_id, self._attempts)
+        attempts.end(connection, self._run_id, [self._open[key] for key in self._keys if key in self._open])
         return stored
 
 

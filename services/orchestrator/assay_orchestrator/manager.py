@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.engine.dispatcher import Dispatcher
+    from assay_orchestrator.engine.storage_pauses import RunStore
     from assay_orchestrator.planning import Planner
     from assay_orchestrator.runner import Plan
     from assay_orchestrator.settings import Settings
@@ -71,7 +72,6 @@ class RunManager:
         self._settings = settings
         self._planner = planner
         self._dispatcher = dispatcher
-        self._broken: dict[str, AssayError] = {}
         self._catalogue = Catalogue(database)
         self._partial = PartialSummaries(database)
         self._deleter = Deleter(database)
@@ -211,9 +211,8 @@ class RunManager:
         """
         if spend_cap is not None:
             check_spend_cap(await self.get(run_id), spend_cap)
-        self._broken.pop(run_id, None)
+        self._worker.pauses.retry(run_id)
         await self._resume(run_id, retry_errors=retry_errors, spend_cap=spend_cap)
-        self.raise_if_broken(run_id)
         return await self.get(run_id)
 
     async def delete(self, run_id: str, *, only_check: bool = False) -> Deletion:
@@ -255,10 +254,23 @@ class RunManager:
         """Let such a client go."""
         self._hosting.detach(run_id, attachment)
 
-    def raise_if_broken(self, run_id: str) -> None:
-        """Raise what stopped the run, where not even that could be stored."""
-        if run_id in self._broken:
-            raise self._broken[run_id]
+    def storage_problem(self, run_id: str) -> str:
+        """Return why a run's rows cannot be stored here now; empty where they can."""
+        return self._worker.pauses.reason(run_id)
+
+    def shown(self, run: Run) -> Run:
+        """Return a run as clients see it: PAUSED where its rows cannot be stored, here or in the process that has them.
+
+        Where not even the pause can be stored, this process alone shows it.
+        """
+        if run.state not in runs.GOING or run.pause_cause not in (None, PauseCause.STORAGE):
+            return run
+        reason = self.storage_problem(run.run_id)
+        if not reason and run.pause_cause is None:
+            return run
+        return dataclasses.replace(
+            run, state=RunState.PAUSED, pause_cause=PauseCause.STORAGE, state_reason=reason or run.state_reason
+        )
 
     async def aclose(self) -> None:
         """Stop all runs where they are; what is stored stays, and the next start goes on from there."""
@@ -340,11 +352,9 @@ class RunManager:
         return await self._database.read(load)
 
     async def trouble(self, run_id: str, problem: Exception) -> None:
-        """Pause a run whose rows cannot be stored, end one that cannot go on for another reason."""
+        """End a run that cannot continue."""
         await self._worker.cancel(run_id)
-        if isinstance(problem, StorageError):
-            await self._pause(run_id, problem)
-        elif isinstance(problem, AssayError):
+        if isinstance(problem, AssayError):
             await self._fail(run_id, problem.message)
         else:
             error_id = uuid.uuid4().hex[:12]
@@ -362,12 +372,12 @@ class RunManager:
         self._hosting.forget(run_id, reason)
         self.notifier.notify(run_id)
 
-    def _session(self, plan: Plan) -> Session:
+    def _session(self, plan: Plan, store: RunStore) -> Session:
         if plan.run_id in self._pausing:  # asked for since its first shard was started
             plan.pausing.set()
             self._planner.hold(plan.run_id)
         return Session(
-            self._database,
+            store,
             plan,
             alone=self._dispatcher.alone,
             on_results=lambda rows: self.notifier.tell(plan.run_id, rows),
@@ -395,28 +405,14 @@ class RunManager:
         self._planner.release(run_id)
         self.notifier.notify(run_id)
 
-    async def _pause(self, run_id: str, problem: StorageError) -> None:
-        _log.error("run %s paused: %s", run_id, problem.message)
-        try:
-            await self._database.write(
-                lambda c: runs.stop(c, run_id, RunState.PAUSED, reason=problem.message, cause=PauseCause.STORAGE)
-            )
-        except StorageError:
-            # The store cannot even take that: watchers are told directly.
-            self._broken[run_id] = problem
-        self.notifier.notify(run_id)
-
     async def _succeed(self, run_id: str, sequence: int, summary: RunSummary) -> bool:
         data = summary_to_json(summary)
         return await self._end(run_id, lambda c: control.conclude(c, run_id, sequence, data))
 
     async def _fail(self, run_id: str, reason: str) -> None:
-        try:
-            await self._end(run_id, lambda c: runs.stop(c, run_id, RunState.FAILED, reason=reason))
-        except StorageError as problem:
-            self._broken[run_id] = problem
-            self._hosting.forget(run_id, f"the run has {RunState.FAILED.value}")
-            self.notifier.notify(run_id)
+        await self._worker.pauses.outlast(
+            run_id, lambda: self._end(run_id, lambda c: runs.stop(c, run_id, RunState.FAILED, reason=reason))
+        )
 
     async def _end(self, run_id: str, stop: Callable[[sa.Connection], bool]) -> bool:
         """Bring a run to its end; return False where it was not to end, or had ended already."""

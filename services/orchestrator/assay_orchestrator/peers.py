@@ -130,6 +130,9 @@ class Peers:
         for run_id in await self._database.read(runs.list_idle):
             await self._worker.enqueue(lambda c, run_id=run_id: self._worker.next_jobs(c, run_id))  # type: ignore[misc]
 
+        for run_id in await self._database.read(runs.list_storage_pauses):
+            if not self._worker.pauses.reason(run_id):  # the process that paused it is gone
+                await self._worker.resume_from_storage(run_id)
         for run_id in await self._database.read(unjudged.list_awaiting):
             self._worker.looks.later(run_id)  # whoever was to look may be gone
 

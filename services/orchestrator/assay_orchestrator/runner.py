@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from assay.cases import Case
     from assay.metrics.score import EmbeddingEvidence
-    from assay.storage.database import Database
     from assay_orchestrator.agents import RetryingAgent
     from assay_orchestrator.embedding import EmbeddingClient
     from assay_orchestrator.engine.session import Session
+    from assay_orchestrator.engine.storage_pauses import RunStore
     from assay_orchestrator.juries import RunJury
     from assay_orchestrator.scoring.row_scorer import RowScorer
     from assay_orchestrator.store.shards import Shard
@@ -95,15 +95,15 @@ class ShardRunner:
     Memory is O(concurrency): a row enters only when one of its run's slots is free.
 
     Args:
-        database: Where datasets, answers and results are.
+        store: Where datasets, answers and results are.
         session: What the shards of the run share in this process.
         shard: Which rows, and by what right they are stored.
         is_ordered: Whether all verdicts that it needs were ordered before. Then some that are not there yet tell
             enough about the others.
     """
 
-    def __init__(self, database: Database, session: Session, shard: Shard, *, is_ordered: bool = False) -> None:
-        self._database = database
+    def __init__(self, store: RunStore, session: Session, shard: Shard, *, is_ordered: bool = False) -> None:
+        self._store = store
         self._session = session
         self._plan = session.plan
         self._shard = shard
@@ -132,7 +132,7 @@ class ShardRunner:
         """Finish every row; while the run is being paused, only those whose answer has come or is on its way.
 
         Raises:
-            StorageError: The store cannot be read or written; what is stored stays.
+            StorageError: Rows cannot be stored, and the process stops or the run was cancelled.
             FencedError: Somebody else has the shard.
         """
         suspects: list[_Work] = []
@@ -157,7 +157,7 @@ class ShardRunner:
 
     async def _unfinished(self) -> list[_Work]:
         plan, first, count = self._plan, self._shard.first_case, self._shard.case_count
-        cases, finished, stored, tries = await self._database.read(
+        cases, finished, stored, tries = await self._store.read(
             lambda connection: (
                 datasets.read_cases(connection, plan.dataset_id, first, count),
                 results.finished_keys(connection, plan.run_id, first, count),

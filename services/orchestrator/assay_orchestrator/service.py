@@ -136,7 +136,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
                 f"there is no dataset {request.dataset_id!r}: upload it first", reason="DATASET_NOT_FOUND"
             )
         run = await self._manager.create(request.request_id, settings, dataset)
-        return pb.CreateRunResponse(run=run_to_wire(run))
+        return pb.CreateRunResponse(run=self._to_wire(run))
 
     async def GetRun(  # noqa: N802
         self,
@@ -145,7 +145,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> pb.GetRunResponse:
         """Return one run."""
         get = self._manager.get if request.final_summary_only else self._manager.get_summarised
-        return pb.GetRunResponse(run=run_to_wire(await get(request.run_id)))
+        return pb.GetRunResponse(run=self._to_wire(await get(request.run_id)))
 
     async def ListRuns(  # noqa: N802
         self,
@@ -162,7 +162,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         if len(runs) > size:
             runs = runs[:size]
             token = await self._tokens.make(query, (runs[-1].created_at, runs[-1].run_id))
-        return pb.ListRunsResponse(runs=map(_listed, runs), next_page_token=token)
+        return pb.ListRunsResponse(runs=map(_listed, map(self._manager.shown, runs)), next_page_token=token)
 
     async def CancelRun(  # noqa: N802
         self,
@@ -170,7 +170,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.CancelRunRequest, pb.CancelRunResponse],
     ) -> pb.CancelRunResponse:
         """Stop a run."""
-        return pb.CancelRunResponse(run=run_to_wire(await self._manager.cancel(request.run_id)))
+        return pb.CancelRunResponse(run=self._to_wire(await self._manager.cancel(request.run_id)))
 
     async def PauseRun(  # noqa: N802
         self,
@@ -178,7 +178,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.PauseRunRequest, pb.PauseRunResponse],
     ) -> pb.PauseRunResponse:
         """Let the questions in flight end and ask nothing more."""
-        return pb.PauseRunResponse(run=run_to_wire(await self._manager.pause(request.run_id)))
+        return pb.PauseRunResponse(run=self._to_wire(await self._manager.pause(request.run_id)))
 
     async def ResumeRun(  # noqa: N802
         self,
@@ -188,7 +188,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         """Continue a paused run, or one whose errors are to be tried again."""
         cap = spend_cap_from_wire(request.spend_cap) if request.HasField("spend_cap") else None
         run = await self._manager.resume(request.run_id, retry_errors=request.retry_errors, spend_cap=cap)
-        return pb.ResumeRunResponse(run=run_to_wire(run))
+        return pb.ResumeRunResponse(run=self._to_wire(run))
 
     async def DeleteRun(  # noqa: N802
         self,
@@ -208,9 +208,11 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> None:
         """Send a snapshot, then events in order; bookmarks while nothing happens."""
         following = self._watches.follow(request.run_id, request.after_sequence, with_answers=request.include_answers)
+        is_first = True
         async with aclosing(following) as steps:
             async for step in steps:
-                if step.snapshot is not None:
+                if is_first:
+                    is_first = False
                     # Headers left to the first message would count as unsent while it waits for its reader, and
                     # gRPC, sending them twice, could not end the call: its client would wait for ever.
                     await context.send_initial_metadata(())
@@ -278,6 +280,9 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             self._manager.detach(run.run_id, attachment)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
+
+    def _to_wire(self, run: Run) -> pb.Run:
+        return run_to_wire(self._manager.shown(run))
 
     async def _attach_request(self, incoming: AsyncIterator[pb.ServeAgentRequest]) -> tuple[pb.AttachAgent, Run]:
         first = await anext(aiter(incoming), None)

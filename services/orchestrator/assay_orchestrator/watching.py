@@ -77,8 +77,8 @@ class Watches:
                     f"{after}: watch it from the beginning, or after an event that was seen",
                     reason="SEQUENCE_UNKNOWN",
                 )
-            cursor = after
-            yield Step(cursor, snapshot=run)
+            cursor, is_shown_paused = after, bool(self._manager.storage_problem(run_id))
+            yield Step(cursor, snapshot=self._manager.shown(run))
             while True:
                 moved.clear()
                 self._manager.notifier.raise_if_gone(run_id)
@@ -87,6 +87,10 @@ class Watches:
                     failpoint("watch.page_read")
                     yield Step(cursor, events=events)
                     cursor = events[-1].sequence
+                elif bool(self._manager.storage_problem(run_id)) is not is_shown_paused:  # there may be no event of it
+                    is_shown_paused = not is_shown_paused
+                    run = await self._shared(run_id, ("run",), lambda: self._manager.get(run_id))
+                    yield Step(cursor, snapshot=self._manager.shown(run))
                 if _ends(events) or (run.finished and cursor >= run.last_sequence):
                     run = await self._shared(run_id, ("run",), lambda: self._manager.get(run_id))
                     if run.finished and cursor >= run.last_sequence:
@@ -147,7 +151,6 @@ class Watches:
 
     async def _moves(self, run_id: str, moved: asyncio.Event) -> bool:
         """Wait until the run moves; False where it has not by the time of a bookmark."""
-        self._manager.raise_if_broken(run_id)
         if self._stopping.is_set():
             raise UnavailableError("the orchestrator is stopping: resume the watch", reason="STOPPING")
         try:

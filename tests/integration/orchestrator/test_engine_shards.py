@@ -14,6 +14,7 @@ from assay.answers import AgentStatus
 from assay.cases import Case, Turn
 from assay.results import CaseResult, DatasetRef, RunState
 from assay_orchestrator.engine.session import Session
+from assay_orchestrator.engine.storage_pauses import StoragePauses
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.runner import Plan
 from assay_orchestrator.store import datasets, deletions, results, runs, schema, shards
@@ -216,8 +217,9 @@ async def test_nothing_is_asked_of_a_shard_that_somebody_else_has(
     store: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever stood still for a while looks whose its shards are before it asks anybody; within a second it knows."""
-    plan = Plan("r", "d", CASES, 1, 8, 1.0, agent=None, metrics=(), embedders={})  # type: ignore[arg-type]
-    session = Session(store, plan, alone=False, on_results=lambda _: None)
+    plan = Plan("r", "d", CASES, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]
+    pauses = StoragePauses(store, lambda _: None, None)  # type: ignore[arg-type]  # nothing fails
+    session = Session(pauses.of("r"), plan, alone=False, on_results=lambda _: None)
     await store.write(lambda c: shards.top_up(c, "r", EQUAL))
     held = await started(store, "r", 0)
     await session.require(held)

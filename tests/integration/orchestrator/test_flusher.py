@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import pytest_asyncio
 
 from assay.answers import AgentResponse, AgentStatus
 from assay.cases import Case, Turn
+from assay.errors import StorageError
 from assay.results import CaseResult, DatasetRef
+from assay_orchestrator.engine import storage_pauses
+from assay_orchestrator.engine.storage_pauses import StoragePauses
 from assay_orchestrator.flusher import Flusher
 from assay_orchestrator.store import datasets, results, runs, shards
 from assay_orchestrator.store.results import AnswerRecord
@@ -42,6 +46,22 @@ class SlowWrites:
         return await self._database.write(change)
 
 
+class StoredUnnoticed:
+    """A database that stores each change and says at first that it could not."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._told = set[object]()
+
+    async def write(self, change: Callable[[sa.Connection], Any]) -> Any:
+        """Make a change."""
+        stored = await self._database.write(change)
+        if change not in self._told:
+            self._told.add(change)
+            raise StorageError("the connection broke in the commit")
+        return stored
+
+
 @pytest_asyncio.fixture
 async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
     """Return a database with a run of some cases, nothing of it done."""
@@ -68,7 +88,8 @@ async def test_a_flush_is_not_cancelled_with_those_who_wait_for_it(store: Databa
     shard = await store.write(lambda c: shards.start(c, "r", 0, 1))
     assert shard is not None
     slow, told = SlowWrites(store), list[CaseResult]()
-    flusher = Flusher(slow, "r", told.extend, lambda since, slots: None)  # type: ignore[arg-type]  # it only writes
+    pauses = StoragePauses(slow, lambda _: None, None)  # type: ignore[arg-type]  # it only writes, and nothing fails
+    flusher = Flusher(pauses.of("r"), "r", told.extend, lambda since, slots: None)
     first = [asyncio.ensure_future(_put(flusher, shard, 0))]
     await slow.begun.wait()
     later = [asyncio.ensure_future(_put(flusher, shard, index)) for index in range(1, _CASES)]
@@ -84,9 +105,32 @@ async def test_a_flush_is_not_cancelled_with_those_who_wait_for_it(store: Databa
     assert len(await store.read(lambda c: results.stored_answers(c, "r", 0, _CASES))) == _CASES
 
 
+@pytest.mark.parametrize("parts", ["answer", "result", "both"])
+async def test_what_was_stored_unnoticed_is_not_stored_again(
+    store: Database, monkeypatch: pytest.MonkeyPatch, parts: str
+) -> None:
+    """A batch whose commit seemed to fail is stored once: its rows have one result and one number each."""
+    monkeypatch.setattr(storage_pauses, "_FIRST_BACKOFF_S", 0.0)
+    shard = await store.write(lambda c: shards.start(c, "r", 0, 1))
+    assert shard is not None
+    pauses = StoragePauses(StoredUnnoticed(store), lambda _: None, lambda _: asyncio.sleep(0))  # type: ignore[arg-type]
+    flusher = Flusher(pauses.of("r"), "r", lambda _: None, lambda since, slots: None)
+    await flusher.begin(shard, (0, 0, 0))
+    answer, result = AnswerRecord(0, 0, 0, AgentResponse(text="a")), _row(0)
+    await flusher.put(shard, answer if parts != "result" else None, result if parts != "answer" else None)
+    await flusher.aclose()
+    finished = await store.read(lambda c: results.read_in_order(c, "r", (-1, -1), 10))
+    assert [row.sequence for row in finished] == ([1] if parts != "answer" else [])
+    answered = await store.read(lambda c: results.stored_answers(c, "r", 0, _CASES))
+    assert {key: len(turns) for key, turns in answered.items()} == ({(0, 0): 1} if parts != "result" else {})
+
+
+def _row(index: int) -> CaseResult:
+    return CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, "")
+
+
 async def _put(flusher: Flusher, shard: Shard, index: int) -> None:
-    result = CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, "")
-    await flusher.put(shard, AnswerRecord(index, 0, 0, AgentResponse(text="a")), result)
+    await flusher.put(shard, AnswerRecord(index, 0, 0, AgentResponse(text="a")), _row(index))
 
 
 async def _ends(tasks: Sequence[asyncio.Future[None]]) -> Sequence[BaseException | None]:

@@ -142,7 +142,7 @@ async def test_a_statement_that_takes_too_long_is_stopped(postgres_url: str) -> 
     """A statement ends after its time, which the URL may set, with a sentence; the store works on."""
     url = postgres_url.replace("options=", "options=-c%20statement_timeout%3D50%20")
     with closing(PostgresDatabase(url, TABLES)) as database:
-        with pytest.raises(StorageError, match="took too long"):
+        with pytest.raises(StorageError, match="ran into statement_timeout"):
             await database.read(lambda c: c.exec_driver_sql("SELECT pg_sleep(30)"))
         assert await database.read(runs.list_unfinished) == []
 
@@ -198,9 +198,13 @@ def test_a_database_that_cannot_hold_every_language_is_refused(
         ("53300", "no connection left: raise its max_connections"),
         ("25006", "may only be read"),
         ("42501", "lacks the right"),
-        ("57P01", "resume the run when it is back"),
+        ("57P01", "stopping, starting or was restarted"),
         ("08006", "connection broke"),
-        ("XX000", "failed"),
+        ("55P03", "another session holds a lock for longer than lock_timeout"),
+        ("57014", "a statement was cancelled or ran into statement_timeout"),
+        ("58030", "its disk or operating system failed"),
+        ("XX000", "is damaged or has a defect"),
+        ("P0001", "the database failed"),
     ],
 )
 def test_every_kind_of_failure_has_a_remedy(state: str, words: str) -> None:

@@ -144,7 +144,11 @@ class QueueDispatcher:
                 )
                 for job in jobs
             ]
-            self._enqueueing.job_manager.batch_defer_jobs(made, connection=_raw(connection))
+            try:
+                self._enqueueing.job_manager.batch_defer_jobs(made, connection=_raw(connection))
+            except procrastinate.exceptions.ConnectorException as problem:
+                # The driver's own error, as of any other statement of the transaction.
+                raise (problem.__cause__ or problem) from None
 
     def committed(self, jobs: Iterable[ShardJob]) -> None:
         """Do nothing: the database tells the workers."""

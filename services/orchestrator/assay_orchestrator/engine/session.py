@@ -8,6 +8,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.engine.slots import Slots
 from assay_orchestrator.flusher import Flusher
 from assay_orchestrator.store import shards
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from assay.results import CaseResult
-    from assay.storage.database import Database
+    from assay_orchestrator.engine.storage_pauses import RunStore
     from assay_orchestrator.runner import Plan
     from assay_orchestrator.store.shards import Shard
 
@@ -30,7 +31,7 @@ class Session:
     """One run, as long as this process has shards of it.
 
     Args:
-        database: Where its rows are stored.
+        store: Where its rows are stored.
         plan: What to do.
         alone: Whether no other process has shards of it: then all its questions in flight are this session's.
         on_results: Called with results that have become durable, in the order of their sequence.
@@ -39,7 +40,7 @@ class Session:
 
     def __init__(
         self,
-        database: Database,
+        store: RunStore,
         plan: Plan,
         *,
         alone: bool,
@@ -47,7 +48,7 @@ class Session:
         known_s: float = 1.0,
     ) -> None:
         self.plan = plan
-        self.flusher = Flusher(database, plan.run_id, on_results, self._hold)
+        self.flusher = Flusher(store, plan.run_id, on_results, self._hold)
         self.asking = Slots(plan.concurrency if alone else 0)
         self._rows = asyncio.Semaphore(plan.concurrency + _SCORING_ROWS)
         self._row_count = 0
@@ -58,7 +59,7 @@ class Session:
         self.ended = asyncio.Event()
         self._alone = alone
         self._known_s = known_s
-        self._database = database
+        self._store = store
         self._slots: dict[Shard, int] = {}
         self._known: dict[Shard, float] = {}
         self._looking = asyncio.Lock()
@@ -99,7 +100,7 @@ class Session:
                 self.asking.add(count - own)
 
     async def require(self, shard: Shard) -> None:
-        """Raise unless a shard is still this process's, as it was seen to be a moment ago.
+        """Raise unless a shard is still this process's, as it was seen to be a moment ago, and its rows can be stored.
 
         A process that stood still for long finds its shards in other hands. What it stores then is refused; this is
         asked before anybody is paid, so that nobody is paid again for what others have stored meanwhile.
@@ -107,15 +108,17 @@ class Session:
         Raises:
             FencedError: Somebody else has it.
             RunStoppedError: The run was deleted.
-            StorageError: The store does not answer.
+            NotAskedError: The run is being paused, and its rows could not be stored until then.
         """
+        if not await self._store.until_storable(self.plan.pausing):
+            raise NotAskedError
         if self._alone or self._is_known(shard):
             return
         async with self._looking:
             if self._is_known(shard):
                 return
             now, held = monotonic(), {shard.shard_index: shard.epoch}
-            await self._database.read(lambda c: shards.check(c, shard.run_id, held, keep=False))
+            await self._store.read(lambda c: shards.check(c, shard.run_id, held, keep=False))
             self._known[shard] = now
 
     def _is_known(self, shard: Shard) -> bool:

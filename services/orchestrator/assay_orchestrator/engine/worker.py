@@ -14,6 +14,7 @@ from assay.failpoints import failpoint
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 from assay_orchestrator.engine.looks import Looks
 from assay_orchestrator.engine.session import Session, Sessions
+from assay_orchestrator.engine.storage_pauses import StoragePauses
 from assay_orchestrator.runner import ShardRunner
 from assay_orchestrator.store import attempts, runs, shards, unjudged
 from assay_orchestrator.store.shards import SUMMARY, FencedError, RunStoppedError, ShardJob
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from assay.storage.database import Database
     from assay_orchestrator.engine.dispatcher import Dispatcher
+    from assay_orchestrator.engine.storage_pauses import RunStore
     from assay_orchestrator.runner import Plan
     from assay_orchestrator.store.shards import FairShares, Shard
 
@@ -94,7 +96,7 @@ class ShardWorker:
         dispatcher: Dispatcher,
         shares: FairShares,
         supervisor: RunSupervisor,
-        make_session: Callable[[Plan], Session],
+        make_session: Callable[[Plan, RunStore], Session],
         *,
         row_try_limit: int = 3,
         on_fenced: Callable[[], None] = exit_at_once,
@@ -107,8 +109,10 @@ class ShardWorker:
         self._row_try_limit = row_try_limit
         self._handing_over = False
 
+        self.pauses = StoragePauses(database, self._moved, self.resume_from_storage)
+
         async def make(run_id: str) -> Session:
-            return make_session(await supervisor.plan(run_id))
+            return make_session(await supervisor.plan(run_id), self.pauses.of(run_id))
 
         self.sessions = Sessions(make)
         self.looks = Looks(self._look_again)
@@ -123,11 +127,11 @@ class ShardWorker:
             ticket: For which of the times that the shard was queued the job was made.
 
         Raises:
-            TryAgainError: The store does not answer; somebody may do the job later.
+            TryAgainError: The store does not answer, and nothing of the job was begun: it is done later.
         """
         try:
             if shard_index == SUMMARY:
-                await self._supervisor.conclude(run_id)
+                await self.pauses.outlast(run_id, lambda: self._supervisor.conclude(run_id))
             else:
                 await self._take(run_id, shard_index, ticket)
         except FencedError as problem:
@@ -136,10 +140,8 @@ class ShardWorker:
         except RunStoppedError as problem:
             _log.info("shard %s/%s is dropped: %s", run_id, shard_index, problem.message)
         except StorageError as problem:
-            if not self._dispatcher.alone:
-                _log.warning("shard %s/%s waits: %s", run_id, shard_index, problem.message)
-                raise TryAgainError(_STORAGE_RETRY_S) from problem
-            await self._supervisor.trouble(run_id, problem)
+            _log.warning("retrying shard %s/%s later: %s", run_id, shard_index, problem.message)
+            raise TryAgainError(_STORAGE_RETRY_S) from problem
         except Exception as problem:  # noqa: BLE001 - the supervisor of a shard: a defect ends its run alone
             await self._supervisor.trouble(run_id, problem)
 
@@ -170,6 +172,7 @@ class ShardWorker:
 
     def cancel_soon(self, run_id: str) -> None:
         """Break off what this process does of a run."""
+        self.pauses.give_up(run_id)
         session = self.sessions.of(run_id)
         if session is not None:
             session.plan.pausing.set()  # it takes nobody in any more
@@ -185,12 +188,13 @@ class ShardWorker:
     async def hand_over(self) -> None:
         """Break off whatever this process does, and let other processes go on with it at once."""
         self._handing_over = True
+        self.pauses.close()
         for session in self.sessions.all():
             await self.cancel(session.plan.run_id)
 
     async def _take(self, run_id: str, shard_index: int, ticket: int) -> None:
-        since = monotonic()
-        begun = await self._database.write(lambda c: _begin(c, run_id, shard_index, ticket, self._row_try_limit))
+        store = self.pauses.of(run_id)
+        begun, since = await store.outlast(lambda: self._begin(run_id, shard_index, ticket))
         failpoint("shard.start_after_commit")
         if begun.shard is not None and begun.shard.retry_errors:
             failpoint("retry.after_commit")
@@ -204,38 +208,73 @@ class ShardWorker:
         try:
             async with AsyncExitStack() as stack:
                 session = await stack.enter_async_context(self.sessions.join(run_id))
-                runner = ShardRunner(self._database, session, shard, is_ordered=(run_id, shard_index) in self._ordered)
+                runner = ShardRunner(store, session, shard, is_ordered=(run_id, shard_index) in self._ordered)
                 async with session.share(shard, since):
                     await runner.run()
-                await self._leave(shard, runner)
+                await self._leave(store, shard, runner)
         except BaseException as problem:
-            is_for_others = isinstance(problem, StorageError) or self._handing_over
-            await asyncio.shield(self._give_back(shard, enqueue=is_for_others and not self._dispatcher.alone))
+            is_for_others = self._handing_over and not self._dispatcher.alone
+            enqueue = isinstance(problem, StorageError) or is_for_others
+            await asyncio.shield(self._give_back(shard, enqueue=enqueue))
             raise
 
-    async def _leave(self, shard: Shard, runner: ShardRunner) -> None:
+    def _moved(self, run_id: str) -> None:
+        self._supervisor.moved(run_id)
+
+    async def _begin(self, run_id: str, shard_index: int, ticket: int) -> tuple[_Begun, float]:
+        since, limit = monotonic(), self._row_try_limit
+        return await self._database.write(lambda c: _begin(c, run_id, shard_index, ticket, limit)), since
+
+    async def _leave(self, store: RunStore, shard: Shard, runner: ShardRunner) -> None:
         def leave(connection: sa.Connection) -> _Left:
             _settle(connection, shard, runner)
-            jobs = self.next_jobs(connection, shard.run_id)
-            self._dispatcher.enqueue(connection, jobs)
-            goes_on = any(job.run_id == shard.run_id for job in jobs)
-            paused = "" if goes_on else _pause(connection, shard.run_id)
-            awaits = not goes_on and not paused and unjudged.await_batch(connection, shard.run_id)
+            left = self._what_follows(connection, shard.run_id)
             failpoint("shard.leave_before_commit")
-            return _Left(jobs, paused, awaits)
+            return left
 
         (self._ordered.add if runner.has_ordered else self._ordered.discard)((shard.run_id, shard.shard_index))
         if runner.look_after_s is not None:
             self.looks.note(shard.run_id, runner.look_after_s)
 
-        left = await self._database.write(leave)
+        left = await store.write(leave)
+        self._follow(shard.run_id, left)
         failpoint("shard.leave_after_commit")
+
+    def _what_follows(self, connection: sa.Connection, run_id: str) -> _Left:
+        """Enqueue the next jobs of a run; where there are none, pause it if it is to be paused or can only wait."""
+        jobs = self.next_jobs(connection, run_id)
+        self._dispatcher.enqueue(connection, jobs)
+        is_active = any(job.run_id == run_id for job in jobs)
+        paused = "" if is_active else _pause(connection, run_id)
+        awaits = not is_active and not paused and unjudged.await_batch(connection, run_id)
+        return _Left(jobs, paused, awaits)
+
+    def _follow(self, run_id: str, left: _Left) -> None:
+        """Do what follows from `_what_follows`, once that is committed."""
         self._dispatcher.committed(left.jobs)
         if left.paused:
-            self._supervisor.paused(shard.run_id, left.paused)
+            self._supervisor.paused(run_id, left.paused)
         if left.awaits:
-            self.looks.later(shard.run_id)
-            self._supervisor.moved(shard.run_id)
+            self.looks.later(run_id)
+            self._supervisor.moved(run_id)
+
+    async def resume_from_storage(self, run_id: str) -> None:
+        """Resume a run that was paused because its rows could not be stored, unless its owner has paused it since.
+
+        Raises:
+            StorageError: Not even that can be stored.
+        """
+
+        def resume(connection: sa.Connection) -> _Left | None:
+            shards.lock_sharing(connection, run_id)
+            if not runs.resume_from_storage(connection, run_id):
+                return None
+            return self._what_follows(connection, run_id)
+
+        left = await self._database.write(resume)
+        if left is not None:
+            self._follow(run_id, left)
+            self._supervisor.moved(run_id)
 
     async def _look_again(self, run_id: str) -> None:
         def change(connection: sa.Connection) -> list[ShardJob]:

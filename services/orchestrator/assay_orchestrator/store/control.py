@@ -14,8 +14,9 @@ the second therefore sees what the first left, as if they came one after the oth
 | delete         | refused         | refused   | deleted   | deleted   | deleted   | deleted   |
 
 A run that is pending is as one that is running. One that has succeeded without errors that can be tried again stays as
-it is. What a defect or a full disk does to a run is `runs.stop`, deleting is `deletions.begin`: both check the state in
-their transaction too.
+it is. One whose rows cannot be stored is pausing, whatever it is shown as. What a defect does to a run is `runs.stop`,
+what a database that cannot store does is `runs.pause_for_storage`, deleting is `deletions.begin`: all check the state
+in their transaction too.
 """
 
 from __future__ import annotations

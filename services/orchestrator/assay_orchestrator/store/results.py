@@ -108,6 +108,32 @@ def put(
     return Stored(first, slots)
 
 
+def without_stored(
+    connection: sa.Connection, run_id: str, new_answers: Sequence[AnswerRecord], new_results: Sequence[CaseResult]
+) -> tuple[Sequence[AnswerRecord], Sequence[CaseResult]]:
+    """Return those of some answers and results that are not stored yet: a commit may have succeeded unnoticed."""
+    answered = _stored_keys(
+        connection, schema.answers, run_id, ("case_index", "repeat_index", "turn_index"), new_answers
+    )
+    finished = _stored_keys(connection, schema.results, run_id, ("case_index", "repeat_index"), new_results)
+    answers = [each for each in new_answers if (each.case_index, each.repeat_index, each.turn_index) not in answered]
+    return answers, [row for row in new_results if (row.case_index, row.repeat_index) not in finished]
+
+
+def _stored_keys(
+    connection: sa.Connection,
+    table: sa.Table,
+    run_id: str,
+    columns: Sequence[str],
+    rows: Sequence[AnswerRecord] | Sequence[CaseResult],
+) -> set[tuple[int, ...]]:
+    if not rows:
+        return set()
+    positions = schema.at_positions(table.c.case_index, sorted({row.case_index for row in rows}))
+    query = sa.select(*(table.c[name] for name in columns)).where(table.c.run_id == run_id, positions)
+    return {tuple(row) for row in connection.execute(query)}
+
+
 def remove(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
     """Take results back, so that their rows are unfinished again; the answers of agents that erred go with them."""
     table = schema.results

@@ -172,6 +172,12 @@ def change_state(
         values["ended_at"] = moment
     if summary is not None:
         values["summary_json"] = json_text(summary)
+    _store_event(connection, run_id, state, reason, moment, values)
+
+
+def _store_event(
+    connection: sa.Connection, run_id: str, state: RunState, reason: str, moment: str, values: dict[str, Any]
+) -> None:
     sequence = take_sequence(connection, run_id, 1)
     connection.execute(schema.runs.update().where(schema.runs.c.run_id == run_id).values(**values))
     connection.execute(
@@ -179,6 +185,43 @@ def change_state(
             run_id=run_id, sequence=sequence, state=state.value, reason=reason, created_at=moment
         )
     )
+
+
+def pause_for_storage(connection: sa.Connection, run_id: str, reason: str) -> bool:
+    """Pause an active run because its rows cannot be stored; return False where it is not active or already pausing.
+
+    Its shards stay with their workers, which hold the answers. Inside it stays RUNNING with cause STORAGE, so that an
+    owner's pause and a cancel take the same way as ever; clients and views see PAUSED.
+    """
+    if _active_cause(connection, run_id) != "":
+        return False
+    values = {"pause_cause": PauseCause.STORAGE.value, "state_reason": reason}
+    _store_event(connection, run_id, RunState.PAUSED, reason, now(), values)
+    return True
+
+
+def resume_from_storage(connection: sa.Connection, run_id: str) -> bool:
+    """End such a pause; return False where the run has none, because its owner has paused it, say."""
+    if _active_cause(connection, run_id) != PauseCause.STORAGE.value:
+        return False
+    change_state(connection, run_id, RunState.RUNNING)
+    return True
+
+
+def _active_cause(connection: sa.Connection, run_id: str) -> str | None:
+    """Lock a run; return why an active one pauses, empty where it does not, None for a run that is not active."""
+    table = schema.runs
+    query = sa.select(table.c.pause_cause).where(table.c.run_id == run_id, table.c.state.in_(_UNFINISHED))
+    return connection.execute(query.with_for_update()).scalar_one_or_none()
+
+
+def list_storage_pauses(connection: sa.Connection) -> list[str]:
+    """Return the runs that are paused because rows could not be stored, and of which no worker has a shard."""
+    table, shards = schema.runs, schema.shards
+    taken = sa.exists().where(shards.c.run_id == table.c.run_id, shards.c.state == "taken")
+    cause = table.c.pause_cause == PauseCause.STORAGE.value
+    query = sa.select(table.c.run_id).where(table.c.state.in_(_UNFINISHED), cause, ~taken)
+    return list(connection.execute(query).scalars())
 
 
 def request_pause(connection: sa.Connection, run_id: str) -> None:

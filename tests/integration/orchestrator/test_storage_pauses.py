@@ -1,0 +1,373 @@
+"""A database that answers and cannot store: nothing is asked twice, and the run resumes by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from assay.answers import AgentResponse
+from assay.cases import Case, Turn
+from assay.errors import UnavailableError
+from assay.hosting.calling import AgentCaller
+from assay.results import CaseResult, PauseCause, Run, RunState, StateChange
+from assay_orchestrator.engine import storage_pauses
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from assay.answers import AgentRequest
+    from assay.client import Client
+
+_CASES = 60
+_CONCURRENCY = 4
+_REFUSALS = 8
+"""How often a fault is met before it is lifted: each was a repeated question of everything in flight once."""
+
+
+class _Agent:
+    """Counts how often it is asked for each case.
+
+    It holds answers back: first until there is a fault, then, but for those that meet it, until the fault is noticed.
+    """
+
+    def __init__(self) -> None:
+        self.asked = Counter[str]()
+        self.enough = asyncio.Event()
+        self.may_answer = asyncio.Event()
+        self.may_continue = asyncio.Event()
+
+    async def __call__(self, request: AgentRequest) -> str:
+        self.asked[request.case_id] += 1
+        number = self.asked.total()
+        if number >= _CASES // 4:
+            self.enough.set()
+            await self.may_answer.wait()
+        if number >= _CASES // 4 + _CONCURRENCY:
+            await self.may_continue.wait()
+        return "a" + request.input[1:]
+
+
+@pytest.fixture(autouse=True)
+def _short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_pauses, "_FIRST_BACKOFF_S", 0.02)
+    monkeypatch.setattr(storage_pauses, "_MAX_BACKOFF_S", 0.1)
+
+
+@pytest.fixture
+def database_url(postgres_url: str) -> str:
+    """Return the URL of a PostgreSQL schema; `serve` stores there."""
+    return postgres_url
+
+
+@pytest.fixture
+def admin(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
+    """Return a connection of an administrator, who makes faults and lifts them."""
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def running(client: Client, settings: Any) -> AsyncIterator[tuple[Run, _Agent]]:
+    """Yield a run whose hosted agent was asked some questions and holds its answers back, and the agent."""
+    cases = [
+        Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recorded=AgentResponse(text="")) for i in range(_CASES)
+    ]
+    agent = _Agent()
+    dataset = await client.upload_dataset(cases, name="d")
+    run = await client.create_run(settings("python", "m:f", concurrency=_CONCURRENCY), dataset.dataset_id)
+    hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=_CONCURRENCY))
+    try:
+        await agent.enough.wait()
+        yield run, agent
+    finally:
+        hosting.cancel()
+        await asyncio.gather(hosting, return_exceptions=True)
+
+
+async def until_shown(client: Client, run_id: str, state: RunState) -> Run:
+    """Return the run once it is shown in a state."""
+    while True:
+        with suppress(UnavailableError):
+            if (run := await client.get_run(run_id, partial=False)).state is state:
+                return run
+        await asyncio.sleep(0.01)
+
+
+async def ended(client: Client, run_id: str) -> list[str]:
+    """Watch a run until it ends; return the states it was in and the cases of its results."""
+    seen = [event async for event in client.watch_run(run_id) if not isinstance(event, Run)]
+    assert [event.sequence for event in seen] == list(range(1, len(seen) + 1))
+    cases = [event.case_id for event in seen if isinstance(event, CaseResult)]
+    assert sorted(cases) == sorted({f"c{i}" for i in range(_CASES)})
+    return [event.state.value for event in seen if isinstance(event, StateChange)]
+
+
+def assert_asked_once(agent: _Agent) -> None:
+    """Fail if any question was asked twice, or not at all."""
+    assert [case_id for case_id, count in agent.asked.items() if count != 1] == []
+    assert len(agent.asked) == _CASES
+
+
+class Refusal:
+    """A trigger that refuses rows of some tables with an SQLSTATE, and counts how often."""
+
+    def __init__(self, admin: psycopg.Connection[Any], state: str, *tables: str) -> None:
+        self._admin = admin
+        self._tables = tables
+        admin.execute("CREATE SEQUENCE refused")  # it counts in transactions that are rolled back, too
+        admin.execute(
+            sql.SQL(
+                "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+                "PERFORM nextval('refused'); RAISE 'refused here' USING ERRCODE = {}; END $$"
+            ).format(sql.Literal(state))
+        )
+        for table in tables:
+            admin.execute(
+                sql.SQL(
+                    "CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON {} FOR EACH STATEMENT EXECUTE FUNCTION refuse()"
+                ).format(sql.Identifier(table))
+            )
+
+    @property
+    def count(self) -> int:
+        """How often rows were refused."""
+        row = self._admin.execute("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM refused").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    async def until_met(self, count: int) -> None:
+        """Wait until rows were refused so many times."""
+        while await asyncio.to_thread(lambda: self.count) < count:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+
+    def lift(self) -> None:
+        """Let rows be stored again."""
+        for table in self._tables:
+            self._admin.execute(sql.SQL("DROP TRIGGER refuse ON {}").format(sql.Identifier(table)))
+
+
+STATES = {
+    "53000": "lacks a resource",
+    "53100": "its disk is full",
+    "53200": "out of memory",
+    "53400": "lacks a resource",
+    "54000": "a limit of the server",
+    "55P03": "another session holds a lock",
+    "55006": "another session keeps",
+    "57014": "statement_timeout",
+    "25006": "may only be read",
+    "42501": "lacks the right",
+    "42P01": "failed: the service's log has the cause",
+    "58030": "disk or operating system failed",
+    "XX001": "damaged",
+    "P0001": "failed: the service's log has the cause",
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_nothing_is_asked_while_rows_cannot_be_stored(
+    serve: Callable[..., Any], settings_of: Callable[..., Any], admin: psycopg.Connection[Any], state: str
+) -> None:
+    """Whatever PostgreSQL refuses rows with: the run pauses with its reason, asks nothing, and resumes by itself."""
+    async with serve() as client, running(client, settings_of) as (run, agent):
+        refusal = Refusal(admin, state, "answers", "results")
+        agent.may_answer.set()
+        await refusal.until_met(3)
+        paused = await until_shown(client, run.run_id, RunState.PAUSED)
+        assert paused.pause_cause is PauseCause.STORAGE
+        assert STATES[state] in paused.state_reason
+        assert [each.state for each in await client.list_runs()] == [RunState.PAUSED]
+        asked = agent.asked.total()
+        assert asked < _CASES
+        agent.may_continue.set()
+        await refusal.until_met(_REFUSALS)
+        assert agent.asked.total() == asked
+        await asyncio.to_thread(refusal.lift)
+        assert await ended(client, run.run_id) == ["running", "paused", "running", "succeeded"]
+    assert_asked_once(agent)
+
+
+@pytest.mark.parametrize("state", ["57014", "53100", "55P03"])
+async def test_a_refused_enqueue_fails_no_run(
+    serve: Callable[..., Any], settings_of: Callable[..., Any], admin: psycopg.Connection[Any], state: str
+) -> None:
+    """The statement that enqueues what follows on a shard is one like any other."""
+    async with serve() as client, running(client, settings_of) as (run, agent):
+        refusal = Refusal(admin, state, "procrastinate_jobs")
+        agent.may_answer.set()
+        agent.may_continue.set()
+        await refusal.until_met(_REFUSALS)
+        paused = await until_shown(client, run.run_id, RunState.PAUSED)
+        assert (paused.pause_cause, paused.counts.finished) == (PauseCause.STORAGE, _CASES)
+        await asyncio.to_thread(refusal.lift)
+        assert await ended(client, run.run_id) == ["running", "paused", "running", "succeeded"]
+    assert_asked_once(agent)
+
+
+@pytest.mark.parametrize("setting", ["lock_timeout", "statement_timeout"])
+async def test_a_lock_that_is_held_for_long(
+    serve: Callable[..., Any], settings_of: Callable[..., Any], postgres_url: str, setting: str
+) -> None:
+    """A dump or an ALTER TABLE that holds a lock for longer than a statement may take repeats no question."""
+    url = f"{postgres_url}%20-c%20{setting}%3D300ms"
+    async with serve(database_url=url) as client, running(client, settings_of) as (run, agent):
+        with psycopg.connect(postgres_url) as locking:
+            locking.execute("LOCK TABLE answers, results IN SHARE MODE")
+            agent.may_answer.set()
+            paused = await until_shown(client, run.run_id, RunState.PAUSED)
+            agent.may_continue.set()
+            assert setting in paused.state_reason
+        assert (await ended(client, run.run_id))[-1] == "succeeded"
+    assert_asked_once(agent)
+
+
+async def test_cancelled_statements(
+    serve: Callable[..., Any], settings_of: Callable[..., Any], admin: psycopg.Connection[Any]
+) -> None:
+    """An administrator who cancels statements again and again repeats no question and fails no run."""
+    async with serve() as client, running(client, settings_of) as (run, agent):
+        agent.may_answer.set()
+        agent.may_continue.set()
+        cancelled = 0
+        while cancelled < 20 and agent.asked.total() < _CASES:
+            found = await asyncio.to_thread(
+                lambda: admin.execute(
+                    "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE state <> 'idle' "
+                    "AND application_name LIKE 'assay-orchestrator %' AND query LIKE 'COPY %'"
+                ).fetchall()
+            )
+            cancelled += len(found)
+        assert (await ended(client, run.run_id))[-1] == "succeeded"
+    assert_asked_once(agent)
+
+
+async def test_a_missing_right(
+    serve: Callable[..., Any], settings_of: Callable[..., Any], admin: psycopg.Connection[Any], postgres_url: str
+) -> None:
+    """A right that is taken away pauses the run, and one that is given back resumes it."""
+    role = sql.Identifier("assay_writer")
+    admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'secret'").format(role))
+    schema = sql.Identifier(admin.execute("SELECT current_schema()").fetchone()[0])  # type: ignore[index]
+    admin.execute(sql.SQL("GRANT ALL ON SCHEMA {} TO {}").format(schema, role))
+    try:
+        url = postgres_url.replace("tests@", "assay_writer:secret@")
+        async with serve(database_url=url) as client, running(client, settings_of) as (run, agent):
+            admin.execute(sql.SQL("REVOKE INSERT ON answers, results FROM {}").format(role))
+            agent.may_answer.set()
+            paused = await until_shown(client, run.run_id, RunState.PAUSED)
+            agent.may_continue.set()
+            assert "GRANT it what it needs" in paused.state_reason
+            admin.execute(sql.SQL("GRANT INSERT ON answers, results TO {}").format(role))
+            assert (await ended(client, run.run_id))[-1] == "succeeded"
+        assert_asked_once(agent)
+    finally:
+        admin.execute(sql.SQL("DROP OWNED BY {}").format(role))
+        admin.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
+async def test_a_server_that_may_only_be_read(
+    serve: Callable[..., Any], settings_of: Callable[..., Any], killable_postgres: Any
+) -> None:
+    """Where not even the pause can be stored, its process shows it; a primary that is back ends it."""
+    with psycopg.connect(killable_postgres.url, autocommit=True) as admin:
+
+        def make(value: str) -> None:
+            admin.execute("SET default_transaction_read_only = off")
+            admin.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}".encode())
+            admin.execute("SELECT pg_reload_conf()")
+
+        async with (
+            serve(database_url=killable_postgres.url, dead_after_s=1.0) as client,
+            running(client, settings_of) as (run, agent),
+        ):
+            make("on")
+            agent.may_answer.set()
+            paused = await until_shown(client, run.run_id, RunState.PAUSED)
+            assert (paused.pause_cause, "may only be read" in paused.state_reason) == (PauseCause.STORAGE, True)
+            agent.may_continue.set()
+            (shown,) = await client.list_runs()
+            assert shown.state is RunState.PAUSED
+            stored = admin.execute("SELECT state, pause_cause FROM runs").fetchall()
+            assert stored == [("running", "")]
+            with pytest.raises(UnavailableError, match="may only be read"):
+                await client.pause_run(run.run_id)
+            make("off")
+            assert (await ended(client, run.run_id))[-1] == "succeeded"
+    assert_asked_once(agent)
+
+
+async def test_watchers_see_a_pause_that_cannot_be_stored(
+    serve: Callable[..., Any], settings_of: Callable[..., Any], admin: psycopg.Connection[Any]
+) -> None:
+    """A further snapshot says why nothing moves, and another one that it does again."""
+    async with serve() as client, running(client, settings_of) as (run, agent):
+        refusal = Refusal(admin, "53100", "answers", "results", "runs", "run_events")
+        agent.may_answer.set()
+        shown = list[RunState]()
+        async for event in client.watch_run(run.run_id):
+            if isinstance(event, Run):
+                shown.append(event.state)
+                if event.state is RunState.PAUSED:
+                    assert "disk is full" in event.state_reason
+                    agent.may_continue.set()
+                    await asyncio.to_thread(refusal.lift)
+    assert RunState.PAUSED in shown
+    assert_asked_once(agent)
+
+
+async def test_its_owner_may_pause_a_run_that_waits_for_storage(
+    serve: Callable[..., Any], settings_of: Callable[..., Any], admin: psycopg.Connection[Any]
+) -> None:
+    """The owner's pause takes the place of the other and stays afterwards; a resume repeats nothing."""
+    async with serve() as client, running(client, settings_of) as (run, agent):
+        refusal = Refusal(admin, "53100", "answers", "results")
+        agent.may_answer.set()
+        await until_shown(client, run.run_id, RunState.PAUSED)
+        agent.may_continue.set()
+        asked = agent.asked.total()
+        pausing = asyncio.ensure_future(client.pause_run(run.run_id))
+        while admin.execute("SELECT pause_cause FROM runs").fetchone() != ("owner",):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(refusal.lift)
+        await pausing
+        paused = await until_shown(client, run.run_id, RunState.PAUSED)
+        assert (paused.pause_cause, paused.counts.finished) == (PauseCause.OWNER, asked)
+        assert agent.asked.total() == asked
+        await client.resume_run(run.run_id)
+        await client.host_agent(run.run_id, AgentCaller(agent), concurrency=_CONCURRENCY)
+        assert (await client.get_run(run.run_id)).state is RunState.SUCCEEDED
+    assert_asked_once(agent)
+
+
+async def test_a_run_that_waits_for_storage_can_be_cancelled(
+    serve: Callable[..., Any], settings_of: Callable[..., Any], admin: psycopg.Connection[Any]
+) -> None:
+    """A cancel drops what waits to be stored; it need not wait for it."""
+    async with serve() as client, running(client, settings_of) as (run, agent):
+        Refusal(admin, "53100", "answers", "results")
+        agent.may_answer.set()
+        await until_shown(client, run.run_id, RunState.PAUSED)
+        assert (await client.cancel_run(run.run_id)).state is RunState.CANCELLED
+
+
+async def test_a_stop_keeps_its_grace_period_while_rows_cannot_be_stored(
+    serve: Callable[..., Any], settings_of: Callable[..., Any], admin: psycopg.Connection[Any], postgres_url: str
+) -> None:
+    """The process drops the answers it cannot store; another one resumes the run once they can be."""
+    async with serve(grace_s=1.0) as client, running(client, settings_of) as (run, agent):
+        refusal = Refusal(admin, "53100", "answers", "results")
+        agent.may_answer.set()
+        await until_shown(client, run.run_id, RunState.PAUSED)
+        agent.may_continue.set()
+    await asyncio.to_thread(refusal.lift)
+    async with serve(reconcile_s=0.1) as client:
+        hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=_CONCURRENCY))
+        assert (await ended(client, run.run_id))[-1] == "succeeded"
+        await hosting
+    assert max(agent.asked.values()) <= 2
