@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
 from assay.results import GateOutcome, ScoreStatus
-from assay_cli.judging_text import canary_line, judging_line, jury_lines
+from assay_cli.judging_text import canary_line, judge_reasons, judging_line, jury_lines
 from assay_cli.reports.json_report import pass_rate_interval
 from assay_cli.terminal import clean, shorten, table
 
@@ -24,6 +24,7 @@ __all__ = ["ConsoleSummary"]
 
 _MAX_FAILING = 10
 _MAX_GROUPS = 15
+_REASON_CHARS = 200  # of a judge's reasons; they wrap on a narrow terminal
 _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _MARKS = {GateOutcome.PASS: "PASS", GateOutcome.FAIL: "FAIL", GateOutcome.INCOMPLETE: "INCOMPLETE"}
 _COLOURS = {"PASS": "32", "FAIL": "31", "INCOMPLETE": "33", "NO_DATA": "33"}
@@ -189,6 +190,8 @@ class ConsoleSummary:
             lines.append(f"  {name:<{column}}  {shorten(row.reason or 'failed', width - column - 4)}")
             if row.input:
                 lines.append(f"  {'':<{column}}  asked: {shorten(row.input, width - column - 11)}")
+            room = max(_REASON_CHARS, width - column - 4)
+            lines += [f"  {'':<{column}}  {shorten(reason, room)}" for reason in judge_reasons(row)]
         if self._failing_count > len(self._failing):
             lines.append(f"  ... and {self._failing_count - len(self._failing)} more in the report")
         return "\n".join(lines)

@@ -1,16 +1,21 @@
-"""What judging came to, in a line for people."""
+"""What judging came to, in lines for people: who judges, what it cost, and why answers failed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
+from assay.canaries import DETAIL
+from assay.metrics.jury_scores import JURY
 from assay_cli.terminal import shorten
 
 if TYPE_CHECKING:
-    from assay.canaries import CanarySummary
-    from assay.results import JudgeSettings, JudgingSummary
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["canary_line", "judge_line", "judging_line", "jury_lines"]
+    from assay.canaries import CanarySummary
+    from assay.results import CaseResult, JudgeSettings, JudgingSummary
+
+__all__ = ["canary_line", "judge_line", "judge_reasons", "judging_cost", "judging_line", "jury_lines"]
 
 
 def judge_line(judge: JudgeSettings) -> str:
@@ -63,3 +68,47 @@ def canary_line(canaries: CanarySummary) -> str:
     undecided = f", {canaries.undecided} without a verdict" if canaries.undecided else ""
     cost = f"  ${canaries.cost_usd:.4f}" if canaries.cost_usd is not None else ""
     return f"canaries  {canaries.count}{undecided}: {mark}{canaries.sentence}{cost}"
+
+
+def judge_reasons(row: CaseResult) -> list[str]:
+    """Return why the judge did not pass an answer, each reason with its metric, untrusted and of any length.
+
+    Of a verdict that is not valid it is the sentence that says why; of a jury, each judge says its own.
+    """
+    found: dict[str, None] = {}
+    for score in row.scores:
+        if score.passed or (score.value is not None and score.passed is None):
+            continue
+        for judge, part in _judged(score.detail):
+            said = part.get("reasoning") or part.get("message") or ("verdict" in part and part.get("reason"))
+            if isinstance(said, str) and said.strip():
+                found.setdefault(f"{judge or 'judge'} on {score.metric}: {said}")
+    return list(found)
+
+
+def judging_cost(row: CaseResult) -> float | None:
+    """Return what the verdicts of a row cost in US dollars, those on canaries too; None where none has a cost."""
+    found: dict[object, Mapping[str, Any]] = {}
+    for score in row.scores:
+        canary = score.detail.get(DETAIL)
+        for detail in (score.detail, canary if isinstance(canary, dict) else {}):
+            for place, (_, part) in enumerate(_judged(detail)):
+                verdict = part.get("verdict")
+                if isinstance(verdict, dict):
+                    # Several metrics of a row may rest on one verdict.
+                    found[verdict.get("key") or (score.metric, place, detail is canary)] = verdict
+    paid = [verdict.get("cost_usd") for verdict in found.values() if not verdict.get("cached")]
+    costs = [cost for cost in paid if isinstance(cost, int | float)]
+    return math.fsum(costs) if costs else None
+
+
+def _judged(detail: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield what holds a verdict in a score's detail, each with its judge where a jury has several."""
+    jury = detail.get(JURY)
+    if isinstance(jury, list):
+        for part in jury:
+            if isinstance(part, dict):
+                verdict = part.get("verdict")
+                yield (str(verdict.get("judge", "")) if isinstance(verdict, dict) else ""), part
+    elif "verdict" in detail:
+        yield "", detail

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from assay.results import CaseResult, Run, RunState, StateChange
+from assay.spec.model import wants_verdicts
+from assay_cli.judging_text import judge_line, judging_cost
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class _Hidden:
         self._clock = clock
         self._total = run.counts.total
         self._done = self._passed = self._failed = 0
+        self._judging_usd: float | None = None
         self._done_before = 0  # rows that were stored when this began to watch
         self._begun_with = 0
         self._begun_at = self._shown_at = clock()
@@ -86,6 +89,8 @@ class _Hidden:
                 self._begun_with = self._done
             self._passed += event.passed is True
             self._failed += event.passed is False
+            if (cost := judging_cost(event)) is not None:
+                self._judging_usd = (self._judging_usd or 0.0) + cost
             if self._clock() - self._shown_at >= self.every_s or self._done == self._total:
                 self._shown_at = self._clock()
                 self.show()
@@ -124,7 +129,14 @@ class _Hidden:
             speed = f"  {rate:.0f} cases/s" if rate >= 10 else f"  {rate:.1f} cases/s"
         if rate > 0 and self._done < self._total:
             speed += f"  {_duration((self._total - self._done) / rate)} left"
-        return f"{self._done}/{self._total} cases  {passed}{speed}"
+        cost = f"  judging ${self._judging_usd:.4f}" if self._judging_usd is not None else ""
+        return f"{self._done}/{self._total} cases  {passed}{speed}{cost}"
+
+    def say_judge(self) -> None:
+        """Show who judges, where a metric needs that, and for how much at most."""
+        settings = self._run.settings
+        if settings.judge is not None and wants_verdicts(settings.metrics):
+            self.say(judge_line(settings.judge))
 
 
 class _Plain(_Hidden):
@@ -134,7 +146,14 @@ class _Plain(_Hidden):
 
     def __enter__(self) -> Self:
         self.say(f"run {self._run.run_id}: {self._total} cases over {self._run.dataset.name}")
+        self.say_judge()
         return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._judging_usd is not None and self._done < self._total:
+            self.show()  # what was paid before the run ended early
 
     def show_start(self) -> None:
         if self._starting:
@@ -154,6 +173,7 @@ class _Live(_Hidden):
 
     def __enter__(self) -> Self:
         click.echo(f"run {clean(self._run.run_id)}", err=True)
+        self.say_judge()
         self.show()
         return self
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tests.e2e.conftest import Cli
 
+    from assay.testing.providers import ProviderRequest
+
 GOOD = {"reasoning": "It is right.", "score": 4}
 AGENT = """\
 def answer(request):
@@ -57,6 +59,9 @@ def test_a_judged_run(judged: tuple[Cli, ScriptedProvider]) -> None:
     done = cli.run("run", "assay.yaml", "--output-dir", "first")
     assert "quality" in done.stdout
     assert "verdicts  20: 20 asked  27,000 tokens  $0.0390" in done.stdout
+    assert f"judge  openai:judge-1@{provider.openai_url}" in done.stderr
+    assert "20/20 cases  100.0% passed" in done.stderr
+    assert "judging $0.0390" in done.stderr
     report = json.loads((cli.folder / "first" / "results.json").read_text())
     judging = report["summary"]["judging"]
     assert (judging["asked"], judging["cached"], judging["hit_rate"]) == (20, 0, 0.0)
@@ -70,6 +75,29 @@ def test_a_judged_run(judged: tuple[Cli, ScriptedProvider]) -> None:
     (listed, _) = json.loads(cli.run("runs", "list", "--json").stdout)
     shown = cli.run("runs", "show", listed["run_id"]).stdout
     assert "judge  openai:judge-1@" in shown
+
+
+def test_the_console_says_why_the_judge_failed_an_answer(judged: tuple[Cli, ScriptedProvider]) -> None:
+    """Each failing row has the judge's reason, or the sentence of an invalid verdict, without escapes of a terminal."""
+    project, _ = judged
+    project.write("qa.jsonl", "\n".join(json.dumps({"id": f"c{n}", "question": f"q{n}"}) for n in range(2)))
+    reason = "It names\n\x1b[31mLyon\x1b]52;c;eA==\x07, not \u202eParis. " + "Really. " * 100
+
+    def script(request: ProviderRequest) -> Reply:
+        return Reply("no verdict") if "q1" in request.question else says({"reasoning": reason, "score": 2})(request)
+
+    with ScriptedProvider(script) as provider:
+        spec(project, provider, spend_cap=5)
+        done = project.run("run", "assay.yaml", status=None)
+    (run,) = json.loads(project.run("runs", "list", "--json").stdout)
+    assert "spend cap $5" in done.stderr
+    for text in (done.stdout, project.run("runs", "show", run["run_id"]).stdout):
+        assert "judge on quality: It names" in text
+        assert "Lyon" in text
+        assert "judge on quality: the judge gave no valid verdict in 2 turns: the reply is not exactly one" in text
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert text.count("Really.") < 40
 
 
 def test_a_judge_that_is_down_and_comes_back(judged: tuple[Cli, ScriptedProvider]) -> None:
