@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections import Counter
@@ -28,6 +29,7 @@ _REASON_CHARS = 200  # of a judge's reasons; they wrap on a narrow terminal
 _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _MARKS = {GateOutcome.PASS: "PASS", GateOutcome.FAIL: "FAIL", GateOutcome.INCOMPLETE: "INCOMPLETE"}
 _COLOURS = {"PASS": "32", "FAIL": "31", "INCOMPLETE": "33", "NO_DATA": "33"}
+_MARK = re.compile(r"\b(?:PASS|FAIL|NO_DATA)\b")
 
 
 class ConsoleSummary:
@@ -57,7 +59,7 @@ class ConsoleSummary:
         run, summary = self._run, self._run.summary
         assert summary is not None, "only finished runs are summarised"
         parts = [
-            f"{clean(run.settings.name)}  {run.run_id}  {_rows(run, summary)}",
+            f"{clean(run.settings.name)}  {clean(run.run_id)}  {_rows(run, summary)}",
             self._metrics(summary),
             self._verdict(summary),
         ]
@@ -70,13 +72,13 @@ class ConsoleSummary:
         if self._failing:
             parts.append(self._failures())
         if report is not None:
-            parts.append(f"report: {report}")
+            parts.append(f"report: {clean(str(report))}")
         return "\n\n".join(parts) + "\n"
 
     def _metrics(self, summary: RunSummary) -> str:
         rows = [("metric", "value", "scored", "skipped", "errors", "passed", "failed", "threshold")]
         rows += [self._metric(metric) for metric in summary.metrics]
-        return "\n".join([table(rows), *self._not_computed(summary)])
+        return "\n".join([table(rows, self._painted), *self._not_computed(summary)])
 
     def _not_computed(self, summary: RunSummary) -> list[str]:
         """Return a line for each metric that no row has, with the reason that most of them give."""
@@ -85,8 +87,10 @@ class ConsoleSummary:
             if metric.n_scored == 0 and (rows := metric.n_skipped + metric.n_error):
                 reasons = self._reasons.get(metric.metric, Counter()).most_common(1)
                 why = f" ({clean(reasons[0][0])})" if reasons else ""
-                show = f"`assay metrics show {self._run_kind(metric.metric)}`"
-                lines.append(f"not computed  {metric.metric} on {_counted(rows)}{why}: {show} tells what it reads")
+                show = f"`assay metrics show {clean(self._run_kind(metric.metric))}`"
+                lines.append(
+                    f"not computed  {clean(metric.metric)} on {_counted(rows)}{why}: {show} tells what it reads"
+                )
         return lines and ["", *lines]
 
     def _run_kind(self, name: str) -> str:
@@ -110,7 +114,7 @@ class ConsoleSummary:
         parts = []
         if metric.threshold is not None:
             mark = {True: "PASS", False: "FAIL", None: "NO_DATA"}[metric.meets_threshold]
-            parts.append(f"{sign} {metric.threshold:g} {self._paint(mark)}")
+            parts.append(f"{sign} {metric.threshold:g} {mark}")
         if metric.target is not None:
             mark = {True: "reached", False: "missed", None: "no data"}[metric.meets_target]
             parts.append(f"target {sign} {metric.target:g} {mark}")
@@ -200,6 +204,9 @@ class ConsoleSummary:
         name = shorten(row.case_id, 24)
         return f"{name} #{row.repeat_index + 1}" if self._run.settings.repeats > 1 else name
 
+    def _painted(self, cell: str) -> str:
+        return _MARK.sub(lambda found: self._paint(found[0]), cell)
+
     def _paint(self, mark: str) -> str:
         return f"\x1b[{_COLOURS[mark]}m{mark}\x1b[0m" if self._colour else mark
 
@@ -217,7 +224,7 @@ def _repeats(repeats: Mapping[str, Any]) -> list[str]:
     found = "  ".join(f"{name}{runs} {value:.1%}" for name, value in shown if value is not None)
     lines = [f"{runs} runs a case  {found}".rstrip()]
     if advice := (repeats.get("variance") or {}).get("advice"):
-        lines.append(advice)
+        lines.append(clean(advice))
     return lines
 
 

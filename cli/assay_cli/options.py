@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from assay.datasets.choices import ON_BAD_CASE
-from assay.errors import InvalidInputError, Problem
-from assay_cli.terminal import clean
+from assay.errors import InvalidInputError, NotFoundError, Problem
+from assay_cli.run_suggestions import with_suggestion
+from assay_cli.terminal import clean, json_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -153,7 +154,10 @@ async def connect(
         address = server or (stack.address if stack is not None else "")
         async with Client(address, on_lost=_restarter(stack)) as client:
             await wait_for_stack(client, stack)
-            yield client, stack
+            try:
+                yield client, stack
+            except NotFoundError as error:
+                raise await with_suggestion(client, error) from None
     finally:
         if stack is not None:
             await asyncio.shield(stack.wait_until_stopped())
@@ -172,9 +176,9 @@ def _restarter(stack: LocalStack | None) -> Callable[[], Awaitable[None]] | None
 
 def print_document(document: object) -> None:
     """Print a document for programs, on lines for people who look at it."""
-    click.echo(json.dumps(document, ensure_ascii=False, indent=1))
+    click.echo(json_text(document, indent=1))
 
 
 def print_line(document: object, file: TextIO | None = None) -> None:
     """Print a document on a line of its own, at once."""
-    click.echo(json.dumps(document, ensure_ascii=False), file=file)
+    click.echo(json_text(document), file=file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["name_problem", "nearest", "unknown_name", "writable"]
+__all__ = ["metric_name_problem", "name_problem", "nearest", "unknown_name", "writable"]
 
 
+_METRIC_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
 _NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")  # control characters, half characters, line ends
 
 
@@ -30,6 +32,11 @@ def name_problem(name: str, max_chars: int, *, required: bool = True) -> str:
     if any(unicodedata.category(char) in _NOT_IN_NAMES for char in name):
         return f"must not hold control characters: {name[:60]!a}"
     return ""
+
+
+def metric_name_problem(name: str) -> str:
+    """Return why a text cannot name a metric, in formulas, gates and reports, or the empty text."""
+    return "" if _METRIC_NAME.fullmatch(name) else "a metric's name has letters, digits and _, and starts with a letter"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -14,7 +14,7 @@ from assay.datasets.counts import count_cases
 from assay.errors import InvalidInputError
 from assay_cli.failures import EXIT_USAGE
 from assay_cli.options import field_map, format_option, json_option, map_option
-from assay_cli.terminal import clean, shorten
+from assay_cli.terminal import clean, json_text, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,11 +64,11 @@ def inspect(
     except InvalidInputError as error:
         if not as_json:
             raise
-        click.echo(json.dumps({"valid": False, "problems": _problems(error.problems)}, ensure_ascii=False, indent=1))
+        click.echo(json_text({"valid": False, "problems": _problems(error.problems)}, indent=1))
         return EXIT_USAGE
     assert first is not None, "a dataset without cases is refused"
     if as_json:
-        click.echo(json.dumps(_document(file, info, counts, first), ensure_ascii=False, indent=1))
+        click.echo(json_text(_document(file, info, counts, first), indent=1))
     else:
         click.echo("\n\n".join(part for part in _parts(file, info, counts, first) if part))
     return 0

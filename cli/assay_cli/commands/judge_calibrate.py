@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from assay.errors import InvalidInputError, Problem
 from assay_cli.commands.judge_access import judge_access, judge_options
 from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE
 from assay_cli.options import debug_option, json_option, run_async
-from assay_cli.terminal import clean
+from assay_cli.terminal import clean, json_text
 
 if TYPE_CHECKING:
     from assay_cli.commands.judge_outcome import Outcome
@@ -69,7 +68,7 @@ def calibrate(
     asked = Asked(given, rubric, criterion, threshold, counts)
     outcome = run_async(calibrated(access, asked))
     if as_json:
-        click.echo(json.dumps(outcome.document(), ensure_ascii=False, allow_nan=False, indent=1))
+        click.echo(json_text(outcome.document(), indent=1))
     else:
         click.echo(outcome.text())
     return _status(outcome, require)

@@ -13,7 +13,7 @@ from assay.errors import InvalidInputError, Problem
 from assay_cli.commands.judge_access import judge_access, judge_options
 from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE
 from assay_cli.options import debug_option, json_option, run_async
-from assay_cli.terminal import clean
+from assay_cli.terminal import clean, json_text
 
 if TYPE_CHECKING:
     from assay.statistics.drift import Drift
@@ -137,7 +137,7 @@ def _compared(old: Baseline, new: Baseline, bill: Bill, *, as_json: bool) -> int
     found = find_drift(old.scores, new.scores, width=new.maximum - new.minimum)
     changes = changes_of(old, new)
     if as_json:
-        click.echo(json.dumps(_document(found, changes, old, new, bill), ensure_ascii=False, allow_nan=False, indent=1))
+        click.echo(json_text(_document(found, changes, old, new, bill), indent=1))
     else:
         click.echo(f"judge  {clean(new.judge)}  rubric {new.rubric}  baseline of {old.saved_at}")
         click.echo(f"{drift_text(found, changes)}\n{bill.sentence()}")

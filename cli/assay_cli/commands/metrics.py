@@ -13,7 +13,7 @@ import click
 
 from assay.metrics import METRICS
 from assay_cli.options import json_option
-from assay_cli.terminal import table
+from assay_cli.terminal import json_text, table
 
 if TYPE_CHECKING:
     from assay.metrics.info import MetricInfo, Parameter
@@ -34,7 +34,7 @@ def list_metrics(as_json: bool) -> int:
     """List every metric: what it reads, its default threshold, and what it is."""
     infos = [kind.info for kind in METRICS.values()]
     if as_json:
-        click.echo(json.dumps([_head(info) for info in infos], ensure_ascii=False, indent=1))
+        click.echo(json_text([_head(info) for info in infos], indent=1))
         return 0
     rows = [("metric", "reads", "threshold", "what it is")]
     rows += [(info.name, ", ".join(info.reads), _threshold(info), info.summary) for info in infos]
@@ -60,7 +60,7 @@ def show(name: str, as_json: bool) -> int:
             "parameters": [_parameter(parameter) for parameter in info.parameters],
             "example": _example(info),
         }
-        click.echo(json.dumps(document, ensure_ascii=False, indent=1))
+        click.echo(json_text(document, indent=1))
         return 0
     parts = [
         f"{info.title} ({info.name})\n{info.summary}",

@@ -18,7 +18,7 @@ from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem
 from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE
 from assay_cli.options import bad_case_option, debug_option, json_option, say_what_is_left_out
-from assay_cli.terminal import clean, shorten
+from assay_cli.terminal import clean, json_text, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -185,7 +185,7 @@ def _text(answer: str) -> str:
 def _print_one(scorer: Scorer, found: Score, *, as_json: bool) -> None:
     if as_json:
         document = {"metric": found.metric, **_document(found), "parameters": dict(scorer.parameters)}
-        click.echo(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1))
+        click.echo(json_text(document, indent=1))
         return
     click.echo("  ".join(part for part in (found.metric, _value(scorer.info, found), _verdict(found)) if part))
     for name, value in found.detail.items():
@@ -231,14 +231,14 @@ def _print_json(scorer: Scorer, dataset: Dataset, left_out_count: int) -> Sequen
             "parameters": dict(scorer.parameters),
             "left_out_count": left_out_count,
         }
-        file.write(json.dumps(head, ensure_ascii=False, indent=1).removesuffix("\n}") + ',\n "rows": [')
+        file.write(json_text(head, indent=1).removesuffix("\n}") + ',\n "rows": [')
         separator = "\n  "
         for row in scorer.rows(dataset):
-            line = json.dumps({"case_id": row.case_id, **_document(row.score)}, ensure_ascii=False, allow_nan=False)
+            line = json_text({"case_id": row.case_id, **_document(row.score)})
             file.write(separator + line)
             separator = ",\n  "
             _keep(reasons, row.score)
-        summary = json.dumps(_summary_document(scorer.summary()), ensure_ascii=False, allow_nan=False)
+        summary = json_text(_summary_document(scorer.summary()))
         file.write(f'\n ],\n "summary": {summary}\n}}\n')
         file.seek(0)
         while piece := file.read(1_000_000):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from assay_cli.options import (
     map_option,
     say_what_is_left_out,
 )
-from assay_cli.terminal import clean
+from assay_cli.terminal import clean, json_text
 
 __all__ = ["validate"]
 
@@ -181,7 +180,7 @@ def _finish(found: _Findings, as_json: bool) -> int:
             "warnings": [asdict(warning) for warning in found.warnings],
             "agent_traceback": found.agent_traceback or None,
         }
-        click.echo(json.dumps(document, ensure_ascii=False, indent=1))
+        click.echo(json_text(document, indent=1))
         return 2 if problems else EXIT_INFRASTRUCTURE if found.left_out else 0
     for line in found.lines:
         click.echo(clean(line))

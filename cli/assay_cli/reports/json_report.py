@@ -6,7 +6,6 @@ It is written row by row, so a run of any size needs little memory. `docs/report
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 import tempfile
 from typing import IO, TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from assay.names import writable
 from assay_cli.reports.atomic import atomic_writer
 from assay_cli.reports.quality_scores import QualityScores
 from assay_cli.reports.recommendations import recommendations
+from assay_cli.terminal import json_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -69,7 +69,7 @@ class JsonReport:
             shutil.copyfileobj(file, target)
 
     def _write_head(self, file: IO[str], ratings: Mapping[str, Any]) -> None:
-        head = json.dumps(self._head(ratings), ensure_ascii=False, allow_nan=False, indent=1)
+        head = json_text(self._head(ratings), indent=1)
         file.write(head.removesuffix("\n}") + ',\n "rows": [')
 
     def _head(self, ratings: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,7 +152,7 @@ async def _write_rows(file: IO[str], rows: AsyncIterator[CaseResult], also: Call
     separator = "\n  "
     async for row in rows:
         also(row)
-        file.write(separator + json.dumps(row_document(row), ensure_ascii=False, allow_nan=False))
+        file.write(separator + json_text(row_document(row)))
         separator = ",\n  "
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from assay.gates import parse_gate
 from assay.metrics import complete_parameters, count_problem
 from assay.metrics.formula import with_own_numbers
 from assay.metrics.order import check_formulas
-from assay.names import unknown_name, writable
+from assay.names import metric_name_problem, name_problem, unknown_name, writable
 from assay.presets import PRESETS
 from assay.results import AgentSettings, JudgeSettings, MetricSettings, RunSettings
 from assay.shares import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
@@ -37,7 +36,6 @@ _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case"
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "response")
 _OPTION_KEYS = {"http": _HTTP_KEYS} | dict.fromkeys(PROVIDERS, PROMPT_KEYS)
-_METRIC_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
 _MAX_REPEATS = 100
 
 
@@ -212,12 +210,14 @@ class _Reader:
         if not isinstance(name, str | int) or isinstance(name, bool) or not 1 <= len(str(name).strip()) <= 200:
             self._report("name", f"must be a text of 1 to 200 characters, not {name!r}")
             return default
+        if problem := name_problem(str(name).strip(), 200):
+            self._report("name", problem)
         return str(name).strip()
 
     def _team(self) -> str:
         team = self._text("team") or ""
-        if len(team) > MAX_TEAM_CHARS:
-            self._report("team", f"must have at most {MAX_TEAM_CHARS} characters")
+        if problem := name_problem(team, MAX_TEAM_CHARS, required=False):
+            self._report("team", problem)
         return team
 
     def _weight(self) -> float:
@@ -375,8 +375,8 @@ class _Reader:
         parameters = {key: value for key, value in given.items() if key != "metric"}
         if kind == "formula":
             parameters = with_own_numbers(parameters)
-        if not isinstance(kind, str) or not isinstance(name, str) or not _METRIC_NAME.fullmatch(name):
-            self._report(where, "a metric's name has letters, digits and _, and starts with a letter")
+        if problem := metric_name_problem(name if isinstance(name, str) and isinstance(kind, str) else ""):
+            self._report(where, problem)
             return None
         try:
             complete = complete_parameters(kind, parameters, where=where)

@@ -117,7 +117,10 @@ class RunServiceServicer(object):
 
     def UploadDataset(self, request_iterator, context):
         """UploadDataset stores a dataset: one header, then cases in order. The same
-        cases in the same order give the same dataset_id, stored once. Idempotent.
+        header with the same cases in the same order gives the same dataset_id, stored
+        once. A case that could not be stored, read and run is INVALID_ARGUMENT, every
+        one with its position and field: recorded answers have the rules of agents'
+        answers, names and ids no control characters. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

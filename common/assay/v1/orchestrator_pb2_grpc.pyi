@@ -43,7 +43,10 @@ class RunServiceStub:
     def __new__(cls, channel: _aio.Channel) -> RunServiceAsyncStub: ...
     UploadDataset: _grpc.StreamUnaryMultiCallable[_orchestrator_pb2.UploadDatasetRequest, _orchestrator_pb2.UploadDatasetResponse]
     """UploadDataset stores a dataset: one header, then cases in order. The same
-    cases in the same order give the same dataset_id, stored once. Idempotent.
+    header with the same cases in the same order gives the same dataset_id, stored
+    once. A case that could not be stored, read and run is INVALID_ARGUMENT, every
+    one with its position and field: recorded answers have the rules of agents'
+    answers, names and ids no control characters. Idempotent.
     """
     CreateRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.CreateRunRequest, _orchestrator_pb2.CreateRunResponse]
     """CreateRun accepts a run and returns at once. Idempotent by request_id; the
@@ -116,7 +119,10 @@ class RunServiceAsyncStub(RunServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     UploadDataset: _aio.StreamUnaryMultiCallable[_orchestrator_pb2.UploadDatasetRequest, _orchestrator_pb2.UploadDatasetResponse]  # type: ignore[assignment]
     """UploadDataset stores a dataset: one header, then cases in order. The same
-    cases in the same order give the same dataset_id, stored once. Idempotent.
+    header with the same cases in the same order gives the same dataset_id, stored
+    once. A case that could not be stored, read and run is INVALID_ARGUMENT, every
+    one with its position and field: recorded answers have the rules of agents'
+    answers, names and ids no control characters. Idempotent.
     """
     CreateRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.CreateRunRequest, _orchestrator_pb2.CreateRunResponse]  # type: ignore[assignment]
     """CreateRun accepts a run and returns at once. Idempotent by request_id; the
@@ -192,7 +198,10 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_orchestrator_pb2.UploadDatasetResponse, _abc.Awaitable[_orchestrator_pb2.UploadDatasetResponse]]:
         """UploadDataset stores a dataset: one header, then cases in order. The same
-        cases in the same order give the same dataset_id, stored once. Idempotent.
+        header with the same cases in the same order gives the same dataset_id, stored
+        once. A case that could not be stored, read and run is INVALID_ARGUMENT, every
+        one with its position and field: recorded answers have the rules of agents'
+        answers, names and ids no control characters. Idempotent.
         """
 
     @_abc_1.abstractmethod

@@ -12,6 +12,7 @@ from assay.errors import InvalidInputError, SetupError
 from assay.local.lease import watch_lease
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
+from assay.unsafe_text import configure_logging
 from assay.v1 import embedder_pb2_grpc
 from assay_embedder.registry import Registry
 from assay_embedder.service import SERVICE_NAME, EmbedderService
@@ -59,7 +60,7 @@ async def serve(settings: Settings) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the process; return its exit code: 0 stopped, 2 wrong settings, 3 cannot serve here."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure_logging()
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
     # Its warnings tell each attempt at a hub that cannot be reached, twice; what comes of them is told by ourselves.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)

@@ -12,6 +12,7 @@ from assay.errors import InvalidInputError, SetupError
 from assay.local.lease import watch_lease
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
+from assay.unsafe_text import configure_logging
 from assay.v1 import judge_pb2_grpc
 from assay_judge.hosting import open_service
 from assay_judge.service import SERVICE_NAME
@@ -57,7 +58,7 @@ async def serve(settings: Settings, environment: Mapping[str, str]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the process; return its exit code: 0 stopped, 2 wrong settings, 3 cannot serve here."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure_logging()
     for name in _LOUD:
         logging.getLogger(name).setLevel(logging.WARNING)
     try:

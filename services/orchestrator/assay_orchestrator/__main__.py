@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import AssayError, InvalidInputError
 from assay.settings_flags import SettingsFlags
 from assay.shares import MAX_RUN_WEIGHT, MIN_RUN_WEIGHT
+from assay.unsafe_text import configure_logging
 from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _RECONNECT_MS = 1_000
 def main() -> None:
     """Serve until told to stop; what cannot work is one sentence on stderr and exit status 3."""
     gc.disable()  # nothing that imports make is garbage; collecting meanwhile is a tenth of the start
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure_logging()
     logging.getLogger("procrastinate").setLevel(logging.WARNING)  # it tells of every job
     try:
         settings = read_settings(sys.argv[1:], os.environ)

@@ -10,6 +10,7 @@ from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
 from assay.metrics import METRICS, complete_parameters, count_problem
 from assay.metrics.order import check_formulas
+from assay.names import metric_name_problem, name_problem
 from assay.shares import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.spec.agents import check_agent
 from assay.spec.judging import check_judge
@@ -35,12 +36,12 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
         SpecError: Something is wrong; holds every problem.
     """
     problems: list[Problem] = []
-    if not 1 <= len(settings.name) <= _MAX_NAME_CHARS:
-        problems.append(Problem(f"give the run a name of 1 to {_MAX_NAME_CHARS} characters", "name"))
+    if problem := name_problem(settings.name, _MAX_NAME_CHARS):
+        problems.append(Problem(problem, "name"))
     if not 1 <= settings.repeats <= _MAX_REPEATS:
         problems.append(Problem(f"must be 1 to {_MAX_REPEATS}", "repeats"))
-    if len(settings.team) > MAX_TEAM_CHARS:
-        problems.append(Problem(f"must have at most {MAX_TEAM_CHARS} characters", "team"))
+    if problem := name_problem(settings.team, MAX_TEAM_CHARS, required=False):
+        problems.append(Problem(problem, "team"))
     if not MIN_RUN_WEIGHT <= settings.weight <= MAX_RUN_WEIGHT:
         problems.append(Problem(f"must be a number from {MIN_RUN_WEIGHT} to {MAX_RUN_WEIGHT}", "weight"))
     problems += _check_reading(settings)
@@ -95,6 +96,8 @@ def _complete_metrics(settings: RunSettings, problems: list[Problem]) -> list[Me
     paths: dict[str, MetricSettings] = {}
     for index, metric in enumerate(settings.metrics):
         where = f"metrics[{index}]"
+        if problem := metric_name_problem(metric.name):
+            problems.append(Problem(f"{problem}, not {metric.name[:60]!a}", f"{where}.name"))
         if names.index(metric.name) != index:
             problems.append(Problem(f"{metric.name} is listed twice", where))
         try:

@@ -7,7 +7,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from assay.errors import NotFoundError
-from assay.names import nearest
 from assay.results import AgentSettings, Run, RunCounts, RunSettings
 from assay_orchestrator.settings_json import settings_from_json, settings_to_json, summary_from_json
 from assay_orchestrator.store import datasets, deletions, results, runs
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Catalogue"]
 
-_SUGGESTED_FROM = 1000
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +51,7 @@ class Catalogue:
 
         loaded = await self._database.read(load)
         if loaded is None:
-            raise await self.not_found(run_id)
+            raise self.not_found(run_id)
         return _run(*loaded)
 
     async def list_newest(self, count: int, before: tuple[str, str] | None) -> list[Run]:
@@ -83,16 +81,14 @@ class Catalogue:
 
         found = await self._database.read(load)
         if found is None:
-            raise await self.not_found(run_id)
+            raise self.not_found(run_id)
         return found
 
-    async def not_found(self, run_id: str) -> NotFoundError:
-        """Return the error for a run that does not exist."""
-        known = await self._database.read(lambda c: runs.list_ids(c, _SUGGESTED_FROM))
-        begun = next((known_id for known_id in known if run_id and known_id.startswith(run_id)), None)
-        close = begun or nearest(run_id, known)
-        hint = f"did you mean {close!r}?" if close is not None else "`assay runs list` shows the runs there are"
-        return NotFoundError(f"there is no run {run_id!r}: {hint}", reason="RUN_NOT_FOUND")
+    def not_found(self, run_id: str) -> NotFoundError:
+        """Return the error for a run that does not exist; it suggests no other, which may be that of another team."""
+        return NotFoundError(
+            f"there is no run {run_id!r}: `assay runs list` shows the runs there are", reason="RUN_NOT_FOUND"
+        )
 
 
 def _listed(record: RunRecord, dataset: DatasetRef) -> Run:

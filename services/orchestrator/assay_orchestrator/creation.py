@@ -57,10 +57,7 @@ class Creation:
         if existing is None:
             existing = await self._accept(request_id, request_hash, settings, dataset)
         if existing.request_hash != request_hash:
-            raise ConflictError(
-                f"request id {request_id!r} already created run {existing.run_id} with another spec or dataset: "
-                "use a new request id"
-            )
+            raise ConflictError(f"request id {request_id!r} was used for another spec or dataset: use a new request id")
         return existing.run_id
 
     async def _accept(

@@ -155,7 +155,7 @@ class RunManager:
             WrongStateError: The run has already ended in another way.
         """
         if not await self._database.write(lambda c: control.cancel(c, run_id)):
-            raise await self._catalogue.not_found(run_id)
+            raise self._catalogue.not_found(run_id)
         self._hosting.forget(run_id, "the run was cancelled")
         await self._worker.cancel(run_id)
         self.notifier.notify(run_id)
@@ -174,7 +174,7 @@ class RunManager:
         try:
             state = await self._database.write(lambda c: control.pause(c, run_id))
             if state is None:
-                raise await self._catalogue.not_found(run_id)
+                raise self._catalogue.not_found(run_id)
             if state is RunState.PAUSED:
                 self.paused(run_id, runs.PAUSED_BY_OWNER)
             else:
@@ -233,7 +233,7 @@ class RunManager:
         pending = await self._database.write(lambda c: deletions.begin(c, run_id))
         if pending is None:
             _require_at_rest(await self.get(run_id))  # it was resumed, or deleted, in this moment
-            raise await self._catalogue.not_found(run_id)
+            raise self._catalogue.not_found(run_id)
         failpoint("deletion.begun")
         self._hosting.forget(run_id, "the run was deleted")
         self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
@@ -400,7 +400,7 @@ class RunManager:
 
         await self._worker.enqueue(change)
         if not is_there:
-            raise await self._catalogue.not_found(run_id)
+            raise self._catalogue.not_found(run_id)
         self._pausing.discard(run_id)
         self._planner.release(run_id)
         self.notifier.notify(run_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hashlib
+import json
 import logging
 from collections import OrderedDict
 from contextlib import aclosing
@@ -121,15 +122,15 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         """Accept a run."""
         try:
             settings = settings_from_wire(request.spec)
-        except ValueError as problem:
-            raise SpecError([Problem(str(problem), "spec")]) from None
+        except ValueError as refusal:
+            raise SpecError([Problem(str(refusal), "spec")]) from None
         # In a thread: a schema of 64 kB takes half a second to check.
         settings = await asyncio.to_thread(check_settings, settings, self._settings)
         await self._manager.check_judge(settings)
         if request.validate_only:
             return pb.CreateRunResponse()
-        if not 1 <= len(request.request_id) <= _MAX_REQUEST_ID_CHARS:
-            raise SpecError([Problem(f"must have 1 to {_MAX_REQUEST_ID_CHARS} characters", "request_id")])
+        if problem := name_problem(request.request_id, _MAX_REQUEST_ID_CHARS):
+            raise SpecError([Problem(problem, "request_id")])
         dataset = await self._database.read(lambda c: datasets.get(c, request.dataset_id))
         if dataset is None:
             raise NotFoundError(
@@ -321,6 +322,8 @@ class _Upload:
         if problems := [Problem(problem, f"header.{field}") for field, problem in found.items() if problem]:
             raise DatasetError(problems)
         self._header = header
+        # Equal cases under another name are another dataset: no answer tells the name that another client gave them.
+        self._hash.update(json.dumps([header.name, header.format]).encode() + b"\n")
 
     async def add(self, messages: Sequence[pb.Case]) -> None:
         if self._header is None:

@@ -118,8 +118,12 @@ async def test_the_same_request_id_gives_the_same_run(serve: Serve, settings_of:
             *(client.create_run(settings_of(), dataset.dataset_id, request_id="r1") for _ in range(2))
         )
         assert first.run_id == second.run_id
-        with pytest.raises(ConflictError, match="another spec"):
+        with pytest.raises(ConflictError, match="another spec") as refused:
             await client.create_run(settings_of(retries=3), dataset.dataset_id, request_id="r1")
+        assert first.run_id not in refused.value.message, "the request id may be that of another client"
+        for bad in ("x" * 101, "a\0b", "a\nb"):
+            with pytest.raises(SpecError, match="request_id"):
+                await client.create_run(settings_of(), dataset.dataset_id, request_id=bad)
         assert len(await client.list_runs()) == 1
 
 
@@ -129,8 +133,10 @@ async def test_the_same_cases_are_stored_once(serve: Serve) -> None:
         first = await client.upload_dataset(recorded(5), name="d")
         again = await client.upload_dataset(recorded(5), name="d")
         other = await client.upload_dataset(recorded(6), name="d")
+        named = await client.upload_dataset(recorded(5), name="another name")
     assert first == again
     assert other.dataset_id != first.dataset_id
+    assert (named.name, named.dataset_id != first.dataset_id) == ("another name", True)
 
 
 async def test_a_broken_upload_is_refused(serve: Serve) -> None:

@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.unsafe_text import configure_logging
 from assay_orchestrator.scoring.jobs import HEADER, MAX_REPLY_BYTES, READY, MapReply, ScoreRow, reply_of
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
         arguments: The parent's process id, the processor time of a job in seconds, and the memory in MiB.
     """
     parent, limit_s, memory_mib = int(arguments[0]), float(arguments[1]), int(arguments[2])
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure_logging()
     _follow(parent)
     incoming, outgoing = _take_streams()
     os.nice(NICENESS)

@@ -142,13 +142,6 @@ def list_unfinished(connection: sa.Connection) -> list[RunRecord]:
     return [_record(row) for row in connection.execute(query).all()]
 
 
-def list_ids(connection: sa.Connection, count: int) -> list[str]:
-    """Return the ids of up to `count` runs, newest first."""
-    table = schema.runs
-    query = sa.select(table.c.run_id).order_by(table.c.created_at.desc(), table.c.run_id.desc()).limit(count)
-    return list(connection.execute(query).scalars())
-
-
 def change_state(
     connection: sa.Connection,
     run_id: str,
