@@ -6,6 +6,8 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING, Any
 
+from tests.waiting import until
+
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.testing.judges import says
 from assay.testing.providers import Reply, ScriptedProvider
@@ -71,8 +73,7 @@ def test_what_was_set_aside_when_it_was_killed_is_spent(cli: Cli) -> None:
 
         async def killed_under_way() -> None:
             asking = asyncio.ensure_future(graded(address, "Paris"))
-            while not provider.requests:  # noqa: ASYNC110  # no event says so across threads
-                await asyncio.sleep(0.01)
+            await until(lambda: provider.requests)
             process.kill()
             await asyncio.wait([asking])
             assert asking.exception() is not None
@@ -93,8 +94,7 @@ def test_a_verdict_under_way_is_finished_when_the_process_is_told_to_stop(cli: C
 
         async def stopped_under_way() -> pb.GradeResponse:
             asking = asyncio.ensure_future(graded(address, "Paris"))
-            while not provider.requests:  # noqa: ASYNC110  # no event says so across threads
-                await asyncio.sleep(0.01)
+            await until(lambda: provider.requests)
             process.send_signal(signal.SIGTERM)
             return (await asking)[0]
 

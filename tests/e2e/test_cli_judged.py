@@ -244,8 +244,7 @@ def test_services_that_are_killed_in_the_midst(judged: tuple[Cli, ScriptedProvid
     with ScriptedProvider(says(GOOD, delay_s=0.3)) as slow:
         spec(cli, slow)
         running = cli.start("run", "assay.yaml", "--no-progress")
-        while len(slow.requests) < 2 and running.poll() is None:
-            pass
+        cli.wait_until(lambda: len(slow.requests) >= 2, running)
         for process in cli.services():
             if "assay_embedder" not in " ".join(process.cmdline()):
                 process.send_signal(signal.SIGKILL)
@@ -279,8 +278,7 @@ def test_a_batched_run_whose_services_are_killed(judged: tuple[Cli, ScriptedProv
     batched(cli, provider)
     provider.batches.is_held = True
     running = cli.start("run", "assay.yaml")
-    while provider.batches.looked < 2 and running.poll() is None:
-        pass
+    cli.wait_until(lambda: provider.batches.looked >= 2, running)
     for process in cli.services():
         process.send_signal(signal.SIGKILL)
     provider.batches.is_held = False

@@ -116,6 +116,20 @@ def test_tests_about_the_module_come_first() -> None:
     (mutant,) = mutants_of("m.py", b"x = a < b\n")
     lines = {1: {"about", "quick", "slow"}, 2: {"about"}, 3: {"about", "elsewhere"}}
     covering = Covering({"about": 1.0, "quick": 1.0, "slow": 9.0, "elsewhere": 0.1}, {}, {"m.py": lines}, {})
-    assert trial.tests_for(mutant, covering, (1, 9)) == ["about", "quick", "slow"]
-    assert trial.tests_for(mutant, covering, None)[0] in {"about", "elsewhere"}
-    assert len(trial.tests_for(mutant, covering, None)) == 4
+    assert trial.tests_for(mutant, covering, (1, 9), ()) == ["about", "quick", "slow"]
+    assert trial.tests_for(mutant, covering, None, ())[0] in {"about", "elsewhere"}
+    assert len(trial.tests_for(mutant, covering, None, ())) == 4
+
+
+def test_at_the_top_of_a_module_tests_that_import_it_come_first() -> None:
+    """No test runs these lines: they have been run when the first test begins."""
+    (mutant,) = mutants_of("m.py", b"x = a < b\n")
+    durations = {"tests/a.py::runs": 0.1, "tests/b.py::names": 5.0, "tests/c.py::neither": 0.1}
+    covering = Covering(durations, {}, {"m.py": {5: {"tests/a.py::runs"}}}, {})
+    assert trial.tests_for(mutant, covering, None, {"tests/b.py"}) == ["tests/b.py::names", "tests/a.py::runs"]
+    digests = command.test_files_of(ROOT)
+    files = command.files_that_import(
+        "services/orchestrator/assay_orchestrator/store/schema.py", Covering(digests=digests)
+    )
+    assert "tests/integration/orchestrator/test_store_migrations.py" in files
+    assert "tests/unit/test_gates.py" not in files

@@ -8,6 +8,7 @@ import hashlib
 import importlib.util
 import json
 import platform
+import re
 import subprocess
 import tempfile
 import time
@@ -150,7 +151,8 @@ def _try_all(
     def attempt(place: int, mutant: Mutant) -> None:
         if time.monotonic() > deadline:
             return
-        tests = tests_for(mutant, covering, ranges[mutant.path].get(mutant.function))
+        named = files_that_import(mutant.path, covering)
+        tests = tests_for(mutant, covering, ranges[mutant.path].get(mutant.function), named)
         copy = free.get()
         try:
             verdict = try_mutant(mutant, copy, tests, covering)
@@ -163,6 +165,15 @@ def _try_all(
 
     with ThreadPoolExecutor(len(copies)) as pool:
         list(pool.map(attempt, range(1, len(pending) + 1), pending))
+
+
+def files_that_import(path: str, covering: Covering) -> set[str]:
+    """Return the test files that import a module by its name, not only through others."""
+    package, name = Path(path).parent.name, Path(path).stem
+    pattern = re.compile(
+        rf"^(?:from \S*\b{package}(?:\.{name}\b| import .*\b{name}\b)|import \S*\.{name}\b)", re.MULTILINE
+    )
+    return {file for file in covering.digests if pattern.search((ROOT / file).read_text(encoding="utf-8"))}
 
 
 def _function_lines(path: str) -> dict[str, tuple[int, int]]:

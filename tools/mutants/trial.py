@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from tools.mutants.covering import Covering
     from tools.mutants.operators import Mutant
@@ -105,26 +105,30 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def tests_for(mutant: Mutant, covering: Covering, function_lines: tuple[int, int] | None) -> list[str]:
+def tests_for(
+    mutant: Mutant, covering: Covering, function_lines: tuple[int, int] | None, named: Container[str]
+) -> list[str]:
     """Return the tests that run a mutant's lines, those first that are quick and mostly about its module.
 
     Args:
         mutant: The mutant.
         covering: The map from lines to tests.
-        function_lines: First and last line of its function; None at the top of the module, which every test runs that
-            runs any of it.
+        function_lines: First and last line of its function; None at the top of the module, which is run by all who
+            import it, before any test: then tests of files that name the module come first.
+        named: Those test files.
     """
     focus = covering.focus_of(mutant.path)
     if function_lines is None:
-        found = set(focus)
+        found = set(focus) | {test for test in covering.durations if test.partition("::")[0] in named}
     else:
         found = covering.tests_of(mutant.path, mutant.line, mutant.end_line)
         # The first line of a statement stands for all of it.
         found = found or covering.tests_of(mutant.path, *function_lines)
-    rank = {test: focus[test] / (covering.durations[test] + 0.2) for test in found}
+    is_first = {test: function_lines is None and test.partition("::")[0] in named for test in found}
+    rank = {test: (not is_first[test], -focus.get(test, 1) / (covering.durations[test] + 0.2), test) for test in found}
     chosen: list[str] = []
     left_s = ALL_S
-    for test in sorted(found, key=lambda each: (-rank[each], each)):
+    for test in sorted(found, key=rank.__getitem__):
         left_s -= covering.durations[test]
         if len(chosen) == MOST_TESTS or (chosen and left_s < 0):
             break

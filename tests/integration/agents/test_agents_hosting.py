@@ -144,11 +144,15 @@ async def test_bad_questions_harm_no_other(bench: Bench) -> None:
         return request.input
 
     await bench.host(agent)
-    bad = ["raise", "hang", "garbage", "huge", "exit", "escapes"]
+    bad = ["raise", "garbage", "huge", "exit", "escapes"]
     good = [f"good {number}" for number in range(100)]
-    responses = await bench.ask(*good[:50], *bad, *good[50:], timeout_s=1.0)
-    assert kinds(responses[50:56]) == ["raised", "timeout", "malformed", "too_large", "raised", "too_large"]
-    assert [response.text for response in (*responses[:50], *responses[56:])] == good
+    # Only the one that hangs has a short limit: how long the others take says how busy the machine is.
+    responses, hung = await asyncio.gather(
+        bench.ask(*good[:50], *bad, *good[50:], timeout_s=120.0), bench.ask("hang", timeout_s=1.0)
+    )
+    assert kinds(hung) == ["timeout"]
+    assert kinds(responses[50:55]) == ["raised", "malformed", "too_large", "raised", "too_large"]
+    assert [response.text for response in (*responses[:50], *responses[55:])] == good
 
 
 async def test_texts_of_any_size_and_script_travel(bench: Bench) -> None:

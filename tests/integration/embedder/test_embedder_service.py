@@ -10,6 +10,7 @@ import grpc
 import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.waiting import until
 
 from assay.errors import InvalidInputError, OverloadedError, UnavailableError
 from assay.rpc.channel import open_channel, read_stream, wait_for_ready
@@ -73,9 +74,7 @@ async def embed(stub: Any, texts: Sequence[str], model: str = "") -> Any:
 async def accepted(embedder: Any, count: int) -> None:
     """Wait until so many requests have been accepted or refused."""
     batcher = (await embedder.registry.get("")).batcher
-    async with asyncio.timeout(30):
-        while batcher.statistics.requests + batcher.statistics.refused < count:  # noqa: ASYNC110  # no event says so
-            await asyncio.sleep(0)
+    await until(lambda: batcher.statistics.requests + batcher.statistics.refused, lambda seen: seen >= count)
 
 
 async def test_concurrent_callers_share_a_run(gated: Any, gate: Gate) -> None:

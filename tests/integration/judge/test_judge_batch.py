@@ -7,6 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import until
 
 from assay.errors import InvalidInputError
 from assay.rpc.status import translated
@@ -107,8 +108,7 @@ async def test_an_outcome_waits_for_whoever_ordered_it(start: Start) -> None:
     judge.provider.batches.is_held = True
     assert (await judge.grade(batch=True, run_id="r", timeout_ms=10)).verdict.reason == "batch_pending"
     judge.provider.batches.is_held = False
-    while (await judge.grade("", run_id="r")).spending.reserved_usd:  # noqa: ASYNC110  # nothing says so over the wire
-        await asyncio.sleep(0.01)
+    await until(lambda: judge.grade("", run_id="r"), lambda said: not said.spending.reserved_usd)
     verdict = await settled(judge, run_id="r")
     assert (verdict.reason, verdict.batched) == ("judge_unavailable", True)
     assert dict((await settled(judge, run_id="r")).scores) == {"score": 4.0}
@@ -447,7 +447,6 @@ async def test_a_stop_tells_those_who_wait_to_ask_again(start: Start, tmp_path: 
     judge = await start(state_dir=tmp_path / "state", **QUICK)
     judge.provider.batches.is_held = True
     waiting = [asyncio.ensure_future(judge.grade(batch=True, run_id="r")) for _ in range(2)]
-    while not judge.provider.batches.looked:  # noqa: ASYNC110  # no event says so across threads
-        await asyncio.sleep(0.01)
+    await until(lambda: judge.provider.batches.looked)
     judge.server.stopping.set()
     assert {(await one).verdict.reason for one in waiting} == {"batch_pending"}

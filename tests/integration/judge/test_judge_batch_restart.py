@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import until
 
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.testing.judges import says
@@ -174,8 +175,7 @@ async def test_results_that_came_while_nobody_ran_are_fetched(tmp_path: Path) ->
         await order_all_and_be_killed(tmp_path, provider, "openai")
         provider.batches.is_held = False
         async with judge_process(tmp_path, provider, "openai") as (stub, process):
-            while (await spent(stub))[1]:
-                pass
+            await until(lambda: spent(stub), lambda seen: not seen[1])
             assert len(provider.batches.paid) == COUNT - 1
             os.kill(process.pid, signal.SIGKILL)
             process.wait()

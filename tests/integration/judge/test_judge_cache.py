@@ -3,9 +3,11 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import until
 
 from assay.errors import InvalidInputError
 from assay.rpc.status import translated
@@ -116,15 +118,20 @@ async def test_identical_requests_under_way_are_one_call(start: Start) -> None:
 
 async def test_whoever_leaves_leaves_the_others_their_verdict(start: Start) -> None:
     """The first of two identical requests is cancelled; the second one is answered by the same call."""
-    judge = await start(says(GOOD, delay_s=0.3))
+    answered = threading.Event()
+
+    def held(request: Any) -> Reply:
+        answered.wait()
+        return says(GOOD)(request)
+
+    judge = await start(held)
     request = pb.GradeRequest(rubric="quality", question="Capital of France?", reference="Paris", answer="Paris")
     leaving = judge.stub.Grade(request, timeout=180)
-    while not judge.provider.requests:  # noqa: ASYNC110  # no event says so across threads
-        await asyncio.sleep(0.01)
+    await until(lambda: judge.provider.requests)
     staying = asyncio.ensure_future(judge.grade())
-    while (await judge.grade("")).cache.joined < 1:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(lambda: judge.grade(""), lambda said: said.cache.joined >= 1)
     leaving.cancel()
+    answered.set()
     assert (await staying).verdict.status == pb.VERDICT_STATUS_VALID
     assert len(judge.provider.requests) == 1
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import email.utils
 import gzip
 import logging
@@ -9,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import until
 
 from assay.testing.judges import says
 from assay.testing.providers import Reply
@@ -198,8 +198,7 @@ async def test_a_client_that_leaves_ends_its_call(start: Start) -> None:
     judge = await start(Reply("{}", delay_s=30), says(GOOD))
     asked = pb.GradeRequest(rubric="quality", question="q", answer="a", run_id="r")
     call = judge.stub.Grade(asked, timeout=180)
-    while not judge.provider.requests:  # noqa: ASYNC110  # no event says so across threads
-        await asyncio.sleep(0.01)
+    await until(lambda: judge.provider.requests)
     call.cancel()
     response = await judge.grade("b", run_id="r")
     assert response.verdict.status == pb.VERDICT_STATUS_VALID

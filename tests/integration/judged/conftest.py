@@ -98,7 +98,7 @@ class Stage:
         with (self.folder / "o.log").open("ab") as log:
             self.process = subprocess.Popen([sys.executable, "-m", "assay_orchestrator", *own, *flags], stderr=log)  # noqa: ASYNC220 - it takes no time
         try:
-            async with Client(address, patience_s=5.0) as client:
+            async with Client(address, patience_s=60.0) as client:
                 await client.wait_for_ready(60)
                 yield client
         finally:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.waiting import until
 
 from assay.errors import InvalidInputError, SpecError, WrongStateError
 from assay.results import PauseCause, RunState, SpendCap
@@ -237,8 +237,7 @@ async def test_judging_holds_no_place_of_the_agent(set_up: SetUp, case_of: CaseO
     async with stage.judge(), stage.orchestrator() as client:
         run = await stage.create(client, settings, [case_of(n) for n in range(30)])
         async with stage.hosting(client, run):
-            while len(stage.agent.asked) < 30 or not stage.provider.requests:  # noqa: ASYNC110 - in threads of theirs
-                await asyncio.sleep(0.01)
+            await until(lambda: len(stage.agent.asked) >= 30 and stage.provider.requests)
         assert len(stage.provider.requests) <= 2
 
 
@@ -249,12 +248,10 @@ async def test_a_killed_orchestrator_asks_nobody_twice(set_up: SetUp, case_of: C
         async with stage.orchestrator() as client:
             run = await stage.create(client, stage.settings(), [case_of(n) for n in range(30)])
             async with stage.hosting(client, run):
-                while len(stage.agent.asked) < 30 or not stage.provider.requests:  # noqa: ASYNC110 - as above
-                    await asyncio.sleep(0.01)
+                await until(lambda: len(stage.agent.asked) >= 30 and stage.provider.requests)
             stored = stage.folder / "assay.db"
             assert stored.exists()
-            while (await client.get_run(run.run_id)).state is not RunState.RUNNING:
-                pass
+            await stage.until(client, run, RunState.RUNNING)
             stage.kill()
         stage.say(says(GOOD))
         async with stage.orchestrator() as client:
@@ -265,13 +262,13 @@ async def test_a_killed_orchestrator_asks_nobody_twice(set_up: SetUp, case_of: C
 
 async def test_a_paused_run_asks_for_no_verdict(set_up: SetUp, case_of: CaseOf) -> None:
     """Verdicts that are out come and are stored; those that wait for their turn wait for the resume."""
-    stage = set_up(says(GOOD, delay_s=0.3))
+    # Ten seconds of verdicts: the pause comes before the last of them.
+    stage = set_up(says(GOOD, delay_s=1.0))
     settings = stage.settings(judge=stage.who(concurrency=2, canary_rate=0.0))
     async with stage.judge(), stage.orchestrator() as client:
         run = await stage.create(client, settings, [case_of(n) for n in range(20)])
         async with stage.hosting(client, run):
-            while not stage.provider.requests:  # noqa: ASYNC110 - the provider has threads of its own
-                await asyncio.sleep(0.01)
+            await until(lambda: stage.provider.requests)
             paused = await client.pause_run(run.run_id)
         assert (paused.state, paused.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
         assert paused.counts.finished == len(stage.provider.requests) < 20
@@ -288,8 +285,7 @@ async def test_a_judge_that_comes_back_in_time(set_up: SetUp, case_of: CaseOf) -
     async with stage.orchestrator("--judge-patience-s", "60") as client:
         run = await stage.create(client, stage.settings(), [case_of(n) for n in range(5)])
         async with stage.hosting(client, run):
-            while len(stage.agent.asked) < 5:  # noqa: ASYNC110 - the agent is called in threads
-                await asyncio.sleep(0.01)
+            await until(lambda: len(stage.agent.asked) >= 5)
             async with stage.judge():
                 done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED)
     assert done.state is RunState.SUCCEEDED
@@ -320,8 +316,7 @@ async def test_shards_that_wait_go_on_when_the_judge_judges_again(set_up: SetUp,
     cases = [dataclasses.replace(case_of(1, "a1"), case_id=f"c{n}") for n in range(1_020)]
     async with stage.judge(), stage.orchestrator() as client:
         run = await stage.create(client, settings, cases)
-        while not stage.provider.requests:  # noqa: ASYNC110 - the provider has threads of its own
-            await asyncio.sleep(0.005)
+        await until(lambda: stage.provider.requests)
         stage.say(says(GOOD))
         done = await stage.until(client, run, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)
     assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 1_020), done.state_reason

@@ -45,7 +45,7 @@ async def _serve(folder: Path, **changes: Any) -> AsyncIterator[Client]:
     await manager.start()
     server.set_serving(True)
     try:
-        async with Client(address, patience_s=2.0) as client:
+        async with Client(address, patience_s=60.0) as client:
             yield client
     finally:
         server.begin_stopping()

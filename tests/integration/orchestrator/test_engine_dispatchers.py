@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict
+from tests.waiting import until
 
 from assay_orchestrator.engine.dispatcher import TryAgainError
 from assay_orchestrator.engine.embedded import EmbeddedDispatcher
@@ -323,16 +324,15 @@ async def test_a_worker_has_a_lock_for_as_long_as_its_process_lives(engine: sa.E
     try:
         enqueue(queues[0], engine, ShardJob("r", 0, 0))
         queues[0].open(work)
-        while not queues[0]._locked:  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.02)
+        await until(lambda: queues[0]._locked)
         execute(engine, "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'")
         await queues[1]._open()
         await queues[1]._reap(reachable_s=100.0)
         goes_on.set()
         await work.until(1)
         with engine.connect() as connection:
-            while connection.exec_driver_sql("SELECT count(*) FROM procrastinate_jobs").scalar_one():  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+            jobs = "SELECT count(*) FROM procrastinate_jobs"
+            await until(lambda: connection.exec_driver_sql(jobs).scalar_one(), lambda count: count == 0)
         assert work.done == [("r", 0)]
     finally:
         for queue in queues:
@@ -387,8 +387,7 @@ async def test_a_job_whose_end_could_not_be_stored_comes_again(engine: sa.Engine
         queue.open(work)
         enqueue(queue, engine, ShardJob("r", 0, 0))
         await work.until(1)
-        while not await asyncio.to_thread(refused, engine):
-            pass
+        await until(lambda: asyncio.to_thread(refused, engine))
         # On another thread: it waits for a lock that a connection of this loop may have.
         await asyncio.to_thread(execute, engine, "DROP TRIGGER no_end ON procrastinate_jobs")
         await work.until(2)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from tests import waiting
 
 from assay.answers import AgentResponse
 from assay.cases import Case, Turn
@@ -85,8 +86,7 @@ async def until(client: Client, run_id: str, *states: RunState) -> Run:
 
 async def until_pausing(client: Client, run: Run) -> None:
     """Wait until a run knows that it is to be paused."""
-    while (await client.get_run(run.run_id)).pause_cause is None:
-        pass
+    await waiting.until(lambda: client.get_run(run.run_id), lambda seen: seen.pause_cause is not None)
 
 
 async def test_what_is_in_flight_ends_and_nothing_new_is_asked(serve: Serve, settings_of: SettingsOf) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
+from tests.waiting import until
 
 from assay.answers import AgentResponse
 from assay.cases import Case, Turn
@@ -210,8 +211,8 @@ async def test_who_comes_back_to_where_a_run_stands_costs_no_query(serve: Serve,
     async with serve(watch_bookmark_s=0.02) as client:
         dataset = await client.upload_dataset(recorded(3), name="d")
         run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)  # waits for its agent's host
-        while (run := await client.get_run(run.run_id)).state is not RunState.RUNNING:
-            pass
+        run_id = run.run_id
+        run = await until(lambda: client.get_run(run_id), lambda seen: seen.state is not RunState.PENDING)
 
         async def come() -> AsyncIterator[pb.WatchRunResponse]:
             messages = watch(client._channel, run.run_id, after_sequence=run.last_sequence)

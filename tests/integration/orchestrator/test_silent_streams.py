@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
+from tests.waiting import until
 
 from assay.answers import AgentResponse
 from assay.cases import Case, Turn
@@ -127,8 +128,7 @@ async def test_thousands_of_silent_streams_leave_everybody_served(serve: Serve, 
         await served(await stack.enter_async_context(Client(forwarder)), settings_of())
         await client.get_run(run.run_id)  # streams take no slots of calls
         reasons = Counter(await asyncio.gather(*ends))
-        while open_watches():  # noqa: ASYNC110 - nothing says when the last has gone
-            await asyncio.sleep(0.1)
+        await until(open_watches, lambda left: not left)
         reasons += Counter(await asyncio.gather(*map(reason_of, watches)))
         await served(client, settings_of())
     assert set(reasons) <= ENDS

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 import sqlalchemy as sa
+from tests.waiting import wait_until
 
 from assay.errors import SetupError, StorageError
 from assay.storage import revisions
@@ -46,8 +47,7 @@ def admin(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
 
 def wait_until_blocked(admin: psycopg.Connection[Any], name: str = "assay-orchestrator%") -> None:
     """Return when a connection of that name waits for a lock."""
-    while admin.execute(_WAITING, (name,)).fetchone() == (0,):
-        pass
+    wait_until(lambda: admin.execute(_WAITING, (name,)).fetchone(), lambda seen: seen != (0,))
 
 
 async def test_several_orchestrators_share_a_database(store: PostgresDatabase, postgres_url: str) -> None:

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict
+from tests.waiting import wait_until
 
 from assay.errors import StorageError
 from assay.storage.postgres import PostgresDatabase
@@ -172,5 +173,4 @@ async def test_nobody_need_wait_for_an_outage_to_end(killable_postgres: Any, cap
 
 
 def _wait_for(caplog: pytest.LogCaptureFixture, words: str) -> None:
-    while words not in caplog.text:
-        pass
+    wait_until(lambda: caplog.text, lambda text: words in text)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
+from tests.waiting import until
 
 from assay.http_transport import HttpTransport
 
@@ -138,8 +139,7 @@ async def test_no_more_than_the_allowed_requests_are_under_way() -> None:
 
     async with serving(Slow()) as port, client_of(2) as client:
         tasks = [asyncio.create_task(client.get(f"http://127.0.0.1:{port}/")) for _ in range(8)]
-        while going < 2:  # noqa: ASYNC110  # no event counts
-            await asyncio.sleep(0.01)
+        await until(lambda: going >= 2)
         for task in tasks[:6]:
             task.cancel()
         await asyncio.gather(*tasks[:6], return_exceptions=True)

@@ -10,11 +10,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from tests.waiting import wait_until
 
 from assay.metrics import complete_parameters
 from assay.results import MetricSettings
@@ -50,9 +50,7 @@ async def pid_in(mark: Path) -> int:
 
 
 def _pid_in(mark: Path) -> int:
-    while not (mark.exists() and mark.read_text()):
-        time.sleep(0.01)
-    return int(mark.read_text())
+    return int(wait_until(lambda: mark.read_text() if mark.exists() else ""))
 
 
 async def test_a_job_over_its_time_is_ended_and_the_next_is_done(

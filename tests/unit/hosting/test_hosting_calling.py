@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import until
 
 from assay.answers import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus
 from assay.hosting import threads
@@ -284,8 +285,7 @@ async def test_too_many_hanging_threads_stop_further_calls(
     assert not refused.error.retryable
     assert len(called) == 3
     release.set()
-    while caller._threads._hung:  # noqa: ASYNC110 - threads end, and nothing tells when
-        await asyncio.sleep(0.001)
+    await until(lambda: caller._threads._hung, lambda left: not left)
     assert (await caller.call(asked())).text == "ok"
     caller.close()
 
