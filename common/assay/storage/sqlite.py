@@ -19,6 +19,7 @@ from assay.errors import StorageError
 from assay.failpoints import failpoint
 from assay.storage import revisions
 from assay.storage.failures import FailureLog
+from assay.storage.sqlite_check import check_after_a_kill, log_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,6 +54,7 @@ class SqliteDatabase:
         self._tables = tables
         self._failures = FailureLog()
         self._lock_fd = _lock(path, tables.service)
+        self._identity = _identity(path)
         self._engine = sa.create_engine(
             f"sqlite+pysqlite:///{path}", poolclass=sa.NullPool, connect_args={"check_same_thread": False}
         )
@@ -64,6 +66,7 @@ class SqliteDatabase:
         self._connections: dict[int, sa.Connection] = {}
         try:
             with self._translated():
+                check_after_a_kill(path)
                 self._migrate()
         except BaseException:
             self.close()
@@ -79,7 +82,15 @@ class SqliteDatabase:
 
         A caller that is cancelled while it waits does not undo the change: it is finished regardless.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._writer, self._run, change)
+
+        def checked(connection: sa.Connection) -> T:
+            result = change(connection)
+            self._require_own_file()
+            if connection.info.get("cursors") is not None and not log_of(self._path).exists():
+                raise self._gone(log_of(self._path))
+            return result
+
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self._run, checked)
 
     def close(self) -> None:
         """Finish what is being written, close the file and let another process have it."""
@@ -108,8 +119,21 @@ class SqliteDatabase:
         # One connection per thread: opening a file and setting its pragmas costs more than a query.
         key = threading.get_ident()
         if key not in self._connections:
+            self._require_own_file()
             self._connections[key] = self._engine.connect()
         return self._connections[key]
+
+    def _require_own_file(self) -> None:
+        """Raise where the file was deleted or replaced: what is stored in it would be lost without a word."""
+        if self._identity is not None and _identity(self._path) != self._identity:
+            raise self._gone(self._path)
+
+    def _gone(self, path: Path) -> StorageError:
+        says = (
+            "was deleted or replaced while it was in use: nothing more can be stored in it. Put its folder back, or "
+            "start again without it"
+        )
+        return self._failures.error(f"{self._shown} {says}", f"{path} {says}")
 
     def _migrate(self) -> None:
         with self._engine.connect() as connection:
@@ -126,7 +150,7 @@ class SqliteDatabase:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except sa.exc.DatabaseError as problem:
+        except (sa.exc.DatabaseError, sqlite3.DatabaseError) as problem:
             shown, full = (_sentence(place, problem) for place in (self._shown, str(self._path)))
             raise self._failures.error(shown, full) from problem
         except OSError as problem:
@@ -157,6 +181,15 @@ def _lock(path: Path, service: str) -> int:
     os.ftruncate(fd, 0)
     os.pwrite(fd, str(os.getpid()).encode(), 0)
     return fd
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return which file is at a path; None where none is, or it cannot be seen."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _track_cursor(connection: sa.Connection, cursor: sqlite3.Cursor, *_: object) -> None:
@@ -199,14 +232,14 @@ def _create(connection: sa.Connection, tables: ServiceTables) -> None:
     failpoint("schema.after_commit")
 
 
-def _sentence(place: str, problem: sa.exc.DatabaseError) -> str:
+def _sentence(place: str, problem: sa.exc.DatabaseError | sqlite3.DatabaseError) -> str:
     """Return what is wrong with the database and what to do.
 
     Args:
         place: The database as the reader may know it.
         problem: What the driver raised; its words name no file.
     """
-    text = str(problem.orig)
+    text = str(problem.orig if isinstance(problem, sa.exc.DatabaseError) else problem)
     if "disk is full" in text or "disk I/O" in text:
         return f"the disk that holds {place} is full or broken ({text}): free some space"
     if "locked" in text:

@@ -1,0 +1,102 @@
+"""Checking a SQLite file that its last process did not close, before anything is changed in it.
+
+SQLite takes its write-ahead log up to the first frame whose checksum is wrong. What was committed after that frame is
+gone, and no error says so: here it is counted. The format is that of https://www.sqlite.org/fileformat2.html#walformat,
+and of https://www.sqlite.org/walformat.html for the index beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+import struct
+from typing import TYPE_CHECKING
+
+from assay.errors import StorageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["check_after_a_kill", "log_of"]
+
+_HEADER = struct.Struct(">8I")
+_FRAME = struct.Struct(">4I")
+_FRAME_BYTES = 24
+_MAGIC_LITTLE, _MAGIC_BIG = 0x377F0682, 0x377F0683
+_INDEX_VERSION = 3007000
+_LAST_FRAME_AT = 16
+_MASK = 0xFFFFFFFF
+
+_logger = logging.getLogger(__name__)
+
+
+def log_of(path: Path) -> Path:
+    """Return where SQLite keeps the write-ahead log of a file."""
+    return path.with_name(path.name + "-wal")
+
+
+def check_after_a_kill(path: Path) -> None:
+    """Raise if a file or its log is damaged; one that was closed has no log and is not checked.
+
+    Args:
+        path: The file, which no process writes.
+
+    Raises:
+        StorageError: It is damaged: nothing was changed.
+        sqlite3.DatabaseError: It cannot be read at all.
+        OSError: Likewise.
+    """
+    log = log_of(path)
+    if not log.exists() or not log.stat().st_size:
+        return
+    # Read-only: a connection that may write would bring the log's readable part into the file and remove the rest.
+    with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+        lost = _count_lost_commits(path, log, page_bytes)
+    if verdict != "ok":
+        raise StorageError(
+            f"{path} is damaged ({verdict}): restore it from a backup, or move it away to start without it"
+        )
+    if lost:
+        raise StorageError(
+            f"{log} is damaged: {lost} stored transactions after the damage cannot be read. Restore {path} and "
+            f"{log.name} from a backup, or move {log.name} away to continue without what it holds"
+        )
+
+
+def _count_lost_commits(path: Path, log: Path, page_bytes: int) -> int:
+    """Return how many durable transactions a log holds behind what SQLite has read of it."""
+    index = path.with_name(path.name + "-shm").read_bytes()
+    if struct.unpack_from("=I", index)[0] != _INDEX_VERSION:
+        return 0  # a later SQLite: it may keep its index in another way
+    (last_frame,) = struct.unpack_from("=I", index, _LAST_FRAME_AT)
+    with log.open("rb") as file:
+        head = file.read(_HEADER.size)
+        if len(head) < _HEADER.size or not any(head):
+            return 0
+        salts, lost = (_HEADER.unpack(head)[4:6] if _is_header(head) else None), 0
+        is_header = salts is not None
+        file.seek(last_frame * (_FRAME_BYTES + page_bytes), 1)
+        while len(frame := file.read(_FRAME_BYTES)) == _FRAME_BYTES:
+            _, pages_after, *own = _FRAME.unpack_from(frame)
+            salts = salts or tuple(own)
+            lost += bool(pages_after) and tuple(own) == salts  # others are of an earlier turn of the log
+            file.seek(page_bytes, 1)
+    if lost == 1 and is_header:
+        # A power failure leaves the last transaction, which was not durable yet, in this way too.
+        _logger.warning("the last transaction in %s is incomplete, as after a power failure", log)
+        return 0
+    return lost
+
+
+def _is_header(head: bytes) -> bool:
+    """Return whether a log's header is whole: it has the checksum of its first six words."""
+    magic, *_, first, second = _HEADER.unpack(head)
+    words = struct.unpack_from("<6I" if magic == _MAGIC_LITTLE else ">6I", head)
+    found = [0, 0]
+    for word, other in zip(words[::2], words[1::2], strict=True):
+        found[0] = (found[0] + word + found[1]) & _MASK
+        found[1] = (found[1] + other + found[0]) & _MASK
+    return magic in (_MAGIC_LITTLE, _MAGIC_BIG) and found == [first, second]
