@@ -56,6 +56,9 @@ _SESSION = {
     "tcp_keepalives_count": "3",
 }
 
+# Later settings win: a snapshot that is older than a lock that was waited for would hide what the lock's holder did.
+_ISOLATION = r"-c default_transaction_isolation=read\ committed"
+
 T = TypeVar("T")
 
 
@@ -227,7 +230,7 @@ def _original(problem: BaseException) -> BaseException | None:
 
 
 def _parse(url: str, service: str) -> dict[str, Any]:
-    """Return what a connection is opened with; the URL's own settings win over ours."""
+    """Return what a connection is opened with; the URL's own settings win over ours, except the isolation."""
     try:
         given = conninfo_to_dict(url)
     except psycopg.ProgrammingError:  # its text may quote the password
@@ -236,7 +239,7 @@ def _parse(url: str, service: str) -> dict[str, Any]:
             "with special characters of the password as %XX"
         ) from None
     ours = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
-    given["options"] = f"{ours} {given.get('options') or ''}".strip()
+    given["options"] = f"{ours} {given.get('options') or ''} {_ISOLATION}"
     # No other process has this name, by which the sessions of one that stands still are found. PostgreSQL cuts it off
     # after 63 bytes.
     name = given.get("application_name") or f"assay-{service} {socket.gethostname()[:24]} {os.getpid()}"

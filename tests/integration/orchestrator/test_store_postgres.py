@@ -9,6 +9,7 @@ import threading
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -94,13 +95,16 @@ async def test_a_request_that_is_being_stored_by_somebody_else_is_waited_for(
     assert (run.run_id, is_new) == ("theirs", False)
 
 
-def test_two_that_upgrade_at_once_do_it_once(postgres_url: str, admin: psycopg.Connection[Any]) -> None:
-    """Whoever finds another one upgrading waits, and then finds the tables there."""
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read", "serializable"])
+def test_two_that_upgrade_at_once_do_it_once(postgres_url: str, admin: psycopg.Connection[Any], isolation: str) -> None:
+    """A process that finds another one upgrading waits and then finds the tables, whatever isolation is the default."""
+    setting = "-c default_transaction_isolation=" + isolation.replace(" ", "\\ ")
+    url = postgres_url.replace("options=", f"options={quote(setting)}%20")
     engine = sa.create_engine(
         "postgresql+psycopg://", creator=lambda: psycopg.connect(postgres_url), poolclass=sa.NullPool
     )
     opened: list[PostgresDatabase] = []
-    opening = threading.Thread(target=lambda: opened.append(PostgresDatabase(postgres_url, TABLES)))
+    opening = threading.Thread(target=lambda: opened.append(PostgresDatabase(url, TABLES)))
     with engine.connect() as first:
         first.exec_driver_sql(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK}, hashtext(current_schema()))")
         opening.start()

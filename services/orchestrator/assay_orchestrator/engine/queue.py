@@ -22,6 +22,7 @@ from procrastinate import schema as queue_schema
 from procrastinate import worker as queue_worker
 
 from assay.failpoints import failpoint
+from assay.storage.postgres_errors import sentence
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class QueueDispatcher:
     def open(self, work: Work) -> None:
         """Begin to take jobs."""
         self._work = work
-        asyncio.get_running_loop().set_exception_handler(_handle_exception)
+        asyncio.get_running_loop().set_exception_handler(self._handle_exception)
         self._keeping = asyncio.create_task(self._keep(), name="queue keeper")
         if self._works:
             self._serve(_QUEUE)
@@ -228,7 +229,7 @@ class QueueDispatcher:
                 self._workers.add(worker)
                 await worker.run()  # type: ignore[no-untyped-call]  # the package has no annotation for it
             except _DATABASE_PROBLEMS as problem:
-                _log.warning("the queue cannot be read, trying again: %s", type(problem).__name__)
+                _log.warning("the queue cannot be read, retrying: %s", self._reason(problem))
             finally:
                 self._workers.discard(worker)
             await asyncio.sleep(_RESTART_S)
@@ -255,7 +256,7 @@ class QueueDispatcher:
             except (*_DATABASE_PROBLEMS, TimeoutError) as problem:
                 reachable_since = loop.time()
                 await self._end_session()
-                _log.warning("the queue cannot be looked after, trying again: %s", type(problem).__name__)
+                _log.warning("the queue cannot be maintained, retrying: %s", self._reason(problem))
 
     async def _beat(self) -> bool:
         """Say that this process lives; return whether the queue knows it.
@@ -334,6 +335,17 @@ class QueueDispatcher:
                 )
                 await self._app.job_manager.retry_job(left[job_id])
 
+    def _reason(self, problem: BaseException) -> str:
+        return _reason(problem, str(self._parameters.get("password") or ""))
+
+    def _handle_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log in a line what procrastinate's workers leave behind where the database goes away; its job comes again."""
+        problem = context.get("exception")
+        if isinstance(problem, _DATABASE_PROBLEMS):
+            _log.warning("the end of a job could not be stored, the job is retried: %s", self._reason(problem))
+        else:
+            loop.default_exception_handler(context)
+
     async def _open(self) -> None:
         # Where the database cannot be reached yet, this is tried again with every use.
         async with self._opening:
@@ -351,6 +363,15 @@ class QueueDispatcher:
             self._doing.discard(context.job.id)
 
 
+def _reason(problem: BaseException, password: str) -> str:
+    """Return why the queue cannot be used, with what to do, without the password."""
+    if isinstance(problem, TimeoutError):
+        return "the database did not answer in time"
+    if isinstance(problem, procrastinate.exceptions.ProcrastinateException) and problem.__cause__ is not None:
+        problem = problem.__cause__
+    return sentence("its database", problem, password)
+
+
 class _Again(queue_retry.BaseRetryStrategy):
     """Every job that did not return comes again: at once where it asked to, else after a while that grows."""
 
@@ -360,15 +381,6 @@ class _Again(queue_retry.BaseRetryStrategy):
         else:
             wait_s = 0.0 if isinstance(exception, asyncio.CancelledError) else min(_MOST_RETRY_S, 2.0**job.attempts)
         return queue_retry.RetryDecision(retry_at=datetime.now(UTC) + timedelta(seconds=wait_s))
-
-
-def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Say in a line what procrastinate's workers leave behind where the database goes away; its job comes again."""
-    problem = context.get("exception")
-    if isinstance(problem, _DATABASE_PROBLEMS):
-        _log.warning("the end of a job could not be stored, it comes again: %s", type(problem).__name__)
-    else:
-        loop.default_exception_handler(context)
 
 
 async def _try_lock(connection: psycopg.AsyncConnection[Any], key: str, number: int) -> bool:

@@ -1,0 +1,71 @@
+"""What the log says where the queue's database refuses connections; real PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from assay_orchestrator.engine.queue import QueueDispatcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PASSWORD = "s3cret-of-this-test"
+
+
+@pytest.fixture
+def limited_role(postgres_url: str) -> Iterator[str]:
+    """Return a user of the test's server who may have one connection."""
+    name = f"limited_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}' CONNECTION LIMIT 1".encode())
+        yield name
+        admin.execute(f"DROP ROLE {name}".encode())
+
+
+class Lines(logging.Handler):
+    """Keeps what the queue logs, and says when that comes."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+        self.written = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a line."""
+        self.lines.append(record.getMessage())
+        self.written.set()
+
+
+async def test_the_log_gives_the_reason_without_the_password(postgres_url: str, limited_role: str) -> None:
+    """An operator reads why the queue cannot be maintained and what to do, not the name of a class alone."""
+    parameters = {**conninfo_to_dict(postgres_url), "user": limited_role, "password": PASSWORD}
+    dispatcher = QueueDispatcher(parameters, works=False, concurrency=1, dead_after_s=20.0)
+    found = Lines()
+    logger = logging.getLogger("assay_orchestrator.engine.queue")
+    logger.addHandler(found)
+
+    async def work(run_id: str, shard_index: int, ticket: int) -> None:
+        raise AssertionError(f"there is no job: {run_id}/{shard_index}/{ticket}")
+
+    try:
+        dispatcher.open(work)
+        await found.written.wait()
+        problem = psycopg.OperationalError(f"something about {PASSWORD}")
+        asyncio.get_running_loop().call_exception_handler({"message": "left behind", "exception": problem})
+        await dispatcher.aclose()
+    finally:
+        logger.removeHandler(found)
+    assert (
+        "the queue cannot be maintained, retrying: its database: it has no connection left: raise its" in found.lines[0]
+    )
+    assert "too many connections" in found.lines[0]
+    assert "the end of a job could not be stored" in found.lines[-1]
+    assert "something about ***" in found.lines[-1]
+    assert PASSWORD not in "\n".join(found.lines)
