@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -31,11 +33,13 @@ __all__ = [
     "format_option",
     "json_option",
     "map_option",
+    "prices_option",
     "print_document",
     "print_line",
     "run_async",
     "say_what_is_left_out",
     "server_option",
+    "use_prices",
 ]
 
 _FIELD = re.compile(r"\w[\w -]*")
@@ -61,9 +65,32 @@ format_option = click.option(
     "--format", "dataset_format", metavar="NAME", help="Read the dataset as this format, whatever it looks like."
 )
 
+prices_option = click.option(
+    "--prices",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Prices of judges as YAML or JSON, in place of Assay's list prices; for a judge that is started here.",
+)
+
 map_option = click.option(
     "--map", "mapping", multiple=True, metavar="FIELD=NAME", help="What holds a field in the dataset, e.g. input=frage."
 )
+
+
+def use_prices(path: Path | None, server: str | None) -> None:
+    """Have the judge that this command starts use a file of prices.
+
+    Raises:
+        InvalidInputError: The judge is another machine's.
+    """
+    if path is None:
+        return
+    if server is not None:
+        message = "is for a judge that is started here: on a server its operator gives the judge its prices"
+        raise InvalidInputError([Problem(message, "--prices")])
+    from assay.judge_prices import VARIABLE  # imported here: it reads YAML, which most commands do not
+
+    os.environ[VARIABLE] = str(path.resolve())
 
 
 def field_map(mapping: Sequence[str]) -> dict[str, str]:

@@ -238,6 +238,27 @@ def test_a_missing_key_is_found_before_the_run(judged: tuple[Cli, ScriptedProvid
     assert not (cli.folder / "calls.txt").exists()
 
 
+def test_a_missing_price_is_found_before_the_run(judged: tuple[Cli, ScriptedProvider]) -> None:
+    """With a spend cap, `validate` and `run` name the model and --prices; neither agent nor judge is asked."""
+    cli, provider = judged
+    spec(cli, provider, spend_cap=1.0)
+    del cli.env["ASSAY_JUDGE_PRICES"]
+    for command in ("validate", "run"):
+        wrong = cli.run(command, "assay.yaml", status=2)
+        assert "judge.model: judge-1 has no price, so that a spend cap cannot hold" in wrong.stderr
+        assert "give its price with --prices FILE" in wrong.stderr
+    assert not (cli.folder / "calls.txt").exists()
+    assert not provider.requests
+    cli.write("wrong.yaml", "prices: [{model: 'judge-1', input: 1}]")
+    wrong = cli.run("validate", "assay.yaml", "--prices", "wrong.yaml", status=2)
+    assert "prices[0].output: is missing" in wrong.stderr
+    elsewhere = cli.run("validate", "assay.yaml", "--prices", "prices.yaml", "--server", "127.0.0.1:1", status=2)
+    assert "--prices: is for a judge that is started here" in elsewhere.stderr
+    assert cli.run("validate", "assay.yaml", "--prices", "prices.yaml").stdout.endswith("valid\n")
+    done = cli.run("run", "assay.yaml", "--prices", "prices.yaml")
+    assert "$0.0390" in done.stdout
+
+
 def test_services_that_are_killed_in_the_midst(judged: tuple[Cli, ScriptedProvider]) -> None:
     """Orchestrator and judge are killed while verdicts are out: the run ends, and the agent was asked once for each."""
     cli, _ = judged

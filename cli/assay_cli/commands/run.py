@@ -22,9 +22,11 @@ from assay_cli.options import (
     format_option,
     json_option,
     map_option,
+    prices_option,
     run_async,
     say_what_is_left_out,
     server_option,
+    use_prices,
 )
 from assay_cli.terminal import clean
 
@@ -57,6 +59,7 @@ _QUICK_CASES = 10
 @map_option
 @bad_case_option
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
+@prices_option
 @server_option
 @json_option
 @debug_option
@@ -74,6 +77,7 @@ def run(
     mapping: tuple[str, ...],
     on_bad_case: str | None,
     no_progress: bool,
+    prices: Path | None,
     server: str | None,
     as_json: bool,
 ) -> int:
@@ -91,6 +95,7 @@ def run(
         overrides = (*overrides, f"repeats={repeats}")
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
     chosen = [name.strip() for name in metrics.split(",") if name.strip()] if metrics is not None else None
+    use_prices(prices, server)
     checked = load_spec(
         spec,
         overrides=overrides,

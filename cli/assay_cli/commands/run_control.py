@@ -9,7 +9,16 @@ import click
 
 from assay_cli.failures import EXIT_INFRASTRUCTURE
 from assay_cli.following import ANSWERED_HERE, Ending, conclude, follow_to_end, load_caller, say_state
-from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
+from assay_cli.options import (
+    connect,
+    debug_option,
+    json_option,
+    prices_option,
+    print_document,
+    run_async,
+    server_option,
+    use_prices,
+)
 from assay_cli.run_documents import Form, full
 
 if TYPE_CHECKING:
@@ -115,6 +124,7 @@ def cancel(run_id: str, server: str | None, as_json: bool) -> int:
 @click.option("--retry-errors", is_flag=True, help="Also try rows with errors again, of a run that has ended, too.")
 @click.option("--spend-cap", metavar="USD", help="Another cap on what the run may spend on judging; none for no cap.")
 @_output_dir_option
+@prices_option
 @server_option
 @json_option
 @debug_option
@@ -125,6 +135,7 @@ def resume(
     retry_errors: bool,
     spend_cap: str | None,
     output_dir: Path | None,
+    prices: Path | None,
     server: str | None,
     as_json: bool,
 ) -> int:
@@ -136,6 +147,7 @@ def resume(
     A run whose agent is Python code needs that code: name it with --spec or --agent. One that only awaits verdicts
     does not: its answers are stored. The exit status is that of `assay run`.
     """
+    use_prices(prices, server)
     ending = Ending(server, output_dir, Form.document_if(as_json))
     cap = _spend_cap(spend_cap)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import click
 
 from assay.metrics.info import DEFAULT_MODEL
-from assay_cli.options import debug_option, run_async
+from assay_cli.options import debug_option, prices_option, run_async, use_prices
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["down", "up"]
 
@@ -16,9 +20,11 @@ __all__ = ["down", "up"]
 @click.option("--no-embedder", is_flag=True, help="Start the orchestrator alone.")
 @click.option("--judge", is_flag=True, help="Start the judge, too; it has the keys that are in the environment now.")
 @click.option("--model", "models", multiple=True, metavar="NAME", help=f"Model to load ({DEFAULT_MODEL}).")
+@prices_option
 @debug_option
-def up(no_embedder: bool, judge: bool, models: tuple[str, ...]) -> int:
+def up(no_embedder: bool, judge: bool, models: tuple[str, ...], prices: Path | None) -> int:
     """Start the local stack and keep it running, so that later runs find it warm."""
+    use_prices(prices, None)
 
     async def main() -> int:
         from assay.client import Client

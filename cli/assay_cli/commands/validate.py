@@ -20,7 +20,9 @@ from assay_cli.options import (
     format_option,
     json_option,
     map_option,
+    prices_option,
     say_what_is_left_out,
+    use_prices,
 )
 from assay_cli.terminal import clean, json_text
 
@@ -34,6 +36,7 @@ __all__ = ["validate"]
 @format_option
 @map_option
 @bad_case_option
+@prices_option
 @click.option(
     "--server",
     metavar="HOST:PORT",
@@ -49,6 +52,7 @@ def validate(
     dataset_format: str | None,
     mapping: tuple[str, ...],
     on_bad_case: str | None,
+    prices: Path | None,
     server: str | None,
     as_json: bool,
 ) -> int:
@@ -59,6 +63,7 @@ def validate(
     from assay.spec.loading import load_spec
 
     found = _Findings()
+    use_prices(prices, server)
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
     try:
         checked = load_spec(

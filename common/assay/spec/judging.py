@@ -47,7 +47,7 @@ _MOST_JUDGES = 9
 _ELSEWHERE = {
     "record": "is a setting of the judge service: set ASSAY_JUDGE_RECORD to a file where it is started",
     "replay": "is a setting of the judge service: set ASSAY_JUDGE_REPLAY to a file where it is started",
-    "prices": "are a setting of the judge service: set ASSAY_JUDGE_PRICES to a file where it is started",
+    "prices": "are a setting of the judge service: give a file with --prices, or ASSAY_JUDGE_PRICES where it starts",
     "api_key": "is not written into a spec: name the environment variable that holds it with key_variable",
 }
 _DEFAULTS = JudgeSettings("")

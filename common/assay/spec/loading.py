@@ -11,6 +11,7 @@ from assay.datasets.choices import FORMAT_NAMES, ON_BAD_CASE
 from assay.durations import read_duration_s
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
+from assay.judge_prices import price_problems
 from assay.metrics import complete_parameters, count_problem
 from assay.metrics.formula import with_own_numbers
 from assay.metrics.order import check_formulas
@@ -424,7 +425,7 @@ class _Reader:
         problems: list[Problem] = []
         judge = JudgeReader(self._base_dir, problems).read(self._data.get("judge"))
         if judge is not None and not problems and self._judge_environ is not None and wants_verdicts(metrics):
-            problems += missing_key(judge, self._judge_environ)
+            problems += missing_key(judge, self._judge_environ) + price_problems(judge, self._judge_environ)
         self._problems += [problem for problem in problems if problem.file]  # a rubric's own, with its lines
         self._take([problem for problem in problems if not problem.file])
         return judge

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from assay.judge_prices import NO_PRICE
 from assay.retry_after import retry_after_s
 from assay_judge.breaker import Breaker, BreakerOpenError
 from assay_judge.budget import SpendCapReachedError
@@ -245,11 +246,7 @@ class Line:
             CallFailedError: Nobody has said what the judge costs.
         """
         if cap is not None and self.price is None:
-            raise CallFailedError(
-                "price_unknown",
-                f"{self._model} has no price, so that a spend cap cannot hold: give its price with --prices, "
-                "or remove the cap",
-            )
+            raise CallFailedError("price_unknown", NO_PRICE.format(model=self._model))
 
     def clean(self, reply: Reply) -> Reply:
         """Return a reply without any key, which a service may repeat that was sent one."""

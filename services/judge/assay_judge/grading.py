@@ -131,7 +131,7 @@ class Grader:
         """
         grading = self._named(grading)
         if grading.judge.provider not in ("none", "replay"):
-            self._switchboard.check(grading.judge)
+            self._switchboard.check(grading.judge, capped=grading.cap is not None)
 
     async def aclose(self) -> None:
         """End what is under way."""

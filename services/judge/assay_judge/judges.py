@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from assay.errors import InvalidInputError, Problem
+from assay.judge_prices import OWN_URLS
 from assay.names import unknown_name
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ __all__ = ["DEFAULT_MAX_TOKENS", "DEFAULT_TEMPERATURE", "PROVIDERS", "JudgeChoic
 PROVIDERS = ("anthropic", "openai", "replay", "none")
 DEFAULT_TEMPERATURE = 0.1
 DEFAULT_MAX_TOKENS = 2_048
-_OWN_URLS = {"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com/v1"}
 _OWN_KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 _MAX_TOKENS = 100_000
 _MAX_NAME_CHARS = 300
@@ -55,7 +55,7 @@ class JudgeChoice:
     @property
     def url(self) -> str:
         """Where the service is."""
-        return self.base_url or _OWN_URLS[self.provider]
+        return self.base_url or OWN_URLS[self.provider]
 
     @property
     def key_name(self) -> str:
@@ -69,7 +69,7 @@ class JudgeChoice:
 
     def problems(self, where: str) -> list[Problem]:
         """Return what is wrong with it, each with its field below `where`."""
-        asks = self.provider in _OWN_URLS
+        asks = self.provider in OWN_URLS
         checks = [
             (self.provider not in PROVIDERS, "provider", unknown_name("provider", self.provider, PROVIDERS)),
             (asks and not self.model.strip(), "model", "is empty: name the model that judges"),

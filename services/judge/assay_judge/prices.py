@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay_judge.tables import matches, read_table
+from assay.judge_prices import PRICE_NUMBERS, find_price, read_prices
 from assay_judge.token_usage import most_input
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pathlib import Path
 
     from assay_judge.judges import JudgeChoice
     from assay_judge.prompting import Prompt
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["NANO", "Price", "PriceTable", "nano_of", "usd_of"]
 
 NANO = 1_000_000_000
-_FILE = Path(__file__).with_name("prices.yaml")
-_NUMBERS = ("input", "output", "cache_read", "cache_write", "batch")
 _MOST_NANO = 10**18
 """A billion dollars: more is no amount, and sums of it would not fit into a database."""
 
@@ -37,6 +34,9 @@ class Price:
         cache_read: Factor of the input's price for what comes from the provider's cache.
         cache_write: Factor for what is written to it.
         batch: Factor of all of this for what is asked through the provider's batch API.
+        long: A request of more tokens than this is a long one.
+        long_input: Factor of the input's price for a long request.
+        long_output: Factor of the output's price for a long request.
     """
 
     input: float
@@ -44,6 +44,9 @@ class Price:
     cache_read: float = 0.1
     cache_write: float = 1.25
     batch: float = 0.5
+    long: float = math.inf
+    long_input: float = 1.0
+    long_output: float = 1.0
 
     def nano(self, tokens: Tokens, *, batched: bool = False) -> int:
         """Return the cost of a call in billionths of a dollar, rounded up.
@@ -55,15 +58,18 @@ class Price:
         paid = _exact(self.input) * (
             fresh + tokens.cache_read * _exact(self.cache_read) + tokens.cache_write * _exact(self.cache_write)
         )
-        return self._nano(paid + _exact(self.output) * tokens.output, batched)
+        return self._nano(paid, tokens.output, tokens.input, batched)
 
     def most_nano(self, prompt: Prompt, max_tokens: int, *, batched: bool = False) -> int:
         """Return the most that a call can cost: no token is shorter than a byte, all may be written to the cache."""
         dearest = _exact(self.input) * max(_exact(self.cache_write), Fraction(1))
-        return self._nano(dearest * most_input(prompt) + _exact(self.output) * max_tokens, batched)
+        return self._nano(dearest * most_input(prompt), max_tokens, most_input(prompt), batched)
 
-    def _nano(self, per_million: Fraction, batched: bool) -> int:
-        return min(math.ceil(per_million * (_exact(self.batch) if batched else 1) * NANO / 1_000_000), _MOST_NANO)
+    def _nano(self, paid: Fraction, output: int, size: int, batched: bool) -> int:
+        """Return the price of an input, in dollars per million, with that of so many tokens of output."""
+        of_input, of_output = (self.long_input, self.long_output) if size > self.long else (1.0, 1.0)
+        all_of_it = paid * _exact(of_input) + _exact(self.output) * _exact(of_output) * output
+        return min(math.ceil(all_of_it * (_exact(self.batch) if batched else 1) * NANO / 1_000_000), _MOST_NANO)
 
 
 class PriceTable:
@@ -77,15 +83,13 @@ class PriceTable:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self._only_own_services = path is None
-        self._entries: Sequence[dict[str, object]] = read_table(path or _FILE, "prices", _NUMBERS, ("input", "output"))
+        self._is_own_file = path is not None
+        self._entries = read_prices(path)
 
     def find(self, choice: JudgeChoice) -> Price | None:
-        """Return a judge's price; None where nobody has said it."""
-        if self._only_own_services and choice.base_url:
-            return None
-        entry = next((entry for entry in self._entries if matches(entry, choice)), None)
-        return None if entry is None else Price(**{key: entry[key] for key in _NUMBERS if key in entry})  # type: ignore[arg-type]  # numbers, as the table was checked
+        """Return a judge's price; None where there is none."""
+        entry = find_price(self._entries, choice, is_own_file=self._is_own_file)
+        return None if entry is None else Price(**{key: entry[key] for key in PRICE_NUMBERS if key in entry})
 
 
 def nano_of(usd: float) -> int:

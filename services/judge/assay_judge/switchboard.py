@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from assay.errors import OverloadedError, SetupError
+from assay.judge_prices import NO_PRICE
+from assay.model_tables import matches, read_table
 from assay_judge.calling import Line
 from assay_judge.limits import Limits
-from assay_judge.tables import matches, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,14 +80,20 @@ class Switchboard:
                     line = self._lines[name] = await self._new_line(choice)
         return line
 
-    def check(self, choice: JudgeChoice) -> None:
+    def check(self, choice: JudgeChoice, *, capped: bool) -> None:
         """Raise what a line to a judge would lack.
 
+        Args:
+            choice: The judge.
+            capped: Whether what it costs is to stay below a cap.
+
         Raises:
-            SetupError: Its package or its key is missing.
+            SetupError: Its package or its key is missing, or its price where there is a cap.
         """
         self._key(choice)
         _require_installed(choice)
+        if capped and self._prices.find(choice) is None:
+            raise SetupError(NO_PRICE.format(model=choice.model), reason="JUDGE_PRICE_UNKNOWN")
 
     def redact(self, text: str) -> str:
         """Return the text without any key, nor the beginning of one."""
@@ -141,7 +148,8 @@ class Switchboard:
         return key
 
     def _limits_of(self, choice: JudgeChoice) -> Limits:
-        entry = next((entry for entry in self._limits if matches(entry, choice)), {})
+        place = {"provider": choice.provider, "model": choice.model, "base_url": choice.url}
+        entry = next((entry for entry in self._limits if matches(entry, place)), {})
         return Limits(
             entry.get("requests_per_minute") or None,
             entry.get("tokens_per_minute") or None,

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["judge_problems"]
 
 _TIMEOUT_S = 2.0
-_LACKING = ("JUDGE_KEY_MISSING", "JUDGE_NOT_INSTALLED")
+_LACKING = ("JUDGE_KEY_MISSING", "JUDGE_NOT_INSTALLED", "JUDGE_PRICE_UNKNOWN")
 
 
 async def judge_problems(stub: JudgeServiceAsyncStub, judge: JudgeSettings) -> list[Problem]:
-    """Return why a judge service will not judge for a run: it may not, it lacks a key, or it does not know the rubric.
+    """Return why a judge service will not judge for a run: it may not, it lacks a key, a price or the rubric.
 
     One that cannot be reached, or is only starting, has nothing to say yet: then the run finds out.
 
@@ -37,6 +37,8 @@ async def judge_problems(stub: JudgeServiceAsyncStub, judge: JudgeSettings) -> l
         request = judge_pb2.GradeRequest(
             rubric="quality", run_id="-", judge=judge_model(one), batch=judge.batch, validate_only=True
         )
+        if judge.spend_cap_usd is not None:
+            request.spend_cap_usd = judge.spend_cap_usd
         try:
             await stub.Grade(request, timeout=_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:

@@ -357,5 +357,5 @@ def _sentence(message: str, reason: str, judge: JudgeSettings, run_id: str) -> s
         )
         return f"{said} ({message}); raise it: {command} --spend-cap USD`"
     if reason == "price_unknown":
-        return f"{message}; go on without a cap: {command} --spend-cap none`"
+        return f"{message}; resume without a cap: {command} --spend-cap none`"
     return f"the judge {judge.identity} gives none ({message}); once it does: {command}`"

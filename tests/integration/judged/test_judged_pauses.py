@@ -203,13 +203,15 @@ async def test_a_spend_cap_pauses_and_can_be_raised(set_up: SetUp, case_of: Case
 
 
 async def test_a_cap_without_a_price_can_be_taken_off(set_up: SetUp, case_of: CaseOf) -> None:
-    """A judge that has no price cannot be capped: its run waits, and goes on without a cap."""
+    """A judge without a price cannot be capped: a run that was created while it was away waits, and ends uncapped."""
     stage = set_up()
-    async with stage.judge(prices=None), stage.orchestrator() as client:
+    async with stage.orchestrator() as client:
         settings = stage.settings(judge=stage.who(spend_cap_usd=1.0, canary_rate=0.0))
-        run = await stage.follow(client, await stage.create(client, settings, [case_of(1), case_of(2)]))
-        assert_waits(run, 2, "has no price", "--spend-cap none")
-        done = await resumed(stage, client, run, SpendCap(None))
+        created = await stage.create(client, settings, [case_of(1), case_of(2)])
+        async with stage.judge(prices=None):
+            run = await stage.follow(client, created)
+            assert_waits(run, 2, "has no price", "--spend-cap none")
+            done = await resumed(stage, client, run, SpendCap(None))
     assert done.state is RunState.SUCCEEDED
     assert done.summary is not None
     assert done.summary.judging is not None
@@ -320,3 +322,22 @@ async def test_shards_that_wait_go_on_when_the_judge_judges_again(set_up: SetUp,
         stage.say(says(GOOD))
         done = await stage.until(client, run, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)
     assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 1_020), done.state_reason
+
+
+@pytest.mark.parametrize("batch", [False, True])
+async def test_a_missing_price_refuses_the_run_before_the_agent_is_asked(
+    set_up: SetUp, case_of: CaseOf, batch: bool
+) -> None:
+    """The preflight check says so to a client of a server; without a cap the run is taken."""
+    stage = set_up()
+    (stage.folder / "none.yaml").write_text("prices: [{model: other, input: 1, output: 1}]")
+    settings = stage.settings(judge=stage.who(canary_rate=0.0, spend_cap_usd=1.0, batch=batch))
+    own = {"prices": stage.folder / "none.yaml", "batch_base_urls": ("*",), "batch_wait_s": 0.1, "batch_poll_s": 0.05}
+    async with stage.judge(**own), stage.orchestrator() as client:
+        with pytest.raises(SpecError, match=r"judge-1 has no price, .* --prices FILE"):
+            await stage.create(client, settings, [case_of(1)])
+        assert not stage.agent.asked
+        assert not stage.provider.requests
+        uncapped = stage.settings(judge=stage.who(canary_rate=0.0, batch=batch))
+        run = await stage.follow(client, await stage.create(client, uncapped, [case_of(1)]))
+    assert run.state is RunState.SUCCEEDED, run.state_reason

@@ -246,6 +246,42 @@ def test_prices_come_from_a_file(tmp_path: Path) -> None:
     assert own.find(JudgeChoice("openai", "b")) is None
 
 
+@pytest.mark.parametrize(
+    ("provider", "model", "price"),
+    [
+        ("openai", "gpt-4o", (2.5, 10)),
+        ("openai", "gpt-4o-2024-05-13", (5, 15)),
+        ("openai", "gpt-4o-2031-01-01", None),
+        ("openai", "gpt-5-2025-08-07", (1.25, 10)),
+        ("openai", "gpt-6-sol", (2, 10)),
+        ("openai", "gpt-6-luna", (0.1, 0.5)),
+        ("openai", "gpt-6.1-terra", (1, 5)),
+        ("openai", "o3", (2, 8)),
+        ("openai", "o3-pro", None),
+        ("anthropic", "claude-opus-5-5", (4, 20)),
+        ("anthropic", "claude-opus-5", (5, 25)),
+        ("anthropic", "claude-opus-4-6", (5, 25)),
+        ("anthropic", "claude-fable-5-1", (10, 50)),
+        ("anthropic", "claude-sonnet-5-5", (2, 10)),
+        ("anthropic", "claude-haiku-4-5-20251001", (1, 5)),
+        ("anthropic", "gpt-4o", None),
+    ],
+)
+def test_list_prices(provider: str, model: str, price: tuple[float, float] | None) -> None:
+    """Each model has its own price, a dated variant too; one that is not listed has none."""
+    found = PriceTable().find(JudgeChoice(provider, model))
+    assert (None if found is None else (found.input, found.output)) == price
+
+
+def test_a_long_request_has_its_own_price() -> None:
+    """All of it is dearer above the limit, and what is set aside counts with that."""
+    price = Price(0.1, 0.5, long=100_000, long_input=5, long_output=5)
+    assert usd_of(price.nano(Tokens(100_000, 1_000))) == 0.0105
+    assert usd_of(price.nano(Tokens(100_001, 1_000))) == 0.0525005
+    prompt = Prompt("x" * 98_001, "", "", "id")
+    assert price.most_nano(prompt, 1_000) == price.nano(Tokens(100_001, 1_000, cache_write=100_001))
+
+
 def test_all_problems_of_a_price_file_are_said_at_once(tmp_path: Path) -> None:
     """Each with its line."""
     path = tmp_path / "prices.yaml"

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from assay_judge.judges import JudgeChoice
-
 __all__ = ["Entry", "matches", "read_table"]
 
 Entry = dict[str, Any]
@@ -58,10 +56,9 @@ def read_table(path: Path, title: str, numbers: Sequence[str], needed: Sequence[
     return entries
 
 
-def matches(entry: Mapping[str, Any], choice: JudgeChoice) -> bool:
-    """Return whether an entry is for a judge."""
-    wanted = {"provider": choice.provider, "model": choice.model, "base_url": choice.url}
-    return all(fnmatchcase(wanted[key], entry[key]) for key in _PATTERNS if key in entry)
+def matches(entry: Mapping[str, Any], who: Mapping[str, str]) -> bool:
+    """Return whether an entry is for a model, given by `provider`, `model` and `base_url`."""
+    return all(fnmatchcase(who[key], entry[key]) for key in _PATTERNS if key in entry)
 
 
 def _entry_problems(entry: object, numbers: Sequence[str], needed: Sequence[str]) -> list[tuple[str, str]]:
