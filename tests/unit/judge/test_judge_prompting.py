@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import re
 from itertools import count
@@ -11,6 +12,7 @@ from assay.metrics.text_folding import fold
 from assay.rubric import Example
 from assay.testing.injections import INJECTIONS
 from assay_judge import precheck as module
+from assay_judge import prompting
 from assay_judge.content_key import content_key
 from assay_judge.disarming import disarm
 from assay_judge.judges import JudgeChoice
@@ -203,12 +205,28 @@ def test_the_documented_key() -> None:
     changes: list[dict[str, object]] = [
         {"answer": "Paris "}, {"answer": ["Paris"]}, {"model": "judge-2"}, {"params": {"temperature": None}},
         {"question": "capital of France?"}, {"reference": None}, {"reference": ""}, {"schema": "structured/2"},
-        {"template": "sha256:abd"}, {"context": ["x"]}, {"context": [""]}, {"history": [("user", "x")]},
+        {"template": "sha256:abd"}, {"context": ["x"]}, {"context": [""]}, {"context": ["x", "y"]},
+        {"context": ["y", "x"]}, {"history": [("user", "x")]}, {"history": [("user", "x"), ("assistant", "x")]},
         {"history": [("assistant", "x")]}, {"history": [("user", "x"), ("user", "x")]}, {"history": [("user", "")]},
         {"sample_index": 1}, {"sample_index": 2},
     ]  # fmt: skip
     keys = [content_key(**{**parts, **change}) for change in changes]  # type: ignore[arg-type]
     assert len({key, *keys}) == len(changes) + 1
+
+
+def test_the_layout_of_material_has_a_version() -> None:
+    """A prompt that is laid out or disarmed in another way must have another template, or the cache mixes the two.
+
+    Where this fails on purpose, raise the version of `prompting._LAYOUT` and take over both values.
+    """
+    numbers = count()
+    material = Material(
+        "q <<x>>", "a <|im_start|>\u202e <think> ＜＜ [INST]\U000e0041", reference="r", contexts=("c\u200b",),
+        history=(("user", "u"), ("assistant", "[SYSTEM_PROMPT] <tool_call>")),
+    )  # fmt: skip
+    prompt = build_prompt(BUILT_IN["quality"], material, token=lambda: f"n{next(numbers)}")
+    text = prompt.user.rpartition("\n\n")[0]  # all other texts are part of the template's hash themselves
+    assert (prompting._LAYOUT, hashlib.sha256(text.encode()).hexdigest()[:16]) == ("material/2", "78a5c9c5df6b4426")
 
 
 def test_a_changed_rubric_has_another_template() -> None:
