@@ -49,7 +49,7 @@ class Creation:
 
         Raises:
             ConflictError: The request id was used for something else.
-            OverloadedError: Too many runs are going on.
+            OverloadedError: Too many runs are active.
         """
         content = json.dumps([settings_to_json(settings), dataset.dataset_id], sort_keys=True)
         request_hash = hashlib.sha256(content.encode()).hexdigest()
@@ -63,11 +63,6 @@ class Creation:
     async def _accept(
         self, request_id: str, request_hash: str, settings: RunSettings, dataset: DatasetRef
     ) -> RunRecord:
-        going = await self._database.read(runs.count_going)
-        if going >= self._settings.active_run_limit:
-            raise OverloadedError(
-                f"{going} runs are going on, which is the limit: try again when one has ended", retry_after_s=10.0
-            )
         agent = settings.agent
         record = runs.RunRecord(
             run_id=_new_run_id(settings.name),
@@ -88,6 +83,10 @@ class Creation:
 
         def accept(connection: sa.Connection) -> list[ShardJob]:
             nonlocal stored
+            if (existing := runs.get_by_request(connection, request_id)) is not None:
+                stored = existing
+                return []
+            self._require_room(connection)
             stored, is_new = runs.create(connection, record)
             if not is_new:
                 return []
@@ -99,6 +98,19 @@ class Creation:
         await self._worker.enqueue(accept)
         failpoint("run.after_commit")
         return stored
+
+    def _require_room(self, connection: sa.Connection) -> None:
+        """Raise unless one more run may be active; until the commit no other process creates one.
+
+        Raises:
+            OverloadedError: There are as many as there may be.
+        """
+        runs.lock_creation(connection)
+        active, limit = runs.count_going(connection), self._settings.active_run_limit
+        if active >= limit:
+            raise OverloadedError(
+                f"{active} runs are active, which is the limit: try again when one has ended", retry_after_s=10.0
+            )
 
 
 def _new_run_id(name: str) -> str:

@@ -24,6 +24,8 @@ PAUSED_BY_OWNER = "paused by its owner"
 GOING = (RunState.PENDING, RunState.RUNNING)
 """States of runs that are not over and not paused."""
 
+_CREATION_LOCK = 0x41535352
+
 _UNFINISHED = tuple(state.value for state in GOING)
 
 
@@ -287,6 +289,14 @@ def list_idle(connection: sa.Connection) -> list[str]:
     table, shards = schema.runs, schema.shards
     held = sa.exists().where(shards.c.run_id == table.c.run_id, shards.c.state.in_(("queued", "taken")))
     return list(connection.execute(sa.select(table.c.run_id).where(table.c.state.in_(_UNFINISHED), ~held)).scalars())
+
+
+def lock_creation(connection: sa.Connection) -> None:
+    """Keep other processes from creating runs until the commit, so that these can be counted."""
+    if connection.dialect.name == "postgresql":  # SQLite writes one transaction at a time
+        connection.execute(
+            sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK, sa.func.hashtext(sa.func.current_schema())))
+        )
 
 
 def count_going(connection: sa.Connection) -> int:
