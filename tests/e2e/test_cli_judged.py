@@ -149,7 +149,7 @@ def test_a_warm_judge_has_the_keys_and_prices_of_the_command(judged: tuple[Cli, 
     cli.write("prices.yaml", "prices: [{model: '*', input: 10, output: 50}]")
     assert "$0.3900" in cli.run("run", "assay.yaml").stdout
     cli.env["ASSAY_JUDGE_PRICES"] = str(cli.folder / "absent.yaml")
-    assert "absent.yaml" in cli.run("run", "assay.yaml", status=3).stderr
+    assert "absent.yaml" in cli.run("run", "assay.yaml", status=2).stderr
     written = "".join(path.read_bytes().decode("latin-1") for path in cli.home.rglob("*") if path.is_file())
     arguments = " ".join(" ".join(process.cmdline()) for process in cli.services())
     for key in (first, second):
