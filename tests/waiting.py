@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
 Seen = TypeVar("Seen")
 
@@ -23,12 +23,7 @@ WITHIN_S = 200.0
 _PAUSE_S = 0.01
 
 
-async def until(
-    look: Callable[[], Awaitable[Seen] | Seen],
-    reached: Callable[[Seen], object] = bool,
-    *,
-    within_s: float = WITHIN_S,
-) -> Seen:
+async def until(look: Callable[[], Any], reached: Callable[[Any], object] = bool, *, within_s: float = WITHIN_S) -> Any:
     """Return what is seen once it is enough; fail with what was seen last.
 
     Args:
@@ -38,8 +33,9 @@ async def until(
     """
     give_up_at = time.monotonic() + within_s
     while True:
-        found = look()
-        seen: Seen = await found if inspect.isawaitable(found) else found  # type: ignore[assignment]  # not awaitable
+        seen = look()
+        if inspect.isawaitable(seen):
+            seen = await seen
         if reached(seen):
             return seen
         if time.monotonic() > give_up_at:

@@ -11,6 +11,7 @@ from tools.mutants import __main__ as command
 from tools.mutants import trial
 from tools.mutants.areas import AREAS, files_of_areas
 from tools.mutants.covering import Covering
+from tools.mutants.covering import test_files_of as files_of_tests
 from tools.mutants.operators import mutants_of
 from tools.mutants.sample import all_mutants, chosen_mutants
 
@@ -127,7 +128,7 @@ def test_at_the_top_of_a_module_tests_that_import_it_come_first() -> None:
     durations = {"tests/a.py::runs": 0.1, "tests/b.py::names": 5.0, "tests/c.py::neither": 0.1}
     covering = Covering(durations, {}, {"m.py": {5: {"tests/a.py::runs"}}}, {})
     assert trial.tests_for(mutant, covering, None, {"tests/b.py"}) == ["tests/b.py::names", "tests/a.py::runs"]
-    digests = command.test_files_of(ROOT)
+    digests = files_of_tests(ROOT)
     files = command.files_that_import(
         "services/orchestrator/assay_orchestrator/store/schema.py", Covering(digests=digests)
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from psycopg import sql
+from tests.waiting import until
 
 from assay.answers import AgentResponse
 from assay.cases import Case, Turn
@@ -143,8 +144,7 @@ class Refusal:
 
     async def until_met(self, count: int) -> None:
         """Wait until rows were refused so many times."""
-        while await asyncio.to_thread(lambda: self.count) < count:  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.01)
+        await until(lambda: asyncio.to_thread(lambda: self.count), lambda seen: seen >= count)
 
     def lift(self) -> None:
         """Let rows be stored again."""
@@ -332,8 +332,8 @@ async def test_its_owner_may_pause_a_run_that_waits_for_storage(
         agent.may_continue.set()
         asked = agent.asked.total()
         pausing = asyncio.ensure_future(client.pause_run(run.run_id))
-        while admin.execute("SELECT pause_cause FROM runs").fetchone() != ("owner",):  # noqa: ASYNC110 - no event
-            await asyncio.sleep(0.01)
+        cause = "SELECT pause_cause FROM runs"
+        await until(lambda: admin.execute(cause).fetchone(), lambda seen: seen == ("owner",))
         await asyncio.to_thread(refusal.lift)
         await pausing
         paused = await until_shown(client, run.run_id, RunState.PAUSED)
