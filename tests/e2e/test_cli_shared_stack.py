@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import psutil
+
+from assay.local.home import Home
 
 if TYPE_CHECKING:
     import subprocess
@@ -69,3 +72,22 @@ def test_a_stack_that_would_end_with_a_run_is_not_taken_for_one_that_stays(proje
     project.run("up", "--no-embedder")
     project.run("up", "--no-embedder")
     project.run("down")
+
+
+def test_no_file_of_the_stack_is_open_to_others(project: Cli) -> None:
+    """Sockets, logs, process ids, locks and the database are for their owner alone, under a umask of 0 too."""
+    before = os.umask(0)
+    try:
+        project.run("run", "assay.yaml", "--no-progress")
+        project.run("up", "--no-embedder")
+    finally:
+        os.umask(before)
+    try:
+        home = Home.find(project.home)
+        files = [path for folder in (home.path, home.sockets) for path in folder.rglob("*")]
+        assert {"orchestrator.sock", "orchestrator.pid", "orchestrator.log", "assay.db"} <= {
+            path.name for path in files
+        }
+        assert not [str(path) for path in files if path.stat().st_mode & 0o077]
+    finally:
+        project.run("down")

@@ -83,6 +83,21 @@ def test_requests_name_only_models_that_the_operator_allows(name: str, allowed: 
 
 
 @pytest.mark.parametrize(
+    ("patterns", "name", "allowed"),
+    [
+        (("*",), "hub/small", True),
+        (("*",), "/etc", False),
+        (("*", "/models/*"), "/models/a", True),
+        (("*", "/models/*"), "/etc", False),
+        (("*/small",), "/models/small", False),
+    ],
+)
+def test_a_request_names_no_folder_unless_a_pattern_does(patterns: tuple[str, ...], name: str, allowed: bool) -> None:
+    """`*` allows the models of the hub, and not whatever lies on the server's disk."""
+    assert Settings(models=("listed",), allow_models=patterns).allows(name) is allowed
+
+
+@pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
         ((1, 0), (1, 1), 0.7071067811865475),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["atomic_writer"]
+
+_MAX_NAME_CHARS = 50  # a name has at most 255 bytes
 
 
 @contextmanager
@@ -31,12 +33,14 @@ def atomic_writer(path: Path, *, option: str = "--output-dir") -> Iterator[IO[st
     temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        made = path.with_name(f".{path.name[:_MAX_NAME_CHARS]}.{secrets.token_hex(8)}.part")
+        # With the mode that the user's umask leaves: a report holds answers.
+        fd = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        temporary = str(made)
         with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
         failpoint("report.before_rename")
         Path(temporary).replace(path)
         failpoint("report.after_rename")

@@ -92,9 +92,11 @@ def _header(row: list[str]) -> list[str]:
         names.pop()
     if "" in names:
         raise BadFileError(f"has no name for column {names.index('') + 1}: its first row must name every column", 1)
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise BadFileError(f"names two columns {shown(twice)}: give every column a name of its own", 1)
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise BadFileError(f"names two columns {shown(name)}: give every column a name of its own", 1)
+        seen.add(name)
     return names
 
 

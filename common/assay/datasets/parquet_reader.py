@@ -7,7 +7,7 @@ import decimal
 import math
 from typing import TYPE_CHECKING, Any
 
-from assay.datasets.records import BadFileError, Record, shown
+from assay.datasets.records import MAX_RAW_CHARS, BadFileError, Record, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +17,7 @@ __all__ = ["is_parquet", "read_parquet"]
 
 _MAGIC = b"PAR1"
 _BATCH_ROWS = 256
+_BATCH_BYTES = 64 * 1024 * 1024
 _NO_PYARROW = (
     "is a parquet file, and reading these needs pyarrow: pip install 'assay[parquet]', or export it as JSONL or CSV"
 )
@@ -47,13 +48,32 @@ def read_parquet(path: Path) -> Iterator[Record]:
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield _record(number, row)
+            for group, row_bytes in enumerate(_row_sizes(file.metadata)):
+                count = max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(1, row_bytes)))
+                for batch in file.iter_batches(batch_size=count, row_groups=[group]):
+                    for row in batch.to_pylist():
+                        number += 1
+                        yield _record(number, row)
     except (pyarrow.ArrowException, OSError, UnicodeError) as error:
         reason = str(error).partition("\n")[0]
         raise BadFileError(f"is a parquet file that cannot be read ({reason}): write it again") from None
+
+
+def _row_sizes(metadata: Any) -> list[int]:
+    """Return the mean size of a row of each row group, in bytes before compression, as the file's end states it.
+
+    A few bytes of a file may unfold to gigabytes: it is looked at before anything is unfolded.
+
+    Raises:
+        BadFileError: Rows are larger than a case may be.
+    """
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    sizes = [group.total_byte_size // max(1, group.num_rows) for group in groups]
+    if max(sizes, default=0) > MAX_RAW_CHARS:
+        raise BadFileError(
+            f"holds rows of {max(sizes) // 1024**2} MiB, and a case may be 1 MiB: shorten them, or leave columns out"
+        )
+    return sizes
 
 
 def _record(number: int, row: dict[str, Any]) -> Record:

@@ -117,7 +117,7 @@ class Reading:
     def _survey_plain(self, record: Record) -> bool:
         """Note a record that the short cut can read; return whether it could."""
         data = record.data
-        if record.suspect or record.warning or type(data) is not dict:
+        if record.suspect or type(data) is not dict:
             return False
         layout = self._field_map.layout(data)
         texts = plain_texts(record, layout, from_cells=self._from_cells)
@@ -220,8 +220,6 @@ class Reading:
 
     def _case(self, record: Record) -> Case | None:
         findings = self.findings
-        if record.warning:
-            findings.warn("twice", record.warning, record=record)
         if record.problem:
             findings.report(record.problem, record=record, name=record.field)
             return None

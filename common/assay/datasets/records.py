@@ -55,7 +55,6 @@ class Record(NamedTuple):
         size: Characters that it took in the file.
         suspect: Whether it may hold NUL, half characters or deep nesting, and must be searched for them.
         problem: Why it holds nothing usable; empty where it does.
-        warning: What is odd about it; empty where nothing is.
         field: Where in the record the problem is; empty for the whole of it.
     """
 
@@ -65,7 +64,6 @@ class Record(NamedTuple):
     size: int = 0
     suspect: bool = True
     problem: str = ""
-    warning: str = ""
     field: str = ""
 
 
@@ -121,14 +119,15 @@ class JsonText:
         keys = len(data) if braces == 1 and type(data) is dict else _count_keys(data)
         if raw.count(":") == keys or _count_key_marks(raw) == keys:
             # As Record(...) does, in a third of its time.
-            return tuple.__new__(Record, (number, line, data, len(raw), suspect, "", "", ""))
-        return Record(number, line, data, len(raw), suspect, "", self._named_twice(raw))
+            return tuple.__new__(Record, (number, line, data, len(raw), suspect, "", ""))
+        problem = self._named_twice(raw)
+        return Record(number, line, None if problem else data, len(raw), suspect, problem)
 
     def _named_twice(self, raw: str) -> str:
         self._odd.twice = None
         self._read_pairs(raw, len(raw) - len(raw.lstrip(" \t\r\n")))
         twice = self._odd.twice
-        return f"gives the field {shown(twice)} twice: the last one counts" if twice is not None else ""
+        return f"gives the field {shown(twice)} twice: keep one of them" if twice is not None else ""
 
     def _pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         data = dict(pairs)

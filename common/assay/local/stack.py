@@ -214,7 +214,7 @@ class LocalStack:
                 f"this run needs the {service}, which is not installed: pip install 'assay[{service}]'",
                 reason="NOT_INSTALLED",
             )
-        with self._home.log(service).open("wb") as log, _held(_life(self._home, service)) as life:
+        with open(self._home.log(service), "wb", opener=_private) as log, _held(_life(self._home, service)) as life:
             child = subprocess.Popen(  # noqa: S603 - our own module, no shell
                 # -P: the current folder must not shadow a module of the service.
                 [sys.executable, "-P", "-m", _PACKAGES[service], *self._arguments(service, stays)],
@@ -227,7 +227,8 @@ class LocalStack:
         _life(self._home, service).write_bytes(_STAYING if stays else _LEASED)
         if service == "judge":
             record_variables(_judge_record(self._home), os.environ, self._judge_keys)
-        (self._home.sockets / f"{service}.pid").write_text(str(child.pid))
+        with open(self._home.sockets / f"{service}.pid", "w", opener=_private) as file:
+            file.write(str(child.pid))
         self._children[service] = child
 
     def _arguments(self, service: str, stays: bool) -> list[str]:
@@ -250,7 +251,7 @@ class LocalStack:
         else:
             for model in self._models:
                 arguments += ["--model", model]
-            arguments += ["--allow-models", "*"]
+            arguments += ["--allow-models", "*", "--allow-models", "/*"]
         if not stays:
             arguments += ["--exit-with-lock", str(self._home.sockets / "lease")]
         return arguments
@@ -378,6 +379,10 @@ def _pid(home: Home, service: str) -> int:
         return int((home.sockets / f"{service}.pid").read_text())
     except (OSError, ValueError):
         return 0
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _last_words(log: Path, service: str) -> str:

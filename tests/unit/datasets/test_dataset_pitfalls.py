@@ -176,8 +176,9 @@ def test_fields_given_twice(raw: str, name: str) -> None:
     """
     text = JsonText()
     data, _ = text.read(raw)
-    warning = text.record(1, 1, data, raw).warning
-    assert (f'the field "{name}" twice' in warning) if name else not warning
+    record = text.record(1, 1, data, raw)
+    assert (f'the field "{name}" twice' in record.problem) if name else not record.problem
+    assert (record.data is None) is bool(name)
 
 
 _NAMES = st.text(':" a', max_size=3)
@@ -206,4 +207,4 @@ def test_the_cheap_search_for_repeated_fields_misses_none(value: Any, space: str
     raw, twice = _written(value, space)
     text = JsonText()
     data, _ = text.read(raw)
-    assert bool(text.record(1, 1, data, raw).warning) == twice
+    assert bool(text.record(1, 1, data, raw).problem) == twice
