@@ -208,3 +208,12 @@ def test_the_cheap_search_for_repeated_fields_misses_none(value: Any, space: str
     text = JsonText()
     data, _ = text.read(raw)
     assert bool(text.record(1, 1, data, raw).problem) == twice
+
+
+@pytest.mark.parametrize("expected", [{"expected_table": "t1"}, {"expected_table": "t1", "score": 3}])
+def test_a_column_does_not_overwrite_what_expected_says(write: Write, read: Read, expected: dict[str, Any]) -> None:
+    """Where a field stands within `expected` and beside it, the one within it counts."""
+    (case,) = read(write("x.jsonl", [{"question": "Q", "expected": expected, "expected_table": "t2"}]))
+    assert case.expected == expected
+    (alone,) = read(write("x.jsonl", [{"question": "Q", "expected_table": "t2"}]))
+    assert alone.expected == {"expected_table": "t2"}

@@ -1,0 +1,37 @@
+"""Parts of a schema that name their draft: none gets the keywords of another implementation."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assay.metrics.schema_validation import schema_complaints, schema_validator
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def nested(pattern: str) -> list[dict[str, Any]]:
+    """Return schemas in which the part with the pattern names its draft."""
+    part = {"$schema": DRAFT, "pattern": pattern}
+    return [
+        part,
+        {"$ref": "#/$defs/a", "$defs": {"a": part}},
+        {"allOf": [part]},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"not": {"not": part}}]}}},
+    ]
+
+
+@pytest.mark.parametrize("schema", nested(r"^\d+$"), ids=range(4))
+def test_a_part_that_names_its_draft_keeps_our_patterns(schema: dict[str, Any]) -> None:
+    r"""Patterns are RE2's, whose \d is ASCII; Python's own would match any digit, and take for ever on others."""
+    validator = schema_validator(json.dumps(schema))
+    assert not schema_complaints("12", validator)
+    assert schema_complaints("١٢", validator)
+
+
+@pytest.mark.parametrize("schema", nested("^(a+)+$"), ids=range(4))
+def test_a_pattern_that_python_would_not_end_ends(schema: dict[str, Any]) -> None:
+    """Its steps double with every letter there."""
+    assert schema_complaints("a" * 5_000 + "!", schema_validator(json.dumps(schema)))
