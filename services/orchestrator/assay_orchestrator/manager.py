@@ -226,20 +226,25 @@ class RunManager:
             NotFoundError: There is no such run.
             WrongStateError: The run is running.
         """
-        _require_at_rest(await self.get(run_id))
+        self._require_at_rest(await self.get(run_id))
         deletion = await self._catalogue.estimate_deletion(run_id)
         if only_check:
             return deletion
-        pending = await self._database.write(lambda c: deletions.begin(c, run_id))
-        if pending is None:
-            _require_at_rest(await self.get(run_id))  # it was resumed, or deleted, in this moment
-            raise self._catalogue.not_found(run_id)
+        while (pending := await self._database.write(lambda c: deletions.begin(c, run_id))) is None:
+            self._require_at_rest(await self.get(run_id))  # it was resumed in this moment
         failpoint("deletion.begun")
         self._hosting.forget(run_id, "the run was deleted")
         self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
         await self._worker.cancel(run_id)
         await self._deleter.finish(pending)
         return deletion
+
+    def _require_at_rest(self, run: Run) -> None:
+        if run.state not in runs.GOING:
+            return
+        is_stuck = self.shown(run).state is RunState.PAUSED
+        says = "resumes by itself when its rows can be stored: cancel" if is_stuck else "is running: pause or cancel"
+        raise WrongStateError(f"run {run.run_id} {says} it before deleting it", reason="RUN_ACTIVE")
 
     def attach(self, run: Run, concurrency: int) -> Attachment:
         """Take a client that answers the run's questions.
@@ -440,10 +445,3 @@ class RunManager:
 def _require_unfinished(run: Run) -> None:
     if run.finished:
         raise WrongStateError(f"run {run.run_id} has already {run.state.value}", reason="RUN_FINISHED")
-
-
-def _require_at_rest(run: Run) -> None:
-    if not (run.finished or run.state is RunState.PAUSED):
-        raise WrongStateError(
-            f"run {run.run_id} is running: pause or cancel it before deleting it", reason="RUN_ACTIVE"
-        )

@@ -15,7 +15,7 @@ from assay.results import CaseResult, DatasetRef
 from assay_orchestrator.engine import storage_pauses
 from assay_orchestrator.engine.storage_pauses import StoragePauses
 from assay_orchestrator.flusher import Flusher
-from assay_orchestrator.store import datasets, results, runs, shards
+from assay_orchestrator.store import attempts, datasets, results, runs, shards
 from assay_orchestrator.store.results import AnswerRecord
 from assay_orchestrator.store.runs import RunRecord
 from assay_orchestrator.store.shards import FairShares
@@ -43,6 +43,19 @@ class SlowWrites:
         """Make a change, later."""
         self.begun.set()
         await self.may_go_on.wait()
+        return await self._database.write(change)
+
+
+class CountedWrites:
+    """A database whose changes are counted."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.count = 0
+
+    async def write(self, change: Callable[[sa.Connection], Any]) -> Any:
+        """Make a change."""
+        self.count += 1
         return await self._database.write(change)
 
 
@@ -123,6 +136,24 @@ async def test_what_was_stored_unnoticed_is_not_stored_again(
     assert [row.sequence for row in finished] == ([1] if parts != "answer" else [])
     answered = await store.read(lambda c: results.stored_answers(c, "r", 0, _CASES))
     assert {key: len(turns) for key, turns in answered.items()} == ({(0, 0): 1} if parts != "result" else {})
+
+
+async def test_an_attempt_that_came_to_its_result_is_over(store: Database) -> None:
+    """Nothing is kept of it: closing ends the attempts alone that were broken off."""
+    shard = await store.write(lambda c: shards.start(c, "r", 0, 1))
+    assert shard is not None
+    counting = CountedWrites(store)
+    pauses = StoragePauses(counting, lambda _: None, None)  # type: ignore[arg-type]  # it only writes, and nothing fails
+    whole, broken_off = (Flusher(pauses.of("r"), "r", lambda _: None, lambda since, slots: None) for _ in range(2))
+    for index, flusher in enumerate((whole, broken_off)):
+        await flusher.begin(shard, (index, 0, 0))
+    await _put(whole, shard, 0)
+    before = counting.count
+    await whole.aclose()
+    assert counting.count == before
+    await broken_off.aclose()
+    assert counting.count == before + 1
+    assert await store.read(lambda c: attempts.tries(c, "r", 0, _CASES)) == {}
 
 
 def _row(index: int) -> CaseResult:

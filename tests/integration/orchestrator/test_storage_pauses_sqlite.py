@@ -1,0 +1,92 @@
+"""An embedded orchestrator whose database file is away for a while: nothing is asked twice, and the run resumes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.waiting import until
+
+from assay.cases import Case, Turn
+from assay.errors import StorageError, UnavailableError, WrongStateError
+from assay.hosting.calling import AgentCaller
+from assay.results import PauseCause, Run, RunState
+from assay_orchestrator.engine import storage_pauses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from assay.answers import AgentRequest
+    from assay.client import Client
+    from assay.results import RunSettings
+
+CASES = 40
+
+
+class Agent:
+    """Counts its questions; holds its answers back from the tenth question on."""
+
+    def __init__(self) -> None:
+        self.asked = Counter[str]()
+        self.enough = asyncio.Event()
+        self.may_answer = asyncio.Event()
+
+    async def __call__(self, request: AgentRequest) -> str:
+        """Answer a question."""
+        self.asked[request.case_id] += 1
+        if self.asked.total() >= 10:
+            self.enough.set()
+            await self.may_answer.wait()
+        return "a"
+
+
+async def shown_as(client: Client, run_id: str, state: RunState) -> Run:
+    """Return a run once it is shown in a state."""
+    return await until(lambda: client.get_run(run_id, partial=False), lambda run: run.state is state)
+
+
+async def test_a_run_whose_file_is_away_says_so_and_resumes_when_it_is_back(
+    serve_at: Callable[..., AbstractAsyncContextManager[Client]],
+    tmp_path: Path,
+    settings_of: Callable[..., RunSettings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where not even its pause can be stored, a run is shown as paused, with the reason, by everything that shows runs.
+
+    What needs the store is refused meanwhile, with the same reason. Nobody has to resume the run.
+    """
+    monkeypatch.setattr(storage_pauses, "_FIRST_BACKOFF_S", 0.02)
+    monkeypatch.setattr(storage_pauses, "_MAX_BACKOFF_S", 0.1)
+    agent, file = Agent(), tmp_path / "assay.db"
+    async with serve_at(tmp_path) as client:
+        dataset = await client.upload_dataset(
+            [Case(f"c{i}", (Turn("q", references=("a",)),)) for i in range(CASES)], name="d"
+        )
+        run = await client.create_run(settings_of("python", "m:f", concurrency=4), dataset.dataset_id)
+        hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=4))
+        await agent.enough.wait()
+        await asyncio.gather(*(client.get_run(run.run_id) for _ in range(8)))  # every reader has its connection
+        file.rename(tmp_path / "away.db")
+        agent.may_answer.set()
+        shown = await shown_as(client, run.run_id, RunState.PAUSED)
+        assert shown.pause_cause is PauseCause.STORAGE
+        assert "was deleted or replaced while it was in use" in shown.state_reason
+        (listed,) = await client.list_runs()
+        assert (listed.state, listed.state_reason) == (RunState.PAUSED, shown.state_reason)
+        snapshot = await anext(event async for event in client.watch_run(run.run_id))
+        assert isinstance(snapshot, Run)
+        assert snapshot.state is RunState.PAUSED
+        for operation in (client.pause_run, client.cancel_run):
+            with pytest.raises((StorageError, UnavailableError), match="was deleted or replaced"):
+                await operation(run.run_id)
+        with pytest.raises(WrongStateError, match="resumes by itself when its rows can be stored: cancel it"):
+            await client.delete_run(run.run_id)
+        (tmp_path / "away.db").rename(file)
+        done = await shown_as(client, run.run_id, RunState.SUCCEEDED)
+        await asyncio.wait([hosting])
+    assert done.counts.finished == CASES
+    assert agent.asked == Counter({f"c{i}": 1 for i in range(CASES)})
