@@ -17,14 +17,18 @@ from assay.cases import Case, Turn
 from assay.errors import DatasetError, StorageError
 from assay.results import CaseResult, DatasetRef, RunState, Score, ScoreStatus
 from assay_orchestrator import history
-from assay_orchestrator.store import datasets, results, runs, schema
+from assay_orchestrator.store import attempts, control, datasets, results, runs, schema, shards
+from assay_orchestrator.store.attempts import Tries
+from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.results import AnswerRecord
 from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store.shards import FairShares
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from assay.storage.database import Database
+    from assay_orchestrator.store.shards import Shard
 
 DATASET = DatasetRef("d", "names", "plain/json", 3)
 
@@ -369,3 +373,39 @@ async def test_everything_is_there_after_a_restart(store: Database, open_store: 
     assert run.started_at is not None
     assert run.ended_at is not None
     assert run.started_at <= run.ended_at
+
+
+async def test_errors_of_a_shard_that_a_worker_still_has_are_tried_again(store: Database) -> None:
+    """A run that ended while a worker had a shard is retried: the worker stores what it has and gives the shard back."""
+
+    def end_while_taken(connection: sa.Connection) -> Shard:
+        shards.create(connection, "r", 3, 1)
+        shards.top_up(connection, "r", FairShares({}, {}))
+        shard = shards.start(connection, "r", 0, 1)
+        assert shard is not None
+        results.put(connection, "r", [answer(0)], [row(0, status=AgentStatus.ERROR, passed=False)], {0: shard.epoch})
+        runs.stop(connection, "r", RunState.FAILED)
+        return shard
+
+    old = await store.write(end_while_taken)
+    assert await store.write(lambda c: control.resume(c, "r", Resumption(retry_errors=True)))
+    await store.write(lambda c: results.put(c, "r", [answer(1), answer(2)], [row(1), row(2)], {0: old.epoch}))
+    assert not await store.write(lambda c: shards.complete(c, old))
+
+    def start_again(connection: sa.Connection) -> Shard:
+        shards.give_back(connection, "r", 0, old.epoch)
+        (job,) = shards.top_up(connection, "r", FairShares({}, {}))
+        shard = shards.start(connection, "r", 0, job.ticket)
+        assert shard is not None
+        attempts.set_aside(connection, shard, 3)
+        return shard
+
+    new = await store.write(start_again)
+    assert new.retry_errors
+    assert await store.read(lambda c: results.finished_keys(c, "r", 0, 3)) == {(1, 0), (2, 0)}
+    assert await store.read(lambda c: attempts.tries(c, "r", 0, 3)) == {(0, 0): Tries(retried=1)}
+    await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)], {0: new.epoch}))
+    assert await store.write(lambda c: shards.complete(c, new))
+    run = await store.read(lambda c: runs.get(c, "r"))
+    assert run is not None
+    assert (run.finished_count, run.passed_count, run.failed_count, run.agent_error_count) == (3, 3, 0, 0)
