@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Suspensions"]
+__all__ = ["Suspensions", "boot_time"]
 
 _INTERVAL_S = 0.25
 _LIMIT_S = 1.0
 
 
-def _boot_time() -> float:
+def boot_time() -> float:
+    """Return a time in seconds that passes while the machine is suspended, too."""
     # The usual monotonic clock of Linux stands still while the machine is suspended.
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
@@ -27,7 +28,7 @@ class Suspensions:
         clock: A time in seconds that passes while the machine is suspended, too.
     """
 
-    def __init__(self, clock: Callable[[], float] = _boot_time) -> None:
+    def __init__(self, clock: Callable[[], float] = boot_time) -> None:
         self._clock = clock
         self._last = clock()
         self._count = 0

@@ -387,6 +387,7 @@ class RunManager:
             alone=self._dispatcher.alone,
             on_results=lambda rows: self.notifier.tell(plan.run_id, rows),
             known_s=self._dispatcher.held_s,
+            until_sure=self._dispatcher.until_sure,
         )
 
     async def _resume(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -294,9 +295,10 @@ async def test_a_user_who_may_end_no_sessions_is_told_and_the_job_goes_on(
 
 
 async def test_jobs_of_a_worker_whose_connection_is_gone_go_to_another_soon(
-    engine: sa.Engine, postgres_url: str
+    engine: sa.Engine, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that was killed loses its job long before one that only says nothing."""
+    monkeypatch.setattr("assay_orchestrator.engine.queue._SERVER_AGE", "SELECT 1e9::float8")
     queue = QueueDispatcher(conninfo_to_dict(postgres_url), works=True, concurrency=1, dead_after_s=1000.0)
     work = Work()
     try:
@@ -304,10 +306,77 @@ async def test_jobs_of_a_worker_whose_connection_is_gone_go_to_another_soon(
         connection = lives(engine, take_silently(engine))
         queue.open(work)
         await queue._open()
-        await queue._reap(reachable_s=100.0)
+        await queue._reap()
         with engine.connect() as other:
             assert other.exec_driver_sql("SELECT status FROM procrastinate_jobs").scalar_one() == "doing"
         connection.close()
+        await work.until(1)
+    finally:
+        await queue.aclose()
+
+
+class Suspended:
+    """A clock that a test sets forward, as a suspend does."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def __call__(self) -> float:
+        """Return the time in seconds."""
+        return time.monotonic() + self.ahead_s
+
+
+async def test_a_process_that_was_suspended_takes_its_jobs_back(engine: sa.Engine, postgres_url: str) -> None:
+    """A job that was given to others and that none has taken goes on here: it is done once, and nobody exits."""
+    clock, died, work, may_end = Suspended(), asyncio.Event(), Work(), asyncio.Event()
+    queue = QueueDispatcher(
+        conninfo_to_dict(postgres_url), works=True, concurrency=2, dead_after_s=1.0, on_dead=died.set, clock=clock
+    )
+    work.before = lambda _: may_end.wait()
+    try:
+        queue.open(work)
+        enqueue(queue, engine, ShardJob("r", 0, 0))
+        await until(lambda: queue._doing)
+        # No process has come back, so nobody fetches it: it is scheduled for later.
+        execute(
+            engine,
+            "UPDATE procrastinate_jobs SET status = 'todo', worker_id = NULL, scheduled_at = now() + interval '1 day'",
+        )
+        clock.ahead_s += 30
+        await queue.until_sure()
+        with engine.connect() as connection:
+            rows = connection.exec_driver_sql("SELECT status, worker_id IS NOT NULL FROM procrastinate_jobs").all()
+        assert [tuple(row) for row in rows] == [("doing", True)]
+        may_end.set()
+        await work.until(1)
+        assert not died.is_set()
+    finally:
+        await queue.aclose()
+    assert work.done == [("r", 0)]
+
+
+async def test_a_job_in_progress_that_comes_again_is_not_begun_twice(engine: sa.Engine, postgres_url: str) -> None:
+    """A process that fetches its own job, which others had given back, leaves it to the one that is at it."""
+    queue, work, may_end = make_queue(postgres_url, concurrency=2), Work(), asyncio.Event()
+    begun = 0
+
+    def before(_: tuple[str, int]) -> object:
+        nonlocal begun
+        begun += 1
+        return may_end.wait()
+
+    work.before = before
+    try:
+        queue.open(work)
+        enqueue(queue, engine, ShardJob("r", 0, 0))
+        await until(lambda: queue._doing)
+        execute(engine, "UPDATE procrastinate_jobs SET status = 'todo'")
+        with engine.connect() as connection:
+            query = "SELECT attempts FROM procrastinate_jobs WHERE status = 'doing'"
+            # It is taken back, or fetched, refused, and taken back.
+            await until(lambda: connection.exec_driver_sql(query).all())
+        assert begun == 1
+        may_end.set()
         await work.until(1)
     finally:
         await queue.aclose()
@@ -327,7 +396,7 @@ async def test_a_worker_has_a_lock_for_as_long_as_its_process_lives(engine: sa.E
         await until(lambda: queues[0]._locked)
         execute(engine, "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'")
         await queues[1]._open()
-        await queues[1]._reap(reachable_s=100.0)
+        await queues[1]._reap()
         goes_on.set()
         await work.until(1)
         with engine.connect() as connection:

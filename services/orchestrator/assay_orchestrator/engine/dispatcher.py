@@ -72,6 +72,10 @@ class Dispatcher(Protocol):
         """Take no more jobs of such a run; those that were taken go on."""
         ...
 
+    async def until_sure(self) -> None:
+        """Wait until this process knows which jobs it has: after a suspend, until it has taken back its own."""
+        ...
+
     async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
         """Return those of the jobs that nobody has and that wait nowhere."""
         ...

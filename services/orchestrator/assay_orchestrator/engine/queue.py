@@ -7,10 +7,12 @@ back what is not acknowledged. Its jobs end when told so, by whoever tells: what
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import os
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import procrastinate
@@ -22,8 +24,11 @@ from procrastinate import schema as queue_schema
 from procrastinate import worker as queue_worker
 
 from assay.failpoints import failpoint
+from assay.hosting.suspension import boot_time
 from assay.storage.postgres_errors import sentence
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
+from assay_orchestrator.engine.liveness import GONE_BEATS, Liveness
+from assay_orchestrator.store.shards import SUMMARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -37,6 +42,8 @@ __all__ = ["QueueDispatcher", "create_tables"]
 
 _TASK = "assay.shard"
 _QUEUE = "shards"
+_ENDS = "ends"
+"""The queue of jobs that end hosted runs: every process serves it, also where none works on other runs."""
 _REAPER = 0x41535351
 _ALIVE_CLASS = "hashtext('assay worker ' || current_schema())"
 _ALIVE = f"{_ALIVE_CLASS}, %s"
@@ -52,13 +59,14 @@ WHERE lock.locktype = 'advisory' AND lock.objsubid = 2
   AND lock.objid::bigint = ANY(%s)
   AND beating.application_name NOT IN ('', current_setting('application_name'))
 """  # noqa: S608 - of constants
+_TAKE_BACK = """
+UPDATE procrastinate_jobs SET status = 'doing', worker_id = %s WHERE id = ANY(%s) AND status = 'todo'
+"""
+_SERVER_AGE = "SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8"
 _CONNECTIONS = 4
 _PATIENCE_S = 5.0
 _CONNECT_S = 2
 _POLL_S = 1.0
-_GONE_BEATS = 2
-"""A worker whose connection is gone has so many beats' time to say that it lives: the connection alone may have broken.
-"""
 _FORGOTTEN_S = 86_400.0
 """When rows of workers that are gone are removed. Sooner, a worker that starts would remove those of others that could
 not say that they live, for the database was away."""
@@ -76,11 +84,13 @@ def create_tables(connection: sa.Connection) -> None:
         _raw(connection).execute(queue_schema.SchemaManager.get_schema())
 
 
-def queue_of(run_id: str, *, hosted: bool) -> str:
-    """Return the queue of a run's jobs: one for all, or its own where a client hosts its agent.
+def queue_of(run_id: str, *, hosted: bool, is_last: bool = False) -> str:
+    """Return the queue of a run's jobs: one for all, or its own where a client hosts its agent, but for the last job.
 
     The name becomes that of a channel, which has 63 bytes.
     """
+    if hosted and is_last:
+        return _ENDS
     return f"run-{hashlib.sha256(run_id.encode()).hexdigest()[:20]}" if hosted else _QUEUE
 
 
@@ -93,6 +103,7 @@ class QueueDispatcher:
         concurrency: Most jobs at once in this process.
         dead_after_s: After how many seconds without a word a process counts as dead, and its jobs go to others.
         on_dead: What to do when this process counts as dead: exit, since others have its jobs.
+        clock: Tells seconds, those of a suspend included.
     """
 
     alone = False
@@ -105,6 +116,7 @@ class QueueDispatcher:
         concurrency: int,
         dead_after_s: float,
         on_dead: Callable[[], None] = exit_at_once,
+        clock: Callable[[], float] = boot_time,
     ) -> None:
         self._works = works
         self._concurrency = concurrency
@@ -112,13 +124,17 @@ class QueueDispatcher:
         self._beat_s = self.held_s = min(_POLL_S, dead_after_s / 4)  # it is taken after two silent beats
         self._on_dead = on_dead
         self._workers: set[queue_worker.Worker] = set()
-        self._doing: set[int | None] = set()
+        self._doing: dict[int | None, list[str]] = {}  # jobs in progress, by the queues of their worker
         self._left: dict[int, float] = {}  # jobs that nobody does any more, by since when
         self._work: Work | None = None
         self._attended: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._keeping: asyncio.Task[None] | None = None
+        self._ticking: asyncio.Task[None] | None = None
+        self._liveness = Liveness(self._beat_s, dead_after_s, clock)
+        self._sure, self._woken = asyncio.Event(), asyncio.Event()
+        self._sure.set()
         self._opening, self._opened, self._closed = asyncio.Lock(), False, False
         self._parameters = dict(parameters)
         self._session: psycopg.AsyncConnection[Any] | None = None
@@ -136,7 +152,7 @@ class QueueDispatcher:
         if jobs:
             made = [
                 queue_jobs.Job(
-                    queue=queue_of(job.run_id, hosted=job.hosted),
+                    queue=queue_of(job.run_id, hosted=job.hosted, is_last=job.shard_index == SUMMARY),
                     priority=job.priority,
                     lock=None,
                     queueing_lock=None,
@@ -159,8 +175,8 @@ class QueueDispatcher:
         self._work = work
         asyncio.get_running_loop().set_exception_handler(self._handle_exception)
         self._keeping = asyncio.create_task(self._keep(), name="queue keeper")
-        if self._works:
-            self._serve(_QUEUE)
+        self._ticking = asyncio.create_task(self._tick(), name="queue clock")
+        self._serve(_QUEUE if self._works else _ENDS)
         for queue in self._attended:
             self._serve(queue)
 
@@ -195,7 +211,9 @@ class QueueDispatcher:
         if self._closed:
             return
         self._work, self._closed = None, True
-        running = [*self._tasks.values(), *self._leaving, *([self._keeping] if self._keeping is not None else [])]
+        self._sure.set()
+        keeping = [task for task in (self._keeping, self._ticking) if task is not None]
+        running = [*self._tasks.values(), *self._leaving, *keeping]
         for task in running:
             task.cancel()
         if running:
@@ -213,12 +231,12 @@ class QueueDispatcher:
         while not self._closed and self._tasks.get(queue) is task:
             worker = queue_worker.Worker(
                 self._app,
-                queues=[queue],
+                queues=[_QUEUE, _ENDS] if queue == _QUEUE else [queue],
                 name=f"{queue}@{os.getpid()}",
                 concurrency=self._concurrency,
                 fetch_job_polling_interval=_POLL_S,
                 # Listening takes a connection of its own, too much for each hosted run.
-                listen_notify=queue == _QUEUE,
+                listen_notify=queue in (_QUEUE, _ENDS),
                 update_heartbeat_interval=self._dead_after_s,  # the keeper says so sooner, and after an outage too
                 stalled_worker_timeout=_FORGOTTEN_S,
                 delete_jobs="always",
@@ -235,28 +253,61 @@ class QueueDispatcher:
             await asyncio.sleep(_RESTART_S)
 
     async def _keep(self) -> None:
-        """Again and again: say that this process lives, and give to others what nobody does any more."""
-        loop = asyncio.get_running_loop()
-        reachable_since = loop.time()
+        """Again and again: beat, and give the jobs of dead workers to others."""
         while not self._closed:
-            await asyncio.sleep(self._beat_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._beat_s):
+                    await self._woken.wait()
+            self._woken.clear()
             try:
                 async with asyncio.timeout(self._dead_after_s):
-                    await self._open()
-                    is_known = await self._beat()
-                    # After an outage nobody has said for a while that they live: first they all need the time to.
-                    reachable_s = loop.time() - reachable_since
-                    if reachable_s > self._dead_after_s and not is_known:
-                        _log.error("the queue takes this process for dead: others have its jobs")
-                        self._on_dead()
-                    if reachable_s > _GONE_BEATS * self._beat_s:
-                        await self._reap(reachable_s)
-                    if reachable_s > self._dead_after_s:
-                        await self._retry_left()
+                    await self._look_after()
             except (*_DATABASE_PROBLEMS, TimeoutError) as problem:
-                reachable_since = loop.time()
+                self._liveness.lose()
                 await self._end_session()
                 _log.warning("the queue cannot be maintained, retrying: %s", self._reason(problem))
+
+    async def _look_after(self) -> None:
+        await self._open()
+        is_known = await self._beat()
+        await self._take_back()
+        if self._liveness.trusts_silence and not is_known:
+            _log.error("the queue takes this process for dead: others have its jobs")
+            self._on_dead()
+        if self._liveness.trusts_locks:
+            await self._reap()
+        if self._liveness.trusts_silence:
+            await self._retry_left()
+
+    async def _tick(self) -> None:
+        """Notice when this process was suspended."""
+        while True:
+            await asyncio.sleep(self._beat_s / 2)
+            self._notice()
+
+    def _notice(self) -> None:
+        if self._liveness.tick() and not self._closed:
+            _log.warning("this process was suspended: taking back its jobs before it asks anything")
+            self._sure.clear()
+            self._woken.set()
+
+    async def until_sure(self) -> None:
+        """Wait until this process has beaten again after a suspend and has taken back the jobs that are still its own.
+
+        From then on no other process takes them, and those that were taken meanwhile show by their shards' epochs.
+        """
+        self._notice()
+        await self._sure.wait()
+
+    async def _take_back(self) -> None:
+        """Take back jobs in progress here that were given to others and that none has taken yet."""
+        for worker in list(self._workers):
+            jobs = [job_id for job_id, queues in self._doing.items() if queues == worker.queues]
+            if jobs and worker.worker_id is not None and self._session is not None:
+                taken = await self._session.execute(_TAKE_BACK.encode(), (worker.worker_id, jobs))
+                if taken.rowcount:
+                    _log.warning("took back %d jobs of this process that were waiting for others", taken.rowcount)
+        self._sure.set()
 
     async def _beat(self) -> bool:
         """Say that this process lives; return whether the queue knows it.
@@ -264,15 +315,20 @@ class QueueDispatcher:
         Each worker also has a lock, which the database takes back as soon as the connection is gone, as it is when the
         process was killed.
         """
+        server_age_s = inf
         if self._session is None:
             connecting = {**self._parameters, "connect_timeout": _CONNECT_S}
             self._session = await psycopg.AsyncConnection.connect(**connecting, autocommit=True)
+            row = await (await self._session.execute(_SERVER_AGE)).fetchone()
+            assert row is not None, "a query without FROM has one row"
+            server_age_s = float(row[0])
         own = {worker.worker_id for worker in self._workers if worker.worker_id is not None}
         for worker_id in own - self._locked:
             await self._session.execute(f"SELECT pg_advisory_lock_shared({_ALIVE})".encode(), (worker_id,))
             self._locked.add(worker_id)
         beat = "UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = ANY(%s) RETURNING id"
         known = {row[0] for row in await (await self._session.execute(beat, (list(own),))).fetchall()}
+        self._liveness.reach(server_age_s)
         # One that has ended meanwhile has taken its row with it.
         return not {worker.worker_id for worker in self._workers}.intersection(own) - known
 
@@ -282,18 +338,18 @@ class QueueDispatcher:
         if session is not None:
             await session.close()
 
-    async def _reap(self, reachable_s: float) -> None:
+    async def _reap(self) -> None:
         """Give the jobs of workers to others that are gone: by their silence, or sooner where their lock is free."""
         manager = self._app.job_manager
         async with self._connector.pool.connection() as connection:
             if not await _try_lock(connection, "%s, hashtext(current_schema())", _REAPER):
                 return
             dead: set[int | None] = set()
-            if reachable_s > self._dead_after_s:
+            if self._liveness.trusts_silence:
                 found = await manager.get_stalled_jobs(task_name=_TASK, seconds_since_heartbeat=self._dead_after_s)
                 dead = {job.id for job in found}
                 await self._end_sessions({job.worker_id for job in found if job.worker_id is not None})
-            silent_s = _GONE_BEATS * self._beat_s
+            silent_s = GONE_BEATS * self._beat_s
             for job in await manager.get_stalled_jobs(task_name=_TASK, seconds_since_heartbeat=silent_s):
                 is_gone = job.worker_id is not None and await _try_lock(connection, _ALIVE, job.worker_id)
                 if job.id in dead or is_gone:
@@ -354,13 +410,18 @@ class QueueDispatcher:
                 self._opened = True
 
     async def _do(self, context: procrastinate.JobContext, run_id: str, shard_index: int, ticket: int) -> None:
+        await self.until_sure()
         if self._work is None:
             raise TryAgainError
-        self._doing.add(context.job.id)
+        is_given_back = context.job.attempts > 0
+        if context.job.id in self._doing or (is_given_back and self._liveness.is_returning):
+            # It is in progress here, or where a process that was suspended as well is about to take it back.
+            raise TryAgainError(self._dead_after_s / 2)
+        self._doing[context.job.id] = list(context.worker_queues or ())
         try:
             await self._work(run_id, shard_index, ticket)
         finally:
-            self._doing.discard(context.job.id)
+            self._doing.pop(context.job.id, None)
 
 
 def _reason(problem: BaseException, password: str) -> str:

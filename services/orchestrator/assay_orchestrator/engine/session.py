@@ -36,6 +36,7 @@ class Session:
         alone: Whether no other process has shards of it: then all its questions in flight are this session's.
         on_results: Called with results that have become durable, in the order of their sequence.
         known_s: For how many seconds it is known whose a shard is; others take it from nobody who is silent for less.
+        until_sure: Waits until this process knows which jobs it has, as `Dispatcher.until_sure`.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Session:
         alone: bool,
         on_results: Callable[[Sequence[CaseResult]], None],
         known_s: float = 1.0,
+        until_sure: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.plan = plan
         self.flusher = Flusher(store, plan.run_id, on_results, self._hold)
@@ -59,6 +61,7 @@ class Session:
         self.ended = asyncio.Event()
         self._alone = alone
         self._known_s = known_s
+        self._until_sure = until_sure
         self._store = store
         self._slots: dict[Shard, int] = {}
         self._known: dict[Shard, float] = {}
@@ -112,6 +115,8 @@ class Session:
         """
         if not await self._store.until_storable(self.plan.pausing):
             raise NotAskedError
+        if self._until_sure is not None:
+            await self._until_sure()
         if self._alone or self._is_known(shard):
             return
         async with self._looking:

@@ -162,7 +162,7 @@ class ShardWorker:
         for other in sharing:
             shards.spread(connection, other, self._shares)
         if all(job.run_id != run_id for job in jobs) and shards.all_done(connection, run_id):
-            jobs.append(ShardJob(run_id, SUMMARY, _SUMMARY_PRIORITY))
+            jobs.append(ShardJob(run_id, SUMMARY, _SUMMARY_PRIORITY, shards.is_hosted(connection, run_id)))
         return jobs
 
     async def cancel(self, run_id: str) -> None:

@@ -385,6 +385,12 @@ def all_done(connection: sa.Connection, run_id: str) -> bool:
     return not connection.execute(sa.select(unfinished)).scalar_one()
 
 
+def is_hosted(connection: sa.Connection, run_id: str) -> bool:
+    """Return whether a client hosts the agent of a run."""
+    table = schema.runs
+    return bool(connection.execute(sa.select(table.c.hosted).where(table.c.run_id == run_id)).scalar_one_or_none())
+
+
 def have_shards(connection: sa.Connection, run_id: str) -> bool:
     """Return whether a run was divided already: those of earlier versions were not."""
     table = schema.shards

@@ -1,0 +1,40 @@
+"""Processes with one role each: what a process does that does not work on runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.answers import AgentResponse
+from assay.cases import Case, Turn
+from assay.hosting.calling import AgentCaller
+from assay.results import RunState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.answers import AgentRequest
+
+
+@pytest.fixture
+def database_url(postgres_url: str) -> str:
+    """Return the URL of a PostgreSQL schema: roles are for processes that share one."""
+    return postgres_url
+
+
+async def test_a_hosted_run_ends_without_workers(serve: Callable[..., Any], settings_of: Callable[..., Any]) -> None:
+    """An api process asks the agents that its clients host, and ends their runs, too."""
+
+    async def answer(request: AgentRequest) -> str:
+        return "a" + request.input[1:]
+
+    cases = [Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recorded=AgentResponse(text="")) for i in range(20)]
+    async with serve(role="api") as client:
+        dataset = await client.upload_dataset(cases, name="d")
+        run = await client.create_run(settings_of("python", "m:f", concurrency=4), dataset.dataset_id)
+        async with asyncio.timeout(60):
+            await client.host_agent(run.run_id, AgentCaller(answer), concurrency=4)
+        run = await client.get_run(run.run_id)
+    assert (run.state, run.counts.passed) == (RunState.SUCCEEDED, 20)
