@@ -104,7 +104,8 @@ async def test_what_is_no_verdict_is_an_error_of_its_row(set_up: SetUp, case_of:
     wrong = score_of(rows[2], "quality")
     assert (wrong.status, wrong.value, wrong.passed, wrong.reason) == (ScoreStatus.ERROR, None, None, "invalid_verdict")
     assert "no valid verdict" in wrong.detail["message"]
-    assert (wrong.detail["verdict"]["attempts"], wrong.detail["verdict"]["input_tokens"]) == (2, None)
+    verdict = wrong.detail["verdict"]
+    assert (verdict["attempts"], verdict["estimated"]) == (2, True)  # this reply names no usage
     assert rows[2].passed is None
     assert "invalid_verdict" in rows[2].reason
     assert [row.passed for row in rows[:2] + rows[3:]] == [True] * 4
