@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from typing import TYPE_CHECKING
 
-from assay.errors import NotFoundError
+from assay.errors import NotFoundError, WrongStateError
 from assay.results import AgentSettings, Run, RunCounts, RunSettings
 from assay_orchestrator.settings_json import settings_from_json, settings_to_json, summary_from_json
 from assay_orchestrator.store import datasets, deletions, results, runs
@@ -18,10 +17,10 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.store.runs import RunRecord
 
-__all__ = ["Catalogue"]
+__all__ = ["UNREADABLE", "Catalogue"]
 
-
-_log = logging.getLogger(__name__)
+UNREADABLE = "unreadable"
+"""The adapter of a run whose settings cannot be read."""
 
 
 class Catalogue:
@@ -34,11 +33,16 @@ class Catalogue:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def get(self, run_id: str) -> Run:
+    async def get(self, run_id: str, *, to_work_on: bool = False) -> Run:
         """Return a run as it stands.
+
+        Args:
+            run_id: The run.
+            to_work_on: Whether it is read to be worked on, not to be shown: then all of it must be readable.
 
         Raises:
             NotFoundError: There is no such run; the message names the one that was probably meant.
+            WrongStateError: What is stored of it cannot be read.
         """
 
         def load(connection: sa.Connection) -> tuple[RunRecord, DatasetRef] | None:
@@ -52,7 +56,7 @@ class Catalogue:
         loaded = await self._database.read(load)
         if loaded is None:
             raise self.not_found(run_id)
-        return _run(*loaded)
+        return _whole(*loaded) if to_work_on else _shown(*loaded)
 
     async def list_newest(self, count: int, before: tuple[str, str] | None) -> list[Run]:
         """Return up to `count` runs without summaries, newest first, older than (created_at, run_id) `before`."""
@@ -66,7 +70,10 @@ class Catalogue:
                 if (dataset := known[record.dataset_id]) is not None
             ]
 
-        return [_listed(record, dataset) for record, dataset in await self._database.read(load)]
+        return [
+            _shown(dataclasses.replace(record, summary=None), dataset)
+            for record, dataset in await self._database.read(load)
+        ]
 
     async def estimate_deletion(self, run_id: str) -> Deletion:
         """Return what would go with a run.
@@ -91,16 +98,24 @@ class Catalogue:
         )
 
 
-def _listed(record: RunRecord, dataset: DatasetRef) -> Run:
-    """Return a run without its summary; one whose settings cannot be read says so and breaks no list."""
-    record = dataclasses.replace(record, summary=None)
+def _shown(record: RunRecord, dataset: DatasetRef) -> Run:
+    """Return a run; one that cannot be read says why in place of its settings, and breaks no list."""
+    try:
+        return _whole(record, dataset)
+    except WrongStateError as problem:
+        spec = settings_to_json(RunSettings(name=record.run_id, agent=AgentSettings(UNREADABLE), metrics=()))
+        return _run(dataclasses.replace(record, spec=spec, summary=None, state_reason=problem.message), dataset)
+
+
+def _whole(record: RunRecord, dataset: DatasetRef) -> Run:
     try:
         return _run(record, dataset)
     except (LookupError, TypeError, ValueError, AttributeError) as problem:
-        _log.error("run %s cannot be shown: its stored settings cannot be read", record.run_id, exc_info=problem)
-        reason = f"its stored settings cannot be read ({type(problem).__name__}: {problem}): delete the run"
-        spec = settings_to_json(RunSettings(name=record.run_id, agent=AgentSettings("unknown"), metrics=()))
-        return _run(dataclasses.replace(record, spec=spec, state_reason=reason), dataset)
+        raise WrongStateError(
+            f"the stored settings of run {record.run_id} cannot be read ({type(problem).__name__}: {problem}): delete "
+            "the run",
+            reason="RUN_UNREADABLE",
+        ) from problem
 
 
 def _run(record: RunRecord, dataset: DatasetRef) -> Run:

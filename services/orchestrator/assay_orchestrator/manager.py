@@ -18,7 +18,7 @@ from assay.errors import (
 )
 from assay.failpoints import failpoint
 from assay.results import PauseCause, Run, RunSettings, RunState
-from assay_orchestrator.catalogue import Catalogue
+from assay_orchestrator.catalogue import UNREADABLE, Catalogue
 from assay_orchestrator.creation import Creation
 from assay_orchestrator.deletion import Deleter
 from assay_orchestrator.engine.session import Session
@@ -142,7 +142,9 @@ class RunManager:
             NotFoundError: There is no such run.
         """
         run = await self.get(run_id)
-        return run if run.summary is not None else dataclasses.replace(run, summary=await self._partial.of(run))
+        if run.summary is not None or run.settings.agent.adapter == UNREADABLE:
+            return run
+        return dataclasses.replace(run, summary=await self._partial.of(run))
 
     async def list_newest(self, count: int, before: tuple[str, str] | None) -> list[Run]:
         """Return up to `count` runs, newest first, older than (created_at, run_id) `before`."""
@@ -328,7 +330,9 @@ class RunManager:
     async def plan(self, run_id: str) -> Plan:
         """Return what a run needs."""
         pause_count = await self._database.read(lambda c: runs.count_pauses(c, run_id))
-        return self._planner.plan(await self.get(run_id), asyncio.Event(), pause_count=pause_count)
+        return self._planner.plan(
+            await self._catalogue.get(run_id, to_work_on=True), asyncio.Event(), pause_count=pause_count
+        )
 
     async def conclude(self, run_id: str) -> None:
         """Sum up a run whose shards are all done; one that is over, paused, or has rows to try again stays as it is."""
@@ -339,7 +343,7 @@ class RunManager:
     async def _sum_up(self, run_id: str) -> tuple[int, RunSummary] | None:
         """Return the last event and the summary of a run whose shards are all done; None where they are not."""
         try:
-            run = await self.get(run_id)
+            run = await self._catalogue.get(run_id, to_work_on=True)
         except NotFoundError:
             return None  # it was deleted
 

@@ -37,8 +37,13 @@ def fold(connection: sa.Connection, run: Run) -> RunSummary:
 @dataclass(frozen=True, slots=True)
 class _Known:
     summary: RunSummary
-    sequence: int
+    version: tuple[int, int]
     fresh_until: float
+
+
+def _version(run: Run) -> tuple[int, int]:
+    """Return what differs when the rows of a run do: setting rows aside is no event."""
+    return run.last_sequence, run.counts.finished
 
 
 class PartialSummaries:
@@ -62,7 +67,7 @@ class PartialSummaries:
         if not run.counts.finished:
             return None
         known = self._known.get(run.run_id)
-        if known is not None and (known.sequence == run.last_sequence or self._clock() < known.fresh_until):
+        if known is not None and (known.version == _version(run) or self._clock() < known.fresh_until):
             return known.summary
         task = self._folding.get(run.run_id)
         if task is None:
@@ -80,7 +85,7 @@ class PartialSummaries:
         summary = dataclasses.replace(summary, partial=True)
         ended = self._clock()
         fresh_until = ended + max(_LEAST_AGE_S, (ended - begun) / _MOST_SHARE)
-        self._known[run.run_id] = _Known(summary, run.last_sequence, fresh_until)
+        self._known[run.run_id] = _Known(summary, _version(run), fresh_until)
         self._known.move_to_end(run.run_id)
         while len(self._known) > _MOST_RUNS:
             self._known.popitem(last=False)

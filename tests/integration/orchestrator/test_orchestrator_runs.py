@@ -468,7 +468,9 @@ async def test_a_damaged_run_breaks_no_list(serve: Serve, settings_of: SettingsO
         assert set(listed) == {counts, spec, moment, whole}
         for found in (listed[counts], await client.get_run(counts)):
             assert found.counts == (await client.get_run(whole)).counts
-        assert "settings cannot be read" in listed[spec].state_reason
+        for found in (listed[spec], await client.get_run(spec)):
+            assert f"the stored settings of run {spec} cannot be read" in found.state_reason
+        await client.delete_run(spec)
         assert "cannot be shown" in listed[moment].state_reason
         assert [event async for event in client.watch_run(counts)]
 

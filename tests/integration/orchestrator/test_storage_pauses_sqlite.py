@@ -46,7 +46,8 @@ class Agent:
 
 async def shown_as(client: Client, run_id: str, state: RunState) -> Run:
     """Return a run once it is shown in a state."""
-    return await until(lambda: client.get_run(run_id, partial=False), lambda run: run.state is state)
+    run: Run = await until(lambda: client.get_run(run_id, partial=False), lambda run: run.state is state)
+    return run
 
 
 async def test_a_run_whose_file_is_away_says_so_and_resumes_when_it_is_back(

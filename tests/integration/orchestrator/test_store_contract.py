@@ -376,7 +376,7 @@ async def test_everything_is_there_after_a_restart(store: Database, open_store: 
 
 
 async def test_errors_of_a_shard_that_a_worker_still_has_are_tried_again(store: Database) -> None:
-    """A run that ended while a worker had a shard is retried: the worker stores what it has and gives the shard back."""
+    """A run that ended while a worker had a shard is retried: the worker stores its rows and gives the shard back."""
 
     def end_while_taken(connection: sa.Connection) -> Shard:
         shards.create(connection, "r", 3, 1)
