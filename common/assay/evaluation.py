@@ -198,8 +198,8 @@ async def follow(
         client: To the orchestrator.
         run_id: The run.
         listener: Called with every snapshot and event.
-        resume: Whether a run that a restart of the orchestrator interrupted is continued; one that its owner has
-            paused never is.
+        resume: Whether a run that a restart of the orchestrator interrupted, or that had no host for long, is
+            continued; one that its owner has paused never is.
     """
     may_resume = False
     async for event in client.watch_run(run_id):
@@ -210,7 +210,7 @@ async def follow(
         paused = await _paused(client, run_id, event)
         if paused is None or paused.pause_cause is PauseCause.STORAGE:
             continue  # it resumes by itself
-        if not may_resume or paused.pause_cause is not PauseCause.INTERRUPTED:
+        if not may_resume or paused.pause_cause not in (PauseCause.INTERRUPTED, PauseCause.UNATTENDED):
             return
         may_resume = False
         await client.resume_run(run_id)

@@ -69,6 +69,7 @@ class PauseCause(StrEnum):
     INTERRUPTED = "interrupted"
     STORAGE = "storage"
     JUDGE = "judge"
+    UNATTENDED = "unattended"
 
 
 class AttemptOutcome(StrEnum):

@@ -67,6 +67,7 @@ _PAUSE_CAUSES = {
     PauseCause.INTERRUPTED: pb.PAUSE_CAUSE_INTERRUPTED,
     PauseCause.STORAGE: pb.PAUSE_CAUSE_STORAGE,
     PauseCause.JUDGE: pb.PAUSE_CAUSE_JUDGE,
+    PauseCause.UNATTENDED: pb.PAUSE_CAUSE_UNATTENDED,
 }
 _PAUSE_CAUSES_BACK = {number: cause for cause, number in _PAUSE_CAUSES.items()}
 _ATTEMPT_OUTCOMES = {

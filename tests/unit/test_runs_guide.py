@@ -41,6 +41,7 @@ def test_the_figures_are_those_of_the_settings() -> None:
     """The defaults that the guide tells are the orchestrator's, and its flags exist."""
     defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
     assert (defaults["watch_bookmark_s"], defaults["watch_stall_s"], defaults["row_try_limit"]) == (15.0, 30.0, 3)
-    for flag in ("--watch-bookmark-s", "--watch-stall-s", "--row-try-limit"):
+    assert defaults["unattended_pause_s"] == 30 * 60
+    for flag in ("--unattended-pause-s", "--watch-bookmark-s", "--watch-stall-s", "--row-try-limit"):
         assert flag in GUIDE
         assert flag.removeprefix("--").replace("-", "_") in defaults

@@ -77,6 +77,8 @@ class _PauseCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PauseCause
     """Something could not be stored."""
     PAUSE_CAUSE_JUDGE: _PauseCause.ValueType  # 4
     """Rows await a verdict that cannot be had now; every answer is stored."""
+    PAUSE_CAUSE_UNATTENDED: _PauseCause.ValueType  # 5
+    """No client hosted the run's agent for too long. ServeAgent, or ResumeRun, continues it."""
 
 class PauseCause(_PauseCause, metaclass=_PauseCauseEnumTypeWrapper):
     """PauseCause says what paused a run."""
@@ -91,6 +93,8 @@ PAUSE_CAUSE_STORAGE: PauseCause.ValueType  # 3
 """Something could not be stored."""
 PAUSE_CAUSE_JUDGE: PauseCause.ValueType  # 4
 """Rows await a verdict that cannot be had now; every answer is stored."""
+PAUSE_CAUSE_UNATTENDED: PauseCause.ValueType  # 5
+"""No client hosted the run's agent for too long. ServeAgent, or ResumeRun, continues it."""
 Global___PauseCause: _TypeAlias = PauseCause  # noqa: Y015
 
 class _GateOutcome:

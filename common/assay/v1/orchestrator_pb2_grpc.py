@@ -221,7 +221,9 @@ class RunServiceServicer(object):
 
     def ServeAgent(self, request_iterator, context):
         """ServeAgent lets a client answer the questions of its own run: the
-        orchestrator asks, the client's code answers, on the client's side.
+        orchestrator asks, the client's code answers, on the client's side. A run that
+        paused because no client did (cause UNATTENDED) continues. A stream without a
+        first message is DEADLINE_EXCEEDED (reason FIRST_MESSAGE_TIMEOUT).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -101,7 +101,9 @@ class RunServiceStub:
     """
     ServeAgent: _grpc.StreamStreamMultiCallable[_orchestrator_pb2.ServeAgentRequest, _orchestrator_pb2.ServeAgentResponse]
     """ServeAgent lets a client answer the questions of its own run: the
-    orchestrator asks, the client's code answers, on the client's side.
+    orchestrator asks, the client's code answers, on the client's side. A run that
+    paused because no client did (cause UNATTENDED) continues. A stream without a
+    first message is DEADLINE_EXCEEDED (reason FIRST_MESSAGE_TIMEOUT).
     """
 
 @_typing.type_check_only
@@ -177,7 +179,9 @@ class RunServiceAsyncStub(RunServiceStub):
     """
     ServeAgent: _aio.StreamStreamMultiCallable[_orchestrator_pb2.ServeAgentRequest, _orchestrator_pb2.ServeAgentResponse]  # type: ignore[assignment]
     """ServeAgent lets a client answer the questions of its own run: the
-    orchestrator asks, the client's code answers, on the client's side.
+    orchestrator asks, the client's code answers, on the client's side. A run that
+    paused because no client did (cause UNATTENDED) continues. A stream without a
+    first message is DEADLINE_EXCEEDED (reason FIRST_MESSAGE_TIMEOUT).
     """
 
 class RunServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -322,7 +326,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_orchestrator_pb2.ServeAgentResponse], _abc.AsyncIterator[_orchestrator_pb2.ServeAgentResponse]]:
         """ServeAgent lets a client answer the questions of its own run: the
-        orchestrator asks, the client's code answers, on the client's side.
+        orchestrator asks, the client's code answers, on the client's side. A run that
+        paused because no client did (cause UNATTENDED) continues. A stream without a
+        first message is DEADLINE_EXCEEDED (reason FIRST_MESSAGE_TIMEOUT).
         """
 
 def add_RunServiceServicer_to_server(servicer: RunServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -74,6 +74,8 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     add("--scorers", "most processes that score rows of much work, at most cores - 1", type=int, default=4)
     add("--scoring-timeout-s", "processor time of scoring one row", type=float, default=5.0)
     add("--scoring-memory-mib", "memory of one scorer beyond what it needs idle", type=int, default=1024)
+    text = "how long a run may be without a client that hosts its agent; then it pauses"
+    add("--unattended-pause-s", text, type=float, default=1800.0)
     add("--active-run-limit", "most unfinished runs", type=int, default=200)
     add("--row-try-limit", "how often a row that fails is tried, at least 2", type=int, default=3)
     add("--watch-bookmark-s", "how often idle watchers are told so", type=float, default=15.0)
@@ -107,6 +109,7 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
             scorers=given.scorers,
             scoring_timeout_s=given.scoring_timeout_s,
             scoring_memory_mib=given.scoring_memory_mib,
+            unattended_pause_s=given.unattended_pause_s,
             active_run_limit=given.active_run_limit,
             row_try_limit=given.row_try_limit,
             watch_bookmark_s=given.watch_bookmark_s,

@@ -29,12 +29,13 @@ from assay_orchestrator.partial import PartialSummaries, fold
 from assay_orchestrator.peers import Peers
 from assay_orchestrator.settings_json import summary_to_json
 from assay_orchestrator.spend_caps import check_spend_cap
-from assay_orchestrator.store import control, datasets, deletions, results, runs, shards
+from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.shards import FairShares
+from assay_orchestrator.unattended import UnattendedRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     import sqlalchemy as sa
 
@@ -83,6 +84,7 @@ class RunManager:
         )
         self._creation = Creation(database, self._worker, settings)
         self._hosting = Hosting(planner, dispatcher, self._worker)
+        self._unattended = UnattendedRuns(database, self, limit_s=settings.unattended_pause_s)
         self._peers = Peers(database, dispatcher, self._worker, self, reconcile_s=settings.reconcile_s)
 
     async def start(self) -> None:
@@ -93,6 +95,7 @@ class RunManager:
         self._dispatcher.open(self._worker.work)
         if not self._dispatcher.alone:
             self._peers.start()
+        self._unattended.start()
         await self._deleter.recover()
 
     async def _recover(self) -> None:
@@ -248,13 +251,15 @@ class RunManager:
         says = "resumes by itself when its rows can be stored: cancel" if is_stuck else "is running: pause or cancel"
         raise WrongStateError(f"run {run.run_id} {says} it before deleting it", reason="RUN_ACTIVE")
 
-    def attach(self, run: Run, concurrency: int) -> Attachment:
-        """Take a client that answers the run's questions.
+    async def attach(self, run: Run, concurrency: int) -> Attachment:
+        """Take a client that answers the run's questions; a run that paused for want of one goes on.
 
         Raises:
             WrongStateError: The run has ended.
         """
         _require_unfinished(run)
+        if await self._database.write(lambda c: attendance.attend(c, run.run_id)):
+            await self._resume(run.run_id)
         return self._hosting.attach(run.run_id, concurrency)
 
     def detach(self, run_id: str, attachment: Attachment) -> None:
@@ -282,6 +287,7 @@ class RunManager:
     async def aclose(self) -> None:
         """Stop all runs where they are; what is stored stays, and the next start goes on from there."""
         await self._peers.aclose()
+        await self._unattended.aclose()
         self._hosting.aclose()
         for session in self._worker.sessions.all():
             self._hosting.hold(session.plan.run_id)
@@ -295,6 +301,18 @@ class RunManager:
         await self._partial.aclose()
         await self._planner.aclose()
         self.notifier.notify_all()
+
+    # What attendance affects.
+
+    def attended(self) -> Collection[str]:
+        """Return the runs that clients of this process host."""
+        return self._planner.attended()
+
+    async def pause_here(self, run_id: str) -> None:
+        """Let go of what this process has of a run that was paused."""
+        self._hosting.forget(run_id, "the run has paused")
+        await self._worker.cancel(run_id)
+        self.notifier.notify(run_id)
 
     # What peers affect.
 

@@ -145,6 +145,10 @@ class Planner:
         """The runs for whose questions clients are attached, or were."""
         return list(self._hosted)
 
+    def attended(self) -> list[str]:
+        """Return the runs for whose questions clients are attached here."""
+        return [run_id for run_id, agent in self._hosted.items() if agent.is_attended]
+
     def is_unattended(self, run_id: str) -> bool:
         """Return whether no client answers a run's questions any more."""
         return run_id in self._hosted and not self._hosted[run_id].is_attended

@@ -266,7 +266,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> AsyncIterator[pb.ServeAgentResponse]:
         """Ask the questions of a run through the client that hosts its agent."""
         attach, run = await self._attach_request(request_iterator)
-        attachment = self._manager.attach(run, attach.concurrency)
+        attachment = await self._manager.attach(run, attach.concurrency)
         reading = asyncio.create_task(_deliver(request_iterator, attachment))
         try:
             yield pb.ServeAgentResponse(attached=pb.AgentAttached())

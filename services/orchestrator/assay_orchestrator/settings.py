@@ -36,6 +36,7 @@ class Settings:
         scorers: Most processes that score rows of much work; never more than the cores less one, at least one.
         scoring_timeout_s: Most processor time of scoring one row, or of reading one HTTP reply, in seconds.
         scoring_memory_mib: Most memory of one scorer beyond what it needs idle, in MiB.
+        unattended_pause_s: A run whose agent no client has hosted for this long pauses, in seconds.
         active_run_limit: Most unfinished runs; further ones are refused.
         row_try_limit: How often a row is tried: so many results with an error (`retry_errors` sets the earlier ones
             aside), or so many kills of the process in its midst. After that it is given up.
@@ -70,6 +71,7 @@ class Settings:
     scorers: int = 4
     scoring_timeout_s: float = 5.0
     scoring_memory_mib: int = 1024
+    unattended_pause_s: float = 1800.0
     active_run_limit: int = 200
     row_try_limit: int = 3
     watch_bookmark_s: float = 15.0
@@ -113,7 +115,7 @@ class Settings:
         for name in ("database_patience_s", "embedder_patience_s", "judge_patience_s", "grace_s"):
             if getattr(self, name) < 0:
                 yield f"{name} must not be negative"
-        for name in ("watch_bookmark_s", "watch_stall_s", "first_message_s", "stream_idle_s"):
+        for name in ("watch_bookmark_s", "watch_stall_s", "first_message_s", "stream_idle_s", "unattended_pause_s"):
             if getattr(self, name) <= 0:
                 yield f"{name} must be greater than 0"
         if self.role not in ("api", "worker", "all"):

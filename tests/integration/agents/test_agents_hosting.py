@@ -54,7 +54,7 @@ class OneRun:
         """Return the run."""
         return RUN
 
-    def attach(self, run: Run, concurrency: int) -> Attachment:
+    async def attach(self, run: Run, concurrency: int) -> Attachment:
         """Take a client."""
         return self.agent.attach(concurrency)
 

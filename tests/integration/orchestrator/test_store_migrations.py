@@ -49,7 +49,7 @@ _STORED = {
         """,
     ),
 }
-_STORED |= dict.fromkeys(("0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010"), _STORED["0002"])
+_STORED |= dict.fromkeys(("0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011"), _STORED["0002"])
 
 
 def described(engine: sa.Engine) -> dict[str, object]:

@@ -162,6 +162,7 @@ def change_state(
     }
     if state is RunState.RUNNING:
         values["started_at"] = sa.func.coalesce(schema.runs.c.started_at, moment)
+        values["attended_at"] = moment  # its host has time to come
         values |= {"ended_at": None, "summary_json": None}  # of a run that had ended
     if state in FINISHED_STATES:
         values["ended_at"] = moment

@@ -81,6 +81,7 @@ runs = sa.Table(
     sa.Column("hosted", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("finish_tag", sa.Float, nullable=False, server_default="0"),
     sa.Column("team_tag", sa.Float, nullable=False, server_default="0"),
+    sa.Column("attended_at", sa.String(32)),
 )
 
 shards = sa.Table(

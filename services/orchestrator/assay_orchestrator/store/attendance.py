@@ -1,0 +1,79 @@
+"""Queries about which runs have clients that host their agents, over all processes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from assay.results import PauseCause, RunState
+from assay.storage.times import now
+from assay_orchestrator.store import runs, schema, shards
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["attend", "note_attended", "pause_unattended"]
+
+_GOING = [state.value for state in runs.GOING]
+
+
+def attend(connection: sa.Connection, run_id: str) -> bool:
+    """Note that a client hosts the agent of a run.
+
+    Returns:
+        Whether the run is paused because none did, so that it is to be resumed.
+    """
+    found = shards.lock_run(connection, run_id)
+    if found is not None and found.pause_cause == PauseCause.UNATTENDED.value:
+        return True
+    note_attended(connection, [run_id])
+    return False
+
+
+def note_attended(connection: sa.Connection, run_ids: Collection[str]) -> None:
+    """Note that clients host the agents of some runs now."""
+    table = schema.runs
+    connection.execute(
+        table.update().where(table.c.run_id.in_(run_ids), table.c.state.in_(_GOING)).values(attended_at=now())
+    )
+
+
+def pause_unattended(connection: sa.Connection, limit_s: float) -> list[str]:
+    """Pause the runs whose agents no client has hosted for so long; return which.
+
+    Those that await verdicts that are ordered need no client, and those that have just stored results have one.
+    """
+    moment = (datetime.now(UTC) - timedelta(seconds=limit_s)).isoformat(timespec="milliseconds")
+    before = moment.replace("+00:00", "Z")
+    paused = []
+    for run_id in _unattended(connection, before):
+        shards.lock_run(connection, run_id)
+        if run_id in _unattended(connection, before) and runs.stop(
+            connection, run_id, RunState.PAUSED, reason=_reason(run_id, limit_s), cause=PauseCause.UNATTENDED
+        ):
+            paused.append(run_id)
+    return paused
+
+
+def _unattended(connection: sa.Connection, before: str) -> list[str]:
+    table, results = schema.runs, schema.results
+    awaits_verdicts = sa.exists().where(schema.shards.c.run_id == table.c.run_id, schema.shards.c.state == "ordered")
+    has_moved = sa.exists().where(results.c.run_id == table.c.run_id, results.c.created_at >= before)
+    query = sa.select(table.c.run_id).where(
+        table.c.hosted,
+        table.c.state.in_(_GOING),
+        table.c.pause_cause == "",
+        sa.func.coalesce(table.c.attended_at, table.c.created_at) < before,
+        ~awaits_verdicts,
+        ~has_moved,
+    )
+    return list(connection.execute(query).scalars())
+
+
+def _reason(run_id: str, limit_s: float) -> str:
+    return (
+        f"no client has hosted the run's agent for {limit_s / 60:g} min: host it again with "
+        f"`assay runs resume {run_id} --spec SPEC`"
+    )

@@ -1,0 +1,116 @@
+"""Runs whose agent no client hosts: they pause by themselves, and go on with the next host."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.cases import Case, Turn
+from assay.errors import OverloadedError
+from assay.hosting.calling import AgentCaller
+from assay.results import PauseCause, Run, RunState
+from assay_orchestrator.store import attendance, schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from assay.client import Client
+    from assay.results import RunSettings
+    from assay.storage.database import Database
+
+    Serve = Callable[..., AbstractAsyncContextManager[Client]]
+    SettingsOf = Callable[..., RunSettings]
+
+CASES = [Case(f"c{n}", (Turn("q", references=("a",)),)) for n in range(3)]
+LONG_AGO = "2020-01-01T00:00:00.000Z"
+
+
+async def hosted_run(client: Client, settings: RunSettings) -> Run:
+    """Return a run that waits for its host."""
+    dataset = await client.upload_dataset(CASES, name="d")
+    return await client.create_run(settings, dataset.dataset_id)
+
+
+async def until(client: Client, run_id: str, state: RunState) -> Run:
+    """Return a run once it is in a state."""
+    while True:
+        async for _ in client.watch_run(run_id):
+            if (run := await client.get_run(run_id)).state is state:
+                return run
+
+
+async def test_a_run_without_a_host_pauses_and_the_next_host_continues_it(
+    serve: Serve, settings_of: SettingsOf
+) -> None:
+    """It says why, makes room for another run, and ends well once a client hosts its agent after all."""
+    async with serve(unattended_pause_s=1.0, active_run_limit=1) as client:
+        run = await hosted_run(client, settings_of("python", "m:f"))
+        with pytest.raises(OverloadedError):
+            await hosted_run(client, settings_of("python", "m:f"))
+        paused = await until(client, run.run_id, RunState.PAUSED)
+        assert paused.pause_cause is PauseCause.UNATTENDED
+        assert "no client has hosted the run's agent" in paused.state_reason
+        other = await hosted_run(client, settings_of())
+        await until(client, other.run_id, RunState.SUCCEEDED)
+        hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(lambda _: "a"), concurrency=1))
+        done = await until(client, run.run_id, RunState.SUCCEEDED)
+        await hosting
+    assert (done.counts.passed, done.pause_cause) == (3, None)
+
+
+async def test_a_run_without_a_host_can_be_resumed_by_request(serve: Serve, settings_of: SettingsOf) -> None:
+    """ResumeRun gives it as long again."""
+    async with serve(unattended_pause_s=1.0) as client:
+        run = await hosted_run(client, settings_of("python", "m:f"))
+        await until(client, run.run_id, RunState.PAUSED)
+        assert (await client.resume_run(run.run_id)).state is RunState.RUNNING
+        await until(client, run.run_id, RunState.PAUSED)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_paused"),
+    [
+        ({}, True),
+        ({"attended_at": None, "created_at": LONG_AGO}, True),
+        ({"attended_at": "9999-01-01T00:00:00.000Z"}, False),
+        ({"attended_at": None, "created_at": "9999-01-01T00:00:00.000Z"}, False),
+        ({"hosted": False}, False),
+        ({"pause_cause": "owner"}, False),
+        ({"state": "paused"}, False),
+        ({"state": "succeeded"}, False),
+    ],
+)
+async def test_only_a_hosted_run_that_nothing_hosts_is_paused(
+    serve: Serve, settings_of: SettingsOf, open_store: Callable[[], Database], changes: dict[str, Any], is_paused: bool
+) -> None:
+    """A host anywhere, noted in the database, keeps it going; runs of other agents need none."""
+    async with serve() as client:
+        run_id = (await hosted_run(client, settings_of("python", "m:f"))).run_id
+    store = open_store()
+    try:
+        values = {"attended_at": LONG_AGO, **changes}
+        await store.write(lambda c: c.execute(schema.runs.update().values(**values)))
+        expected = [run_id] if is_paused else []
+        assert await store.write(lambda c: attendance.pause_unattended(c, 60.0)) == expected
+        assert await store.write(lambda c: attendance.pause_unattended(c, 60.0)) == []
+        assert await store.write(lambda c: attendance.attend(c, run_id)) is is_paused
+    finally:
+        store.close()
+
+
+async def test_a_run_that_awaits_ordered_verdicts_needs_no_host(
+    serve: Serve, settings_of: SettingsOf, open_store: Callable[[], Database]
+) -> None:
+    """All its questions are answered: its host may leave for the hours that a provider's batch takes."""
+    async with serve() as client:
+        await hosted_run(client, settings_of("python", "m:f"))
+    store = open_store()
+    try:
+        await store.write(lambda c: c.execute(schema.runs.update().values(attended_at=LONG_AGO)))
+        await store.write(lambda c: c.execute(schema.shards.update().values(state="ordered")))
+        assert await store.write(lambda c: attendance.pause_unattended(c, 60.0)) == []
+    finally:
+        store.close()
