@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from assay.answer_limits import AnswerTooLargeError, check_bounds
-from assay.answers import MalformedAnswerError, response_from_json, response_to_json
+from assay.answers import AgentStatus, MalformedAnswerError, response_from_json, response_to_json
 from assay.cases import MAX_WEIGHT, TOOL_MATCHES, case_to_json
 from assay.errors import Problem
 from assay.names import name_problem
@@ -31,6 +31,7 @@ MAX_BYTES_PER_CHAR = 6
 """Most bytes that a character takes as JSON: \\u0001."""
 
 _MAX_TURNS = 100
+_PLAIN_CHARS = 100_000
 _MAX_ENTRIES = 1_000
 _LISTS_OF_A_TURN = ("references", "expected_sources", "expected_tools")
 _MAX_DEPTH = 100
@@ -122,6 +123,8 @@ def _assertion_problems(assertion: Assertion, where: str) -> Iterator[Problem]:
 
 def _recorded_problem(recorded: AgentResponse) -> str:
     """Return what keeps a recorded answer from being one: it has the rules and limits of an agent's."""
+    if _is_plain(recorded):
+        return ""
     data = response_to_json(recorded)
     try:
         check_bounds(data)
@@ -132,6 +135,26 @@ def _recorded_problem(recorded: AgentResponse) -> str:
     except MalformedAnswerError as problem:
         return f"is no recorded answer: {problem}"
     return ""
+
+
+def _is_plain(recorded: AgentResponse) -> bool:
+    """Return whether an answer is a short text with good numbers: most are, and need no second reading."""
+    if recorded.status is AgentStatus.ERROR or len(recorded.text) > _PLAIN_CHARS:
+        return False
+    if recorded.error or recorded.tool_calls or recorded.sources or recorded.retrieved or recorded.attempts:
+        return False
+    if recorded.output is not None or recorded.metadata or recorded.sql or recorded.finish_reason or recorded.model:
+        return False
+    usage = recorded.usage
+    counts = [recorded.data_rows]
+    numbers = [recorded.latency_ms, recorded.reported_latency_ms]
+    if usage is not None:
+        counts += [usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.cache_read_tokens]
+        counts += [usage.cache_write_tokens, usage.reasoning_tokens, usage.requests]
+        numbers.append(usage.cost_usd)
+    return all(count is None or 0 <= count < 2**63 for count in counts) and all(
+        number is None or math.isfinite(number) for number in numbers
+    )
 
 
 def _json_problem(value: Any) -> str:
