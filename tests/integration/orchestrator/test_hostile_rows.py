@@ -1,4 +1,4 @@
-"""One hostile row, schema, pattern or reply: an error of that row, while health, other rows and other runs go on."""
+"""One hostile row, schema, pattern or reply: an error of that row; health, other rows and other runs are unharmed."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ METRICS: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("kind", "parameters", "sentence"), METRICS, ids=range(len(METRICS)))
 def test_a_metric_over_a_limit_is_refused_by_both(kind: str, parameters: dict[str, Any], sentence: str) -> None:
-    """Each limit is told in a sentence that names it, whether a spec is read or a server asked."""
+    """The sentence of each limit names it, in the reader of specs and in the service."""
     given = {"name": "r", "dataset": "d.jsonl", "agent": {"adapter": "replay"}, "metrics": [{kind: parameters}]}
     with pytest.raises(InvalidInputError) as read:
         spec_from_mapping(given)

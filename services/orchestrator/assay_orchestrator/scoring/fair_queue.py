@@ -15,7 +15,7 @@ J = TypeVar("J")
 class FairQueue(Generic[J]):
     """Jobs of several owners; the next is of the owner that has used the least time.
 
-    An owner that comes, or comes back, begins where those that wait are: nobody saves time up.
+    A new owner, and one that had no jobs for a while, starts level with those that wait: unused time is not saved.
     """
 
     def __init__(self) -> None:

@@ -1,0 +1,195 @@
+"""What one run of hostile rows costs the others: health latency and the throughput of a run of cheap rows beside it.
+
+One orchestrator process over SQLite, its default limits. In each round a run of cheap rows (exact match, recorded
+answers) is measured alone, beside an idle loop of another process that is as nice as a scorer, and beside a run of rows
+that each take as long as they may: a schema that refers to itself twice, on 60 nested objects, which without a limit is
+2^60 evaluations. Health is asked every 10 ms over a connection of its own, also while the hostile run is alone. Compare
+the ratios: the parts of a round share whatever else the machine does. `--json FILE` saves the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from assay.answers import AgentResponse
+from assay.cases import Case, Turn
+from assay.client import Client
+from assay.metrics import complete_parameters
+from assay.results import AgentSettings, MetricSettings, RunSettings, RunState
+from assay.rpc.channel import open_channel, wait_for_ready
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_SERVICE = "assay.v1.RunService"
+_HOSTILE_ROWS = 400
+_SCHEMA = {"properties": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
+_DEPTH = 60
+_HEALTH_EVERY_S = 0.01
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    figures = asyncio.run(measure(given.cases, given.rounds))
+    print(json.dumps(figures, indent=1))
+    if given.json:
+        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
+        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+
+
+async def measure(count: int, rounds: int) -> dict[str, Any]:
+    """Return cheap rows per second and health latencies, alone and beside hostile rows, by turns."""
+    rates: dict[str, list[float]] = {"alone": [], "beside a nice loop": [], "beside hostile rows": []}
+    waits: dict[str, list[float]] = {"hostile rows alone": [], **{name: [] for name in rates}}
+    async with serving() as client:
+        cheap = await client.upload_dataset((_cheap(index) for index in range(count)), name="cheap")
+        hostile = await client.upload_dataset((_hostile(index) for index in range(_HOSTILE_ROWS)), name="hostile")
+        await _rate(client, cheap.dataset_id)  # warms up
+        beside = {"alone": _nothing, "beside a nice loop": _loop, "beside hostile rows": _hostile_run}
+        for _ in range(rounds):
+            for name, other in beside.items():
+                async with other(client, hostile.dataset_id), _asking_health(client.address, waits[name]):
+                    rates[name].append(await _rate(client, cheap.dataset_id))
+            async with (
+                _hostile_run(client, hostile.dataset_id),
+                _asking_health(client.address, waits["hostile rows alone"]),
+            ):
+                await asyncio.sleep(3.0)
+    return {
+        "cheap_rows_per_s": {name: round(statistics.median(found)) for name, found in rates.items()},
+        "throughput_kept": {
+            name: [round(one / alone, 2) for one, alone in zip(found, rates["alone"], strict=True)]
+            for name, found in rates.items()
+        },
+        "health_ms": {name: _percentiles(found) for name, found in waits.items()},
+    }
+
+
+@asynccontextmanager
+async def _nothing(client: Client, hostile_id: str) -> AsyncIterator[None]:
+    yield
+
+
+@asynccontextmanager
+async def _loop(client: Client, hostile_id: str) -> AsyncIterator[None]:
+    """Have another process use whatever processor time is left."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import os; os.nice(10)\nwhile True: pass")
+    try:
+        yield
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@asynccontextmanager
+async def _hostile_run(client: Client, hostile_id: str) -> AsyncIterator[None]:
+    """Have a run of hostile rows scored."""
+    settings = _settings("hostile", MetricSettings("json_schema", {"schema": _SCHEMA}))
+    run_id = (await client.create_run(settings, hostile_id)).run_id
+    try:
+        yield
+        run = await client.get_run(run_id, partial=False)
+        assert run.state is RunState.RUNNING, "the hostile run lasted through the whole measurement"
+    finally:
+        await client.cancel_run(run_id)
+
+
+class _Client(Client):
+    """A client that knows its address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.address = address
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[_Client]:
+    """Start an orchestrator over an empty file; yield a client."""
+    with TemporaryDirectory(prefix="assay-bench-") as folder:
+        address = f"unix:{folder}/o.sock"
+        command = [sys.executable, "-m", "assay_orchestrator", "--listen", address, "--database", f"{folder}/a.db"]
+        process = await asyncio.create_subprocess_exec(*command, stderr=subprocess.DEVNULL)
+        try:
+            async with open_channel(address) as channel:
+                await wait_for_ready(channel, _SERVICE, 60.0)
+            client = _Client(address)
+            async with client:
+                yield client
+        finally:
+            process.terminate()
+            await process.wait()
+
+
+@asynccontextmanager
+async def _asking_health(address: str, waits: list[float]) -> AsyncIterator[None]:
+    """Ask for health all the while; add how long each answer took, in milliseconds."""
+
+    async def ask() -> None:
+        async with open_channel(address) as channel:
+            health: Any = health_pb2_grpc.HealthStub(channel)
+            while True:
+                start = time.perf_counter()
+                await health.Check(health_pb2.HealthCheckRequest(service=_SERVICE), timeout=60)
+                waits.append((time.perf_counter() - start) * 1000)
+                await asyncio.sleep(_HEALTH_EVERY_S)
+
+    asking = asyncio.create_task(ask(), name="health")
+    try:
+        yield
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+async def _rate(client: Client, dataset_id: str) -> float:
+    """Return the rows per second of a run of cheap rows."""
+    run = await client.create_run(_settings("cheap", MetricSettings("exact_match")), dataset_id)
+    while (run := await client.get_run(run.run_id, partial=False)).state is not RunState.SUCCEEDED:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    took = datetime.fromisoformat(run.ended_at) - datetime.fromisoformat(run.started_at)
+    return run.counts.total / took.total_seconds()
+
+
+def _settings(name: str, metric: MetricSettings) -> RunSettings:
+    complete = MetricSettings(metric.name, complete_parameters(metric.kind, metric.parameters, where="metrics[0]"))
+    return RunSettings(name, AgentSettings("replay", concurrency=64), (complete,))
+
+
+def _cheap(index: int) -> Case:
+    return Case(f"c{index}", (Turn(f"q{index}", references=("right",)),), recorded=AgentResponse(text="right"))
+
+
+def _hostile(index: int) -> Case:
+    value: dict[str, Any] = {}
+    for _ in range(_DEPTH):
+        value = {"a": value}
+    return Case(f"h{index}", (Turn("q"),), recorded=AgentResponse(output=value))
+
+
+def _percentiles(values: list[float]) -> dict[str, float]:
+    cuts = statistics.quantiles(values, n=100)
+    return {"p50": round(cuts[49], 1), "p99": round(cuts[98], 1), "max": round(max(values), 1), "count": len(values)}
+
+
+if __name__ == "__main__":
+    main()
