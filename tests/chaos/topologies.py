@@ -267,6 +267,7 @@ class Cluster(Topology):
         apis: How many processes take runs.
         workers: How many processes work.
         dead_after_s: After so long without a sign of life a worker counts as dead.
+        urls: The database's URL for some processes, by their names, where it is another.
         more: Further arguments of all.
     """
 
@@ -280,20 +281,24 @@ class Cluster(Topology):
         workers: int = 2,
         dead_after_s: float = 4.0,
         more: Sequence[str] = (),
+        urls: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(folder, embedder)
         self.database_url = database_url
+        self._urls = urls if urls is not None else {}
         self.dead_after_s = dead_after_s
-        common = ["--database-url", database_url, "--dead-after-s", str(dead_after_s)]
-        common += ["--shard-limit", "1", *more]  # so that each has some of the work
+        common = ["--dead-after-s", str(dead_after_s), "--shard-limit", "1", *more]  # so that each has some of the work
         self.addresses = [self.address]
         if apis > 1:
             self.addresses = _free_addresses(apis)
             self.address = "ipv4:" + ",".join(self.addresses)  # clients go to the first that answers
         for index, address in enumerate(self.addresses):
-            self.add(f"api{index}" if apis > 1 else "api", "--role", "api", "--listen", address, *common)
+            self._add(f"api{index}" if apis > 1 else "api", "--role", "api", "--listen", address, *common)
         for index in range(workers):
-            self.add(f"worker{index}", "--role", "worker", "--listen", f"unix:{folder}/worker{index}.sock", *common)
+            self._add(f"worker{index}", "--role", "worker", "--listen", f"unix:{folder}/worker{index}.sock", *common)
+
+    def _add(self, name: str, *arguments: str) -> None:
+        self.add(name, "--database-url", self._urls.get(name, self.database_url), *arguments)
 
     async def stop(self) -> list[str]:
         """Tell every process to stop, once those that have just been started again are there."""
