@@ -32,11 +32,11 @@ def open_channel(address: str, options: ChannelOptions = ChannelOptions()) -> gr
         options: How the client behaves.
     """
     config = service_config(options, pool=address.startswith("dns:///"))
-    return grpc.aio.insecure_channel(
-        address,
-        options=channel_arguments(options, config),
-        interceptors=[_DefaultDeadline(options.default_timeout_s)],
-    )
+    arguments = channel_arguments(options, config)
+    interceptors = [_DefaultDeadline(options.default_timeout_s), *options.interceptors]
+    if options.credentials is None:
+        return grpc.aio.insecure_channel(address, options=arguments, interceptors=interceptors)
+    return grpc.aio.secure_channel(address, options.credentials, options=arguments, interceptors=interceptors)
 
 
 async def wait_for_ready(channel: grpc.aio.Channel, service_name: str, timeout_s: float) -> None:

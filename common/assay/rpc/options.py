@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import grpc
+    import grpc.aio
 
 __all__ = ["ChannelOptions", "ServerOptions", "channel_arguments", "server_arguments"]
 
@@ -36,6 +41,8 @@ class ServerOptions:
         handshake_s: A new connection must have introduced itself within this time.
         max_connections: Connections at once; more are closed when they come.
         reflection: Whether tools may ask the server for its contracts.
+        credentials: What the server proves its identity with, over TLS; None for plain connections.
+        interceptors: Further ones, between Assay's own and the handlers; a request reaches them as bytes.
     """
 
     keepalive_time_ms: int = 30_000
@@ -56,6 +63,8 @@ class ServerOptions:
     handshake_s: float = 10.0
     max_connections: int = 10_000
     reflection: bool = True
+    credentials: grpc.ServerCredentials | None = None
+    interceptors: tuple[grpc.aio.ServerInterceptor, ...] = ()
 
     def __post_init__(self) -> None:
         _require_positive(self)
@@ -76,6 +85,9 @@ class ChannelOptions:
         attempts: Attempts in all of an idempotent call that finds its server unavailable, 1 to 5.
         retry_min_ms: First pause before another attempt, at least 10.
         retry_max_ms: Longest pause before another attempt.
+        credentials: How the server is recognised, over TLS, and the client proves its identity; None for plain
+            connections.
+        interceptors: Further ones, after Assay's own.
     """
 
     keepalive_time_ms: int = 30_000
@@ -87,6 +99,8 @@ class ChannelOptions:
     attempts: int = 4
     retry_min_ms: int = 100
     retry_max_ms: int = 2_000
+    credentials: grpc.ChannelCredentials | None = None
+    interceptors: tuple[grpc.aio.ClientInterceptor, ...] = ()
 
     def __post_init__(self) -> None:
         _require_positive(self)
@@ -151,5 +165,5 @@ def _shared_arguments(options: ServerOptions | ChannelOptions) -> Arguments:
 def _require_positive(options: ServerOptions | ChannelOptions) -> None:
     for field in fields(options):
         value = getattr(options, field.name)
-        if not isinstance(value, bool) and value <= 0:
+        if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
             raise ValueError(f"{field.name} is {value}; it must be greater than 0")

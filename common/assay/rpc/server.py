@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+import grpc
 import grpc.aio
 from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2_grpc
@@ -91,7 +92,8 @@ class RpcServer:
         if self._options.reflection:
             rules |= rules_of(_REFLECTION_SERVICE, METHODS[_REFLECTION_SERVICE])
         server = grpc.aio.server(
-            interceptors=[CallInterceptor(self._options, rules)], options=server_arguments(self._options)
+            interceptors=[CallInterceptor(self._options, rules), *self._options.interceptors],
+            options=server_arguments(self._options),
         )
         self._health = Health(frozenset(self._services))
         self._health.set_serving(self._serving)
@@ -103,7 +105,7 @@ class RpcServer:
 
             names = [*self._services, _HEALTH_SERVICE, _REFLECTION_SERVICE]
             reflection.enable_server_reflection(names, server)
-        bound = _bind(server, address)
+        bound = _bind(server, address, self._options.credentials)
         await server.start()
         self._server = server
         return bound
@@ -275,11 +277,14 @@ def _free_socket_path(path: Path) -> None:
     raise SetupError(f"Another server listens at {path}; stop it or use another path.", reason="ADDRESS_TAKEN")
 
 
-def _bind(server: grpc.aio.Server, address: str) -> str:
+def _bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
     # Only the socket's own user may connect, whatever the umask: a connection is all that a caller needs here.
     umask = os.umask(0o177)
     try:
-        port = server.add_insecure_port(address)
+        if credentials is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, credentials)
     except RuntimeError as error:
         raise SetupError(
             f"Cannot listen at {address}: another server may use it, or it is no address of this machine; stop that "

@@ -258,8 +258,9 @@ class RunManager:
             WrongStateError: The run has ended.
         """
         _require_unfinished(run)
-        if await self._database.write(lambda c: attendance.attend(c, run.run_id)):
-            await self._resume(run.run_id)
+        with contextlib.suppress(StorageError):  # a host may come back before the store takes writes again
+            if await self._database.write(lambda c: attendance.attend(c, run.run_id)):
+                await self._resume(run.run_id)
         return self._hosting.attach(run.run_id, concurrency)
 
     def detach(self, run_id: str, attachment: Attachment) -> None:
