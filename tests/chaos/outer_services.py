@@ -56,11 +56,13 @@ class CountingAgent:
 
     Args:
         delay_s: How long an answer takes.
+        doubles_every: Every so many replies one is sent twice; 0 for never.
     """
 
-    def __init__(self, delay_s: float = 0.003) -> None:
+    def __init__(self, delay_s: float = 0.003, doubles_every: int = 0) -> None:
         self.calls: list[Call] = []
         self.delay_s = delay_s
+        self.doubles_every = doubles_every
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._awaited: list[tuple[int, asyncio.Event]] = []
@@ -126,7 +128,8 @@ class CountingAgent:
         reply = json.dumps({"error": "out of order"} if fails else {"text": answer_text(body["input"])}).encode()
         status = "500 Internal Server Error" if fails else "200 OK"
         head_text = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(reply)}\r\n\r\n"
-        writer.write(head_text.encode() + reply)
+        is_doubled = self.doubles_every and len(self.calls) % self.doubles_every == 0
+        writer.write((head_text.encode() + reply) * (2 if is_doubled else 1))
         await writer.drain()
         return True
 
