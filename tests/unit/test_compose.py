@@ -84,12 +84,20 @@ def test_orchestrators_find_what_they_rest_on(name: str) -> None:
         assert port_of(published) == port_of(found.listen)
 
 
-def test_nobody_but_the_orchestrators_reaches_the_database() -> None:
+def test_the_judge_keeps_its_books_in_the_database() -> None:
+    """In the orchestrators' one, so that a cap holds over several judges."""
+    own, other = SERVICES["judge"], SERVICES["worker-1"]
+    assert settings("judge").database_url == settings("worker-1").database_url
+    assert own["environment"]["PGPASSWORD"] == other["environment"]["PGPASSWORD"]
+    assert own["depends_on"] == other["depends_on"]
+
+
+def test_nobody_but_orchestrators_and_judge_reaches_the_database() -> None:
     """It publishes no port, and its network leads nowhere."""
     assert "ports" not in SERVICES["database"]
     (network,) = SERVICES["database"]["networks"]
     assert FILE["networks"][network] == {"internal": True}
-    assert {OWN[name] for name in OWN if network in SERVICES[name]["networks"]} == {"orchestrator"}
+    assert {OWN[name] for name in OWN if network in SERVICES[name]["networks"]} == {"orchestrator", "judge"}
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -212,7 +212,8 @@ def _started(access: JudgeAccess, folder: Path, address: str) -> tuple[subproces
     lease = Lease(folder / "lease")
     lease.take()
     arguments = [
-        "--listen", address, "--state-dir", str(Home.open().path / "judge-trust"), "--no-reflection",
+        "--listen", address, "--state-dir", str(Home.open().path / "judge-trust"), "--database-url", "",
+        "--no-reflection",
         "--exit-with-lock", str(folder / "lease"), "--allow-judges", "*", "--allow-base-urls", "*",
         "--allow-key-variables", "*", "--provider", "none", "--model", "", "--base-url", "",
     ]  # fmt: skip

@@ -247,7 +247,7 @@ class LocalStack:
                 arguments += [f"--allow-{kind}", "*"]
             # Whoever writes `batch` beside an address of their own knows that there is a batch API.
             arguments += ["--batch-base-urls", "*"]
-            arguments += ["--state-dir", str(self._home.verdicts), "--no-reflection"]
+            arguments += ["--state-dir", str(self._home.verdicts), "--database-url", "", "--no-reflection"]
         else:
             for model in self._models:
                 arguments += ["--model", model]

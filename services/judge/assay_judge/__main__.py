@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from assay.errors import InvalidInputError, SetupError
+from assay.errors import InvalidInputError, SetupError, StorageError
 from assay.local.lease import watch_lease
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for problem in error.problems:
             print(f"assay judge: {problem}", file=sys.stderr)  # noqa: T201  # the user's terminal
         return 2
-    except SetupError as error:
+    except (SetupError, StorageError) as error:
         print(f"assay judge: {error.message}", file=sys.stderr)  # noqa: T201
         return 3
     return 0

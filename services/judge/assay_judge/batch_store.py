@@ -66,6 +66,7 @@ class OpenOrder:
     run_id: str
     reserved: int
     size: int
+    reservation: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,8 @@ class BatchStore:
     async def open_orders(self) -> list[OpenOrder]:
         """Return all orders without an outcome."""
         query = (
-            "SELECT item_id, batch_id, line, key, run_id, reserved, length(request) FROM orders WHERE outcome IS NULL"
+            "SELECT item_id, batch_id, line, key, run_id, reserved, length(request), "
+            "coalesce(json_extract(request, '$.reservation'), '') FROM orders WHERE outcome IS NULL"
         )
         return await self._store.run(lambda connection: [OpenOrder(*row) for row in connection.execute(query)])
 

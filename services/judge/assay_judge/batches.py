@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from assay_judge.batch_store import BatchRecord, BatchStore
-    from assay_judge.budget import Ledger, Reservation
+    from assay_judge.budget import Ledger, Reservable
     from assay_judge.calling import Line
     from assay_judge.clock import Clock
     from assay_judge.grading import Grading
@@ -48,6 +48,7 @@ logger = logging.getLogger("assay_judge")
 _MOST_ORDERS = 200_000
 _MOST_CHARS = 32_000_000  # of one batch; providers take 200 MB and more
 _LEAST_RETRY_S = 1.0
+_LASTS_S = 3 * 24 * 3600.0  # longer than any batch takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class _Ordered:
 
     item_id: str
     run_id: str
-    reservation: Reservation
+    reservation: Reservable
     close: Callable[[], None]
     batch_id: str = ""
     is_kept: asyncio.Event = field(default_factory=asyncio.Event)
@@ -138,7 +139,7 @@ class Batches:
         self._stopped = self._task(self._stopping.wait())
         for order in await self._store.open_orders():
             account, close = await self._ledger.open(order.run_id)
-            reservation = account.adopt(order.reserved, self._ledger.journal)
+            reservation = account.adopt(order.reserved, self._ledger.journal, order.reservation)
             ordered = self._open[order.key] = _Ordered(order.item_id, order.run_id, reservation, close, order.batch_id)
             ordered.is_kept.set()
             if not order.batch_id:
@@ -217,7 +218,9 @@ class Batches:
         most = line.price.most_nano(prompt, sent.max_tokens, batched=True) if line.price else 0
         account, close = await self._ledger.open(grading.run_id)
         try:
-            reservation = await account.reserve(most, grading.cap, self._ledger.journal, waits=waits_for_money)
+            reservation = await account.reserve(
+                most, grading.cap, self._ledger.journal, waits=waits_for_money, lasts_s=_LASTS_S
+            )
         except SpendCapReachedError:
             close()
             raise cap_reached(most, Payer(account, grading.cap, self._ledger.journal)) from None
@@ -228,7 +231,7 @@ class Batches:
         if other is not None:
             await _returned(reservation, close)
             return other
-        order = _order_of(grading, key, prompt, sent, most)
+        order = _order_of(grading, key, prompt, sent, most, reservation.name)
         ordered = self._open[key] = _Ordered(order.item_id, order.run_id, reservation, close)
         await self._accept(order, ordered)
         return ordered
@@ -305,7 +308,7 @@ class Batches:
 
     async def _settle(self, steps: Sequence[tuple[Order, Step]]) -> None:
         """Keep what has come of some orders, pay for it, and hand it to the callers that wait."""
-        told: list[tuple[_Ordered, int, Reservation | None]] = []
+        told: list[tuple[_Ordered, int, Reservable | None]] = []
         finished: list[Finished] = []
         outcomes: list[Outcome] = []
         for order, step in steps:
@@ -327,16 +330,18 @@ class Batches:
                 ordered.close()
                 ordered.done.set_result(outcome)
 
-    async def _afford(self, again: Order) -> tuple[Order, Reservation] | tuple[None, None]:
+    async def _afford(self, again: Order) -> tuple[Order, Reservable] | tuple[None, None]:
         """Set money aside for another turn, unless that would have to wait for other verdicts."""
         line = await self._switchboard.line(again.judge)
         most = line.price.most_nano(again.prompt, again.sent.max_tokens, batched=True) if line.price else 0
         account, close = await self._ledger.open(again.run_id)
         try:
-            reservation = await account.reserve_now(most, again.cap, self._ledger.journal)
+            reservation = await account.reserve_now(most, again.cap, self._ledger.journal, lasts_s=_LASTS_S)
         finally:
             close()  # the order itself keeps the account open
-        return (None, None) if reservation is None else (dataclasses.replace(again, reserved=most), reservation)
+        if reservation is None:
+            return None, None
+        return dataclasses.replace(again, reserved=most, reservation=reservation.name), reservation
 
     async def _handed_out(self, ordered: _Ordered, grading: Grading, key: str) -> Outcome:
         """Return an outcome: with what it has cost to the row of its run that has it first, as found to all others."""
@@ -384,7 +389,7 @@ async def _first_of(work: asyncio.Future[Any], event: asyncio.Event) -> None:
         happened.cancel()
 
 
-def _order_of(grading: Grading, key: str, prompt: Prompt, sent: Parameters, reserved: int) -> Order:
+def _order_of(grading: Grading, key: str, prompt: Prompt, sent: Parameters, reserved: int, reservation: str) -> Order:
     return Order(
         new_id(),
         key,
@@ -397,6 +402,7 @@ def _order_of(grading: Grading, key: str, prompt: Prompt, sent: Parameters, rese
         prompt,
         sent,
         round=grading.asker.round,
+        reservation=reservation,
     )
 
 
@@ -404,7 +410,7 @@ def _until(grading: Grading) -> float:
     return asyncio.get_running_loop().time() + grading.timeout_s
 
 
-async def _returned(reservation: Reservation, close: Callable[[], None]) -> None:
+async def _returned(reservation: Reservable, close: Callable[[], None]) -> None:
     """Give back what was set aside for nothing."""
     try:
         await reservation.settle(0)

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Account", "Ledger", "Reservation", "SpendCapReachedError", "SpendJournal"]
+    from assay_judge.shared.store import SharedStore
+
+__all__ = ["Account", "Ledger", "Reservable", "Reservation", "SpendCapReachedError", "SpendJournal"]
 
 _ACCOUNTS = 10_000
 _RETRIES_ALWAYS = 10
@@ -36,6 +38,17 @@ class SpendJournal(Protocol):
         """Keep what a run has spent or set aside."""
 
 
+class Reservable(Protocol):
+    """Money that is set aside for one call; `settle` it."""
+
+    @property
+    def name(self) -> str:
+        """What it is found by after a restart; empty where that is not needed."""
+
+    async def settle(self, cost: int) -> None:
+        """Replace what was set aside by what the call has cost, in billionths of a dollar."""
+
+
 @dataclass(slots=True)
 class _Waiting:
     most: int
@@ -43,7 +56,7 @@ class _Waiting:
     fits: asyncio.Future[bool]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Account:
     """What one run has spent, set aside and tried again.
 
@@ -67,13 +80,22 @@ class Account:
     _version: int = 0
     _written: int = 0
 
+    async def refresh(self) -> None:
+        """Look at what other replicas have spent; here there are none."""
+
     def may_retry(self) -> bool:
         """Return whether the run has a retry left: ten, or a fifth of its calls, so that no storm feeds itself."""
         return self.retries < max(_RETRIES_ALWAYS, _RETRY_SHARE * self.calls)
 
     async def reserve(
-        self, most: int, cap: int | None, journal: SpendJournal, *, waits: asyncio.Event | None = None
-    ) -> Reservation:
+        self,
+        most: int,
+        cap: int | None,
+        journal: SpendJournal,
+        *,
+        waits: asyncio.Event | None = None,
+        lasts_s: float = 0.0,
+    ) -> Reservable:
         """Set aside the most that a call may cost; wait where other calls may leave enough.
 
         Args:
@@ -81,6 +103,7 @@ class Account:
             cap: Most that the run may spend; None for no cap.
             journal: Where spending is kept.
             waits: Set where it has to wait for the money of others.
+            lasts_s: How long the call may take, for other replicas: later it is spent. One process needs no limit.
 
         Raises:
             SpendCapReachedError: Too little is left, whatever the calls under way will cost.
@@ -98,7 +121,9 @@ class Account:
             raise
         return reservation
 
-    async def reserve_now(self, most: int, cap: int | None, journal: SpendJournal) -> Reservation | None:
+    async def reserve_now(
+        self, most: int, cap: int | None, journal: SpendJournal, *, lasts_s: float = 0.0
+    ) -> Reservable | None:
         """Set an amount aside if it fits at once and nobody waits for the money already; else return None.
 
         Raises:
@@ -108,7 +133,7 @@ class Account:
             return None
         return await self.reserve(most, cap, journal)
 
-    def adopt(self, amount: int, journal: SpendJournal) -> Reservation:
+    def adopt(self, amount: int, journal: SpendJournal, name: str = "") -> Reservable:
         """Return the reservation of a call that an earlier process made and whose outcome will still come.
 
         The journal has it already, among what was spent as far as anyone knew.
@@ -177,6 +202,7 @@ class Reservation:
     amount: int
     _journal: SpendJournal
     _open: bool = True
+    name: str = ""
 
     async def settle(self, cost: int) -> None:
         """Replace what was set aside by what the call has cost, in billionths of a dollar."""
@@ -192,10 +218,12 @@ class Ledger:
     Args:
         journal: Where spending is kept.
         accounts: Most accounts in memory, besides those in use.
+        shared: Where it is kept for all replicas instead; None where there is only this process.
     """
 
-    def __init__(self, journal: SpendJournal, accounts: int = _ACCOUNTS) -> None:
+    def __init__(self, journal: SpendJournal, accounts: int = _ACCOUNTS, *, shared: SharedStore | None = None) -> None:
         self.journal = journal
+        self._shared = shared
         self._most = accounts
         self._accounts: OrderedDict[str, Account] = OrderedDict()
         self._loading = asyncio.Lock()
@@ -211,8 +239,7 @@ class Ledger:
             async with self._loading:
                 account = self._accounts.get(run_id)
                 if account is None:
-                    spent = await self.journal.spending(run_id) if run_id else 0
-                    account = self._accounts[run_id] = Account(run_id, spent)
+                    account = self._accounts[run_id] = await self._opened(run_id)
         self._accounts.move_to_end(run_id)
         account.users += 1
 
@@ -221,6 +248,15 @@ class Ledger:
             self._forget()
 
         return account, close
+
+    async def _opened(self, run_id: str) -> Account:
+        if self._shared is None or not run_id:
+            return Account(run_id, await self.journal.spending(run_id) if run_id else 0)
+        from assay_judge.shared.accounts import SharedAccount  # imported here: it needs SQLAlchemy
+
+        account = SharedAccount(run_id, self._shared)
+        await account.refresh()
+        return account
 
     def _forget(self) -> None:
         surplus = len(self._accounts) - self._most

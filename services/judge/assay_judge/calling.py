@@ -48,6 +48,7 @@ MOST_TRIES = 20
 _LONGEST_PAUSE_S = 20.0
 _LONGEST_ASKED_S = 60.0
 _CHARS_PER_TOKEN = 3.5
+_SETTLED_S = 60.0  # after its end a call is paid for within this time, or its process is gone
 _DENIED = (401, 402, 403, 404, 429)
 """What a judge answers whoever may not ask it, or asks where it is not, whatever the request is."""
 
@@ -292,7 +293,9 @@ class Line:
         estimate = len(prompt.system + prompt.call + prompt.user) / _CHARS_PER_TOKEN + sent.max_tokens
         async with self._turn(payer.account, estimate, first=bool(tally.last_problem)) as turn:
             try:
-                reservation = await payer.account.reserve(most, payer.cap, payer.journal)
+                reservation = await payer.account.reserve(
+                    most, payer.cap, payer.journal, lasts_s=self._patience.attempt_timeout_s + _SETTLED_S
+                )
             except SpendCapReachedError:
                 raise cap_reached(most, payer) from None
             turn.cost, turn.used = most, estimate  # until more is known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
@@ -23,11 +24,11 @@ from assay_judge.switchboard import Switchboard, read_limits
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator, Mapping, Sequence
-    from pathlib import Path
 
     from assay.rubric import Rubric
     from assay_judge.clock import Clock
     from assay_judge.settings import Settings
+    from assay_judge.shared.store import SharedStore
 
 __all__ = ["open_service", "read_rubrics"]
 
@@ -52,11 +53,12 @@ async def open_service(
     prices, limits = PriceTable(settings.prices), read_limits(settings.limits)
     recording = Recording.read(settings.replay) if settings.replay else None
     store = await JudgeStore.open(settings.state_dir, max_verdicts=settings.cache_entries)
+    shared = await _open_shared(settings)
     switchboard = Switchboard(
         environment, prices, limits=limits, patience=settings.patience, max_concurrency=settings.max_concurrency
     )
-    ledger = Ledger(store)
-    keeping = Keeping(store, caches=settings.cache, record_to=settings.record)
+    ledger = Ledger(store, shared=shared)
+    keeping = Keeping(shared or store, caches=settings.cache, record_to=settings.record)
     batches = Batches(
         await BatchStore.open(store, clock.now()),
         switchboard,
@@ -71,12 +73,26 @@ async def open_service(
         if settings.judge.provider not in ("none", "replay"):
             await switchboard.line(settings.judge)  # a missing key is said now, not with the first answer
         await batches.start()
-        yield JudgeService(grader, shelf, store=store, ledger=ledger, settings=settings, stopping=stopping)
+        yield JudgeService(grader, shelf, store=shared or store, ledger=ledger, settings=settings, stopping=stopping)
     finally:
         await batches.aclose()
         await grader.aclose()
         await switchboard.aclose()
         await store.aclose()
+        if shared is not None:
+            await shared.aclose()
+
+
+async def _open_shared(settings: Settings) -> SharedStore | None:
+    """Return the store that all replicas share; None where there is only this process."""
+    if not settings.database_url:
+        return None
+    from assay_judge.shared.store import SharedStore  # imported here: most judges need no SQLAlchemy
+
+    path = Path("judge.db")  # of no use: the URL names the database
+    return await SharedStore.open(
+        settings.database_url, path=path, max_verdicts=settings.cache_entries, patience_s=settings.database_patience_s
+    )
 
 
 def read_rubrics(paths: Sequence[Path]) -> Mapping[str, Rubric]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.errors import StorageError
 from assay_judge.calling import Tally
@@ -19,23 +19,32 @@ if TYPE_CHECKING:
 
     from assay.rubric import Rubric
     from assay_judge.judges import JudgeChoice
-    from assay_judge.store import JudgeStore
 
 __all__ = ["Keeping", "said_in", "verdict_from"]
 
 logger = logging.getLogger("assay_judge")
 
 
+class VerdictStore(Protocol):
+    """Where verdicts are kept."""
+
+    async def verdict(self, key: str) -> dict[str, Any] | None:
+        """Return the record of a verdict; None where there is none that can be read."""
+
+    async def put_verdict(self, key: str, record: dict[str, Any]) -> None:
+        """Keep a valid verdict; the first one of a key stays."""
+
+
 class Keeping:
     """Keeps valid verdicts.
 
     Args:
-        store: The cache.
+        store: The cache, of this process or of all replicas.
         caches: Whether verdicts are kept there and used again.
         record_to: A file that takes every new verdict, for a later replay; None for none.
     """
 
-    def __init__(self, store: JudgeStore, *, caches: bool, record_to: Path | None) -> None:
+    def __init__(self, store: VerdictStore, *, caches: bool, record_to: Path | None) -> None:
         self._store = store
         self._caches = caches
         self._record_to = record_to

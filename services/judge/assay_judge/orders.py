@@ -65,6 +65,7 @@ class Order:
         tally: What earlier turns have cost.
         round: The round in which it was ordered.
         orders: How often this turn was ordered, this time included.
+        reservation: What the money that is set aside for it is found by; empty where one process has the books.
     """
 
     item_id: str
@@ -81,6 +82,7 @@ class Order:
     tally: Tally = field(default_factory=Tally)
     round: int = 0
     orders: int = 1
+    reservation: str = ""
 
     @property
     def request(self) -> BatchRequest:
@@ -105,6 +107,7 @@ class Order:
             "tally": dataclasses.asdict(self.tally),
             "round": self.round,
             "orders": self.orders,
+            "reservation": self.reservation,
         }
         return _json(parts)
 
@@ -125,8 +128,9 @@ class Order:
             Parameters(**{**data["sent"], "form": Form(data["sent"]["form"])}),
             data["turn"],
             _tally_from(data["tally"]),
-            data.get("round", 0),  # orders of earlier versions have neither
+            data.get("round", 0),  # orders of earlier versions have none of these
             data.get("orders", 1),
+            data.get("reservation", ""),
         )
 
 

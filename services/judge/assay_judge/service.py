@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from assay_judge.grading import Grader, Grading
     from assay_judge.rubrics import RubricShelf
     from assay_judge.settings import Settings
+    from assay_judge.shared.store import SharedStore
     from assay_judge.store import JudgeStore
 
 __all__ = ["SERVICE_NAME", "JudgeService"]
@@ -61,7 +62,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         grader: Grader,
         shelf: RubricShelf,
         *,
-        store: JudgeStore,
+        store: JudgeStore | SharedStore,
         ledger: Ledger,
         settings: Settings,
         stopping: asyncio.Event,
@@ -152,8 +153,11 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         response.cache.CopyFrom(cache_message(self._grader.statistics, self._store.verdict_count))
         if grading.run_id:
             account, close = await self._ledger.open(grading.run_id)
-            response.spending.CopyFrom(spending_message(account, grading.cap))
-            close()
+            try:
+                await account.refresh()
+                response.spending.CopyFrom(spending_message(account, grading.cap))
+            finally:
+                close()
 
 
 def _error(error: Exception, method: str) -> judge_pb2.JudgeError:

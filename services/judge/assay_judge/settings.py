@@ -35,6 +35,8 @@ class Settings:
         replay: A file of recorded verdicts for the provider "replay".
         record: A file that takes every new verdict.
         state_dir: Where verdicts and spending are kept; None: in memory.
+        database_url: The PostgreSQL database that all replicas share for verdicts and spending; empty for state_dir.
+        database_patience_s: How long a PostgreSQL that went away is waited for, in seconds.
         cache: Whether verdicts are used again.
         cache_entries: Most verdicts that are kept.
         timeout_s: How long one verdict may take, where the request does not say less.
@@ -63,6 +65,8 @@ class Settings:
     replay: Path | None = None
     record: Path | None = None
     state_dir: Path | None = None
+    database_url: str = field(default="", repr=False)
+    database_patience_s: float = 60.0
     cache: bool = True
     cache_entries: int = 1_000_000
     timeout_s: float = 120.0
@@ -91,6 +95,7 @@ class Settings:
                 "is missing: name the recorded verdicts",
             ),
             (self.cache_entries < 1, "cache_entries", "is below 1; use --no-cache to keep no verdicts"),
+            (self.database_patience_s < 0, "database_patience_s", "is negative"),
             (not 0 < self.timeout_s <= 3_600, "timeout_s", "must be above 0 and at most 3600"),
             (not 1 <= self.attempts <= 20, "attempts", "must be from 1 to 20"),
             (not 0 < self.attempt_timeout_s <= 3_600, "attempt_timeout_s", "must be above 0 and at most 3600"),
@@ -172,6 +177,9 @@ def _flags(environment: Mapping[str, str]) -> SettingsFlags:
     add("record", "a file that takes every new verdict, for a later replay", Path)
     home = environment.get("ASSAY_HOME") or _DEFAULT_STATE
     add("state_dir", "where verdicts and spending are kept", _folder, _folder(f"{home}/judge"))
+    url = "PostgreSQL that all replicas share for verdicts and spending; also ASSAY_DATABASE_URL, safer with a password"
+    flags.add("database_url", url, str, "", shown="none", also="ASSAY_DATABASE_URL")
+    add("database_patience_s", "seconds that a PostgreSQL which went away is waited for", float)
     flags.switch("cache", "use verdicts again")
     add("cache_entries", "most verdicts that are kept", int)
     add("timeout_s", "seconds that one verdict may take", float)
