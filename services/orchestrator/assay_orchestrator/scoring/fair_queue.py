@@ -44,5 +44,8 @@ class FairQueue(Generic[J]):
     def charge(self, owner: str, seconds: float) -> None:
         """Note what a job of an owner has taken."""
         self._used[owner] = max(self._floor, self._used.get(owner, 0.0)) + seconds
-        if len(self._used) > _MOST_REMEMBERED:
+        if not self._jobs:  # with nothing waiting there is nothing to be fair about
+            self._floor = max(self._used.values())
+            self._used.clear()
+        elif len(self._used) > _MOST_REMEMBERED:
             self._used = {name: used for name, used in self._used.items() if name in self._jobs or used > self._floor}
