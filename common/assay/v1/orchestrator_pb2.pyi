@@ -34,7 +34,9 @@ class _RunStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunState.Val
     RUN_STATE_RUNNING: _RunState.ValueType  # 2
     """Cases are being answered and scored."""
     RUN_STATE_PAUSED: _RunState.ValueType  # 3
-    """Stopped until ResumeRun; state_reason says why."""
+    """Stopped until ResumeRun, with cause STORAGE until rows can be stored;
+    state_reason says why.
+    """
     RUN_STATE_SUCCEEDED: _RunState.ValueType  # 4
     """Every case has a result."""
     RUN_STATE_FAILED: _RunState.ValueType  # 5
@@ -52,7 +54,9 @@ RUN_STATE_PENDING: RunState.ValueType  # 1
 RUN_STATE_RUNNING: RunState.ValueType  # 2
 """Cases are being answered and scored."""
 RUN_STATE_PAUSED: RunState.ValueType  # 3
-"""Stopped until ResumeRun; state_reason says why."""
+"""Stopped until ResumeRun, with cause STORAGE until rows can be stored;
+state_reason says why.
+"""
 RUN_STATE_SUCCEEDED: RunState.ValueType  # 4
 """Every case has a result."""
 RUN_STATE_FAILED: RunState.ValueType  # 5
@@ -74,7 +78,9 @@ class _PauseCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PauseCause
     PAUSE_CAUSE_INTERRUPTED: _PauseCause.ValueType  # 2
     """The orchestrator stopped while the run was going on."""
     PAUSE_CAUSE_STORAGE: _PauseCause.ValueType  # 3
-    """Something could not be stored."""
+    """The database refuses rows. Answers are kept, nothing is asked, and the run
+    resumes by itself.
+    """
     PAUSE_CAUSE_JUDGE: _PauseCause.ValueType  # 4
     """Rows await a verdict that cannot be had now; every answer is stored."""
     PAUSE_CAUSE_UNATTENDED: _PauseCause.ValueType  # 5
@@ -90,7 +96,9 @@ PAUSE_CAUSE_OWNER: PauseCause.ValueType  # 1
 PAUSE_CAUSE_INTERRUPTED: PauseCause.ValueType  # 2
 """The orchestrator stopped while the run was going on."""
 PAUSE_CAUSE_STORAGE: PauseCause.ValueType  # 3
-"""Something could not be stored."""
+"""The database refuses rows. Answers are kept, nothing is asked, and the run
+resumes by itself.
+"""
 PAUSE_CAUSE_JUDGE: PauseCause.ValueType  # 4
 """Rows await a verdict that cannot be had now; every answer is stored."""
 PAUSE_CAUSE_UNATTENDED: PauseCause.ValueType  # 5
@@ -2104,7 +2112,10 @@ class WatchRunResponse(_message.Message):
     """
     @_builtins.property
     def snapshot(self) -> Global___Run:
-        """The run as it stood when the watch began; only in the first message."""
+        """The run as it stood when the watch began, in the first message. It comes again
+        when the run begins, or ceases, to wait for storage and that could not be
+        stored as an event.
+        """
 
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunEvent]:

@@ -187,7 +187,7 @@ def pause_for_storage(connection: sa.Connection, run_id: str, reason: str) -> bo
     """Pause an active run because its rows cannot be stored; return False where it is not active or already pausing.
 
     Its shards stay with their workers, which hold the answers. Inside it stays RUNNING with cause STORAGE, so that an
-    owner's pause and a cancel take the same way as ever; clients and views see PAUSED.
+    owner's pause and a cancel take the same way as ever; clients see PAUSED.
     """
     if _active_cause(connection, run_id) != "":
         return False
