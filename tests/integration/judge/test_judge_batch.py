@@ -246,7 +246,7 @@ async def test_what_a_batch_does_not_answer_is_ordered_three_times(start: Start,
 
 @both_protocols
 async def test_what_expires_once_is_answered_by_the_next_batch(start: Start, protocol: str) -> None:
-    """Nobody has to ask again, and nothing is paid for what was not answered."""
+    """No caller has to ask again, and nothing is paid for what was not answered."""
     fates = ["expired", "missing"]
     judge = await start(by_answer, protocol=protocol, **QUICK)
     judge.provider.batches.fate_of = lambda _: fates.pop(0) if fates else ""

@@ -29,13 +29,13 @@ COUNT = 20
 both_protocols = pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 
 
-def started(command: list[str], log: Any, failpoints: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stderr=log, env={**os.environ, "ASSAY_FAILPOINTS": failpoints})
+def started(command: list[str], log: Any, **variables: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stderr=log, env={**os.environ, **variables})
 
 
 @asynccontextmanager
 async def judge_process(
-    folder: Path, provider: ScriptedProvider, protocol: str, failpoints: str = ""
+    folder: Path, provider: ScriptedProvider, protocol: str, failpoints: str = "", database_url: str = ""
 ) -> AsyncIterator[tuple[Any, Any]]:
     """A judge process with its state in a folder, and a client of it; it is killed in the end."""
     (folder / "prices.yaml").write_text("prices: [{model: '*', input: 1, output: 5}]")
@@ -47,7 +47,10 @@ async def judge_process(
         "batch-wait-s": 5, "batch-requests": COUNT, "batch-poll-s": 0.1,
     }  # fmt: skip
     command = [sys.executable, "-m", "assay_judge", *(f"--{name}={value}" for name, value in flags.items())]
-    with (folder / "judge.log").open("ab") as log, started(command, log, failpoints) as process:
+    with (
+        (folder / "judge.log").open("ab") as log,
+        started(command, log, ASSAY_FAILPOINTS=failpoints, ASSAY_DATABASE_URL=database_url) as process,
+    ):
         try:
             async with open_channel(f"unix:{socket}") as channel:
                 await wait_for_ready(
@@ -88,10 +91,12 @@ async def looked(provider: ScriptedProvider, stub: Any) -> None:
         await spent(stub)
 
 
-async def order_all_and_be_killed(folder: Path, provider: ScriptedProvider, protocol: str) -> None:
+async def order_all_and_be_killed(
+    folder: Path, provider: ScriptedProvider, protocol: str, database_url: str = ""
+) -> None:
     """Order all verdicts from a process, which is killed while their batch is out."""
     provider.batches.is_held = True
-    async with judge_process(folder, provider, protocol) as (stub, process):
+    async with judge_process(folder, provider, protocol, database_url=database_url) as (stub, process):
         assert {verdict.reason for verdict in await ask_all(stub, 1)} == {"batch_pending"}
         await all_submitted(provider, stub)
         await looked(provider, stub)
@@ -99,10 +104,10 @@ async def order_all_and_be_killed(folder: Path, provider: ScriptedProvider, prot
         process.wait()
 
 
-async def check_the_rest(folder: Path, provider: ScriptedProvider, protocol: str) -> None:
+async def check_the_rest(folder: Path, provider: ScriptedProvider, protocol: str, database_url: str = "") -> None:
     """Ask another process for all verdicts: each comes from what is out already, and is paid for once."""
     submitted = len(provider.batches.submitted)
-    async with judge_process(folder, provider, protocol) as (stub, _):
+    async with judge_process(folder, provider, protocol, database_url=database_url) as (stub, _):
         _, reserved = await spent(stub)
         assert reserved > 0
         assert {verdict.reason for verdict in await ask_all(stub, 1)} == {"batch_pending"}
@@ -117,11 +122,18 @@ async def check_the_rest(folder: Path, provider: ScriptedProvider, protocol: str
     assert len(provider.batches.paid) == len(set(provider.batches.paid)) == COUNT
 
 
-async def test_no_verdict_is_paid_twice_when_the_judge_is_killed(tmp_path: Path) -> None:
-    """kill -9 while a batch is out: the next process looks after it, callers join it, the sums are right."""
+@pytest.mark.parametrize("shared", [False, True])
+async def test_no_verdict_is_paid_twice_when_the_judge_is_killed(
+    tmp_path: Path, postgres_url: str, shared: bool
+) -> None:
+    """kill -9 while a batch is out: the next process looks after it, callers join it, the sums are right.
+
+    Where replicas share their books, what the killed process had set aside is found there by the next one.
+    """
+    url = postgres_url if shared else ""
     with ScriptedProvider(says(GOOD)) as provider:
-        await order_all_and_be_killed(tmp_path, provider, "openai")
-        await check_the_rest(tmp_path, provider, "openai")
+        await order_all_and_be_killed(tmp_path, provider, "openai", url)
+        await check_the_rest(tmp_path, provider, "openai", url)
 
 
 @both_protocols

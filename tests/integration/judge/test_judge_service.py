@@ -374,7 +374,7 @@ async def test_too_little_time_is_said_before_anything_is_paid(start: Start) -> 
 
 @pytest.mark.parametrize("batch", [False, True])
 async def test_a_reply_with_several_choices_is_malformed(start: Start, batch: bool) -> None:
-    """One message was asked for: of two nobody can say which one is the verdict, be they equal or not."""
+    """One message was asked for: of two none is more the verdict than the other, be they equal or not."""
 
     def twice(request: Any) -> Reply:
         reply = says(GOOD)(request)

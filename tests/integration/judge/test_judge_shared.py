@@ -82,15 +82,16 @@ async def test_money_is_set_aside_and_paid(open_store: Open) -> None:
 
 
 async def test_what_a_lost_process_set_aside_is_spent(open_store: Open) -> None:
-    """After its time it counts as spent, and nobody waits for it; a process that was only slow is paid exactly."""
+    """After its time it counts as spent, and no call waits for it; a process that was only slow is paid exactly."""
     store = await open_store()
     try:
         await store.reserve("r", "lost", 700, 1_000, -1.0)
         found = await store.standing("r")
         assert (found.spent, found.reserved) == (700, 0)
-        account, close = await Ledger(await JudgeStore.open(None), shared=store).open("r")
+        ledger = Ledger(await JudgeStore.open(None), shared=store)
+        account, close = await ledger.open("r")
         with pytest.raises(SpendCapReachedError):
-            await account.reserve(400, 1_000, None, lasts_s=LONG_S)
+            await account.reserve(400, 1_000, ledger.journal, lasts_s=LONG_S)
         close()
         assert (await store.settle("r", "lost", 100)).spent == 100
         assert (await store.settle("r", "lost", 100)).spent == 100
@@ -111,16 +112,16 @@ async def test_an_absurd_sum_stays_a_sum(open_store: Open) -> None:
 
 
 async def test_calls_wait_for_what_others_leave(open_store: Open) -> None:
-    """In the order in which they came; those that cannot fit any more are refused, and nobody else's money is lost."""
+    """In the order in which they came; those that cannot fit any more are refused, and no other money is lost."""
     store = await open_store()
     ledger = Ledger(await JudgeStore.open(None), shared=store)
     try:
         account, close = await ledger.open("r")
-        first = await account.reserve(900, 1_000, None, lasts_s=LONG_S)
+        first = await account.reserve(900, 1_000, ledger.journal, lasts_s=LONG_S)
         waits = asyncio.Event()
-        second = asyncio.ensure_future(account.reserve(500, 1_000, None, waits=waits, lasts_s=LONG_S))
-        leaving = asyncio.ensure_future(account.reserve(500, 1_000, None, lasts_s=LONG_S))
-        third = asyncio.ensure_future(account.reserve(500, 1_000, None, lasts_s=LONG_S))
+        second = asyncio.ensure_future(account.reserve(500, 1_000, ledger.journal, waits=waits, lasts_s=LONG_S))
+        leaving = asyncio.ensure_future(account.reserve(500, 1_000, ledger.journal, lasts_s=LONG_S))
+        third = asyncio.ensure_future(account.reserve(500, 1_000, ledger.journal, lasts_s=LONG_S))
         await waits.wait()
         assert not second.done()
         leaving.cancel()
@@ -129,7 +130,7 @@ async def test_calls_wait_for_what_others_leave(open_store: Open) -> None:
         await (await third).settle(500)
         assert (account.spent, account.reserved) == (1_000, 0)
         with pytest.raises(SpendCapReachedError):
-            await account.reserve(1, 1_000, None, lasts_s=LONG_S)
+            await account.reserve(1, 1_000, ledger.journal, lasts_s=LONG_S)
         close()
     finally:
         await store.aclose()
