@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
+from tests.waiting import until
 
 from assay.answers import AgentErrorKind, AgentStatus
 from assay.cases import Case, Turn
 from assay.errors import NotFoundError, WrongStateError
 from assay.hosting.calling import AgentCaller
-from assay.results import AttemptOutcome, CaseResult, Run, RunState, Score, ScoreStatus, StateChange
+from assay.results import AttemptOutcome, CaseResult, PauseCause, Run, RunState, Score, ScoreStatus, StateChange
 from assay_orchestrator.store import attempts, results, runs, schema
 from assay_orchestrator.store.results import AnswerRecord
 
@@ -199,7 +200,18 @@ async def test_what_cannot_be_tried_again_is_refused(serve: Serve, settings_of: 
 
 async def test_a_paused_run_retries_its_errors_with_the_rest(serve: Serve, settings_of: SettingsOf) -> None:
     """Resuming a paused run with retry_errors finishes it and tries its failed rows again."""
-    agent = Flaky("c0")
+
+    class Gated(Flaky):
+        """Holds every answer but the first back until it may go."""
+
+        may_answer = asyncio.Event()
+
+        async def __call__(self, request: AgentRequest) -> str:
+            if self.asked:
+                await self.may_answer.wait()
+            return await super().__call__(request)
+
+    agent = Gated("c0")
     async with serve() as client:
         dataset = await client.upload_dataset(cases(30), name="d")
         run = await client.create_run(settings_of("python", "m:f", retries=0, concurrency=1), dataset.dataset_id)
@@ -207,8 +219,12 @@ async def test_a_paused_run_retries_its_errors_with_the_rest(serve: Serve, setti
         async for event in client.watch_run(run.run_id):
             if isinstance(event, CaseResult):
                 break
-        paused = await client.pause_run(run.run_id)
+        pausing = asyncio.ensure_future(client.pause_run(run.run_id))
+        await until(lambda: client.get_run(run.run_id), lambda run: run.pause_cause is PauseCause.OWNER)
+        agent.may_answer.set()
+        await pausing
         await hosting
+        paused = await until(lambda: client.get_run(run.run_id), lambda run: run.state is RunState.PAUSED)
         assert paused.counts.agent_errors == 1
         agent.failing = set()
         await client.resume_run(run.run_id, retry_errors=True)
