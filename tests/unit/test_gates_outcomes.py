@@ -250,3 +250,10 @@ def test_gates_do_not_change_the_rest_of_a_summary() -> None:
     with_gates: RunSummary = summarise(rows, PLAIN, gates)
     assert [gate.expression for gate in with_gates.gates] == gates
     assert dataclasses.replace(with_gates, gates=()) == dataclasses.replace(summarise(rows, PLAIN, []), gates=())
+
+
+def test_a_metric_named_like_a_number_of_repeats_is_itself() -> None:
+    """A run's own metric called pass_at_k is what its gate compares, not the run's repeats."""
+    chosen = metrics(pass_at_k={"metric": "exact_match"})
+    found = outcome("pass_at_k >= 0.6", [row(fate, chosen, index) for index, fate in enumerate(FATES)], chosen)
+    assert (found.outcome, found.actual) == (GateOutcome.PASS, pytest.approx(0.6))

@@ -88,8 +88,7 @@ def _of_metric(gate: Gate, summary: RunSummary) -> tuple[float | None, str]:
     value = metric.value if gate.stat == "value" else _entry(metric.detail, gate.stat)
     if value is not None:
         return value, ""
-    nothing = metric.value is None or gate.stat == "value"
-    return None, f"{gate.name} was computed on no row" if nothing else f"{gate.name} has no {gate.stat}"
+    return None, f"{gate.name} was computed on no row" if metric.value is None else f"{gate.name} has no {gate.stat}"
 
 
 def _entry(detail: Mapping[str, Any], stat: str) -> float | None:
@@ -115,7 +114,7 @@ def _of_group(
         if tally.undecided:
             return None, f"{where}: {_undecided(tally.undecided)}"
         return group.pass_rate, "" if group.pass_rate is not None else f"{where}: no metric decided any row"
-    if failures := tally.not_computed.get(gate.name, 0):
+    if failures := tally.not_computed[gate.name]:
         return None, f"{where}: {_not_computed(gate.name, failures)}"
     value = group.metrics.get(gate.name)
     return value, "" if value is not None else f"{where}: {gate.name} was computed on no row"

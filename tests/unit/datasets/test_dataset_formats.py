@@ -367,3 +367,9 @@ def test_the_quick_way_and_the_long_way_agree(write: Write, read: Read) -> None:
     (quick,) = read(write("x.jsonl", [plain]))
     (long,) = read(write("x.jsonl", [plain | {"tags": None}]))
     assert json.dumps(case_to_json(quick)) == json.dumps(case_to_json(long))
+
+
+@pytest.mark.parametrize("spaces", [70_000, 1_000_000])
+def test_a_file_may_begin_with_much_space(write: Write, read: Read, spaces: int) -> None:
+    """What a file is, its first text says, however late it comes."""
+    assert [case.input for case in read(write("x.json", " " * spaces + '[{"input": "Q"}]'))] == ["Q"]

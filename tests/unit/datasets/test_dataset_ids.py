@@ -7,6 +7,7 @@ import json
 import unicodedata
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,6 +42,23 @@ def test_derived_ids_do_not_depend_on_the_form_of_letters(text: str, variables: 
         for nested in [json.loads(unicodedata.normalize(form, json.dumps(variables, ensure_ascii=False)))]
     }
     assert len(ids) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Case("", (Turn("caf\u00e9"),)), Case("", (Turn("cafe\u0301"),))),
+        (Case("", (Turn("q"), Turn("\u00e9"))), Case("", (Turn("q"), Turn("e\u0301")))),
+        (
+            Case("", (Turn("q"),), variables={"\u00e9": ["\u00e9"]}),
+            Case("", (Turn("q"),), variables={"e\u0301": ["e\u0301"]}),
+        ),
+        (Case("", (Turn("q"),), parameters={"a": "\u00e9"}), Case("", (Turn("q"),), parameters={"a": "e\u0301"})),
+    ],
+)
+def test_composed_and_decomposed_letters_give_one_id(one: Case, other: Case) -> None:
+    """In inputs, in the turns of a conversation, in names and values of variables, and in parameters."""
+    assert derive_id(one) == derive_id(other)
 
 
 def test_equal_cases_get_numbers(write: Write, read: Read) -> None:

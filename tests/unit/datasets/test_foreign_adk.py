@@ -245,3 +245,12 @@ def test_a_turn_that_is_refused(write: Write, refusal: Refusal) -> None:
     content = '[{"query": "Q", "expected_tool_use": []},\n{"expected_tool_use": []}]'
     (problem,) = refusal(write("x.test.json", content))
     assert problem.startswith("x.test.json:2: record 2: must be a turn with a query"), problem
+
+
+@pytest.mark.parametrize("broken", [5, "text", None, [1]])
+def test_a_turn_that_is_no_object_is_refused(write: Write, refusal: Refusal, broken: object) -> None:
+    """The whole conversation is one case: what is wrong in one of its turns is said, with its place."""
+    turns = [{"query": "Q", "reference": "A"}, broken]
+    problems = refusal(write("x.test.json", turns))
+    assert problems
+    assert "record 2" in problems[0]

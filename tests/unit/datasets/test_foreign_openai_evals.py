@@ -87,3 +87,10 @@ def test_records_that_are_refused(write: Write, refusal: Refusal, record: dict[s
     """Exports without items, results of evaluations and wrong values are refused with file, line and field."""
     (problem,) = refusal(write("x.jsonl", [*SAMPLES, record]), format="openai-evals")
     assert problem.startswith(f"x.jsonl:3: record 3, {said}"), problem
+
+
+def test_values_that_fill_a_prompt_are_read_once(write: Write, wired: Read) -> None:
+    """A variable is no metadata beside that: nothing of an item is kept twice."""
+    (case,) = wired(write("items.jsonl", [{"item": {"City": "Riyadh", "ideal": "yes", "category": "c"}}]))
+    assert case.variables == {"City": "Riyadh"}
+    assert (case.metadata, case.expected, case.category) == ({}, {}, "c")

@@ -68,3 +68,24 @@ def test_pairs_that_are_refused(write: Write, refusal: Refusal, pair: dict[str, 
     """A pair without its answers, or with a label that means nothing, is refused with file, line and field."""
     (problem,) = refusal(write("x.jsonl", [*PAIRS, pair]))
     assert problem.startswith(f"x.jsonl:4: record 4, {said}"), problem
+
+
+@pytest.mark.parametrize(
+    ("words", "preference"),
+    [
+        (["1", "output_1", "output1", "first", "a", "answer_1", "model_1"], 1),
+        (["2", "output_2", "output2", "second", "b", "answer_2", "model_2"], 2),
+        (["0", "tie", "equal", "both", "neither", "draw", "same"], "tie"),
+    ],
+)
+def test_every_word_for_a_preference(write: Write, wired: Read, words: list[str], preference: int | str) -> None:
+    """All that tools write there, in either case."""
+    pairs = [{**PAIRS[0], "input": word, "label": word.upper()} for word in words]
+    assert {case.labels["preference"] for case in wired(write("pairs.json", pairs))} == {preference}
+
+
+def test_a_file_that_two_formats_fit_is_refused(write: Write, refusal: Refusal) -> None:
+    """Neither is taken: they would read it differently."""
+    record = {"inputs": "q", "expected_output": "a", "output_1": "x", "output_2": "y"}
+    (problem,) = refusal(write("x.json", [record]))
+    assert "looks like pydantic-evals and pairwise alike: set `format:` to the one that it is" in problem

@@ -330,3 +330,37 @@ def test_the_mapping_names_what_the_file_has(write: Write) -> None:
     assert mapping["assertions"] == "assert | __expected"
     assert mapping["input"] == "one of vars | a column"
     assert open_dataset(write("x.yaml", CONFIG), field_map={"input": "book"}).check().mapping["input"] == "book"
+
+
+def test_flags_in_a_text_and_options_of_a_test(write: Write, read: Read) -> None:
+    """A false variable is written as false; options that are not read are kept with the case."""
+    config = {"prompts": ["p"], "tests": [{"vars": {"question": "Is it {{flag}}?", "flag": False}, "assert": [],
+              "options": {"provider": "other", "prefix": "Say: "}}]}  # fmt: skip
+    (case,) = read(write("x.json", config))
+    assert case.input == "Say: Is it false?"
+    assert case.metadata["options"] == {"provider": "other"}
+
+
+TYPES = """
+answer-relevance assert-set bleu classifier conversation-relevance contains contains-all contains-any
+contains-html contains-json contains-sql contains-xml context-faithfulness context-recall context-relevance cost
+equals factuality finish-reason g-eval gleu guardrails icontains icontains-all icontains-any is-html is-json
+is-refusal is-sql is-valid-function-call is-valid-openai-function-call is-valid-openai-tools-call is-xml latency
+levenshtein llm-rubric max-score meteor model-graded-closedqa model-graded-factuality moderation perplexity
+perplexity-score pi regex rouge-n search-rubric select-best similar similar:cosine similar:dot similar:euclidean
+starts-with tool-call-f1 trace-error-spans trace-span-count trace-span-duration trajectory:goal-success word-count
+"""
+
+
+@pytest.mark.parametrize("kind", TYPES.split())
+def test_every_kind_of_check_begins_a_cell(kind: str) -> None:
+    """A cell `kind: value` is that check: no kind that promptfoo has is taken for a part of the text."""
+    with contextlib.suppress(BadRecordError):
+        assert check_of_cell(f"{kind}: x", "__expected")["type"] == kind
+
+
+def test_a_check_without_a_value(write: Write, read: Read) -> None:
+    """Some kinds of checks need none."""
+    config = {"prompts": ["p"], "tests": [{"vars": {"question": "q"}, "assert": [{"type": "is-json"}]}]}
+    (case,) = read(write("x.json", config))
+    assert case.assertions == (Assertion("is-json"),)

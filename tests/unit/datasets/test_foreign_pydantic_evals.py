@@ -107,3 +107,17 @@ def test_cases_that_are_refused(write: Write, refusal: Refusal, case: dict[str, 
     content = "[" + ",\n".join(json.dumps(item) for item in (good, case)) + "]"
     (problem,) = refusal(write("x.json", content), format="pydantic-evals")
     assert problem.startswith(f"x.json:2: record 2, {said}"), problem
+
+
+def test_what_is_read_as_what(write: Write) -> None:
+    """The report names the fields of the format."""
+    mapping = open_dataset(write("x.yaml", DATASET)).check().mapping
+    assert (mapping["references"], mapping["assertions"]) == ("expected_output", "evaluators")
+
+
+def test_an_evaluator_with_more_than_a_name_and_arguments_is_refused(write: Write, refusal: Refusal) -> None:
+    """What else it says would be dropped without a word."""
+    evaluators = [{"name": "EqualsExpected", "arguments": {}, "weight": 2}]
+    case = {"name": "a", "inputs": "q", "expected_output": "x", "evaluators": evaluators}
+    (problem,) = refusal(write("x.json", {"cases": [case]}))
+    assert "must be an evaluator's name, or an object of one name" in problem

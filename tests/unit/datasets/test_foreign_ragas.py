@@ -154,3 +154,17 @@ def test_samples_that_are_refused(write: Write, refusal: Refusal, record: dict[s
     """What is no text and no conversation is refused with file, line and field."""
     (problem,) = refusal(write("x.jsonl", [*SINGLE, record]))
     assert problem.startswith(f"x.jsonl:3: record 3, {said}"), problem
+
+
+def test_what_a_conversation_begins_with_and_ends_in(write: Write, wired: Read) -> None:
+    """The system's message is history of the first turn; an empty last message is no answer."""
+    messages = [
+        {"content": "Be short.", "type": "system"},
+        {"content": "Q1", "type": "human"},
+        {"content": "A1", "type": "ai"},
+        {"content": "", "type": "ai", "tool_calls": [{"name": "look", "args": {}}]},
+    ]
+    (case,) = wired(write("x.jsonl", [{"user_input": messages, "reference": "R"}]))
+    assert case.turns[0].history == (Message("system", "Be short."),)
+    assert case.recorded is not None
+    assert case.recorded.text == "A1"
