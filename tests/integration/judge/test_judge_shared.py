@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
+from tests.waiting import until
 
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.storage import revisions
@@ -241,8 +242,7 @@ async def test_what_a_killed_replica_had_set_aside_stays_set_aside(tmp_path: Pat
             replica(tmp_path, "two", provider, postgres_url) as (two, _),
         ):
             asking = [asyncio.ensure_future(grade(one, f"a{n}")) for n in range(3)]
-            while len(slow.requests) < 3:  # noqa: ASYNC110  # no event says so across threads
-                await asyncio.sleep(0.01)
+            await until(lambda: len(slow.requests) >= 3)
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             for one_call in asking:

@@ -280,6 +280,8 @@ def test_assertions_that_cannot_be_made(metric: Callable[..., Metric], fold: Cal
         (Assertion("is-json", {"type": "objekt"}), "JSON schema"),
         (Assertion("latency"), "needs a threshold"),
         (Assertion("word-count", "many"), "number of words"),
+        (Assertion("word-count", {"min": 1, "most": 3}), "number of words"),
+        (Assertion("word-count", {}), "number of words"),
         (Assertion("contains", "a", weight=-1.0), "weight"),
     ],
 )
