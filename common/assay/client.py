@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc.aio
 
 from assay.case_wire import case_to_wire
-from assay.errors import NotFoundError, UnavailableError, WatchBehindError
+from assay.errors import NotFoundError, UnavailableError, WatchBehindError, WrongStateError
 from assay.hosting.host import host_agent
 from assay.judging_wire import spend_cap_to_wire
 from assay.results import CaseResult, DatasetRef, Deletion, RowAttempt, Run, StateChange
@@ -191,11 +191,17 @@ class Client:
 
         Raises:
             InvalidInputError: It is to have a cap and no judge.
-            WrongStateError: The run has already ended, or is going on while something is to be changed.
+            WrongStateError: The run has already ended, or is running while something is to be changed.
         """
         cap = spend_cap_to_wire(spend_cap) if spend_cap is not None else None
         request = pb.ResumeRunRequest(run_id=run_id, retry_errors=retry_errors, spend_cap=cap)
-        return run_from_wire((await self._call(lambda: self._stub.ResumeRun(request))).run)
+        lost_before = self._lost_count
+        try:
+            return run_from_wire((await self._call(lambda: self._stub.ResumeRun(request))).run)
+        except WrongStateError as problem:
+            if self._lost_count == lost_before or problem.reason != "RUN_ACTIVE":
+                raise
+            return await self.get_run(run_id, partial=False)  # the attempt whose answer was lost has resumed it
 
     async def list_attempts(self, run_id: str, case_id: str) -> list[RowAttempt]:
         """Return every attempt at the rows of a case, by repeat, oldest first, the one that stands last.

@@ -62,7 +62,8 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "ListRuns": _IDEMPOTENT_CALL,
         "CancelRun": _IDEMPOTENT_CALL,
         "PauseRun": _IDEMPOTENT_CALL,
-        "ResumeRun": _IDEMPOTENT_CALL,
+        # A second attempt finds the run running, whose errors cannot be retried: the caller knows that it asked twice.
+        "ResumeRun": _CALL,
         # A second attempt does not find what the first, whose answer was lost, has deleted: the caller decides.
         "DeleteRun": _CALL,
         "WatchRun": _SERVER_STREAM,

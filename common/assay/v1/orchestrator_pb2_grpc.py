@@ -172,7 +172,10 @@ class RunServiceServicer(object):
     def ResumeRun(self, request, context):
         """ResumeRun continues a paused run without asking the agent again for any
         answer that is stored. On a running run it does nothing. With retry_errors it
-        also continues one that has SUCCEEDED or FAILED. Idempotent.
+        also continues one that has SUCCEEDED or FAILED. While a run is running,
+        neither its errors can be retried nor its spend cap changed:
+        FAILED_PRECONDITION (reason RUN_ACTIVE), also where a call whose answer was
+        lost has resumed it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

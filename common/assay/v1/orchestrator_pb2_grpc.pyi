@@ -73,7 +73,10 @@ class RunServiceStub:
     ResumeRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeRunRequest, _orchestrator_pb2.ResumeRunResponse]
     """ResumeRun continues a paused run without asking the agent again for any
     answer that is stored. On a running run it does nothing. With retry_errors it
-    also continues one that has SUCCEEDED or FAILED. Idempotent.
+    also continues one that has SUCCEEDED or FAILED. While a run is running,
+    neither its errors can be retried nor its spend cap changed:
+    FAILED_PRECONDITION (reason RUN_ACTIVE), also where a call whose answer was
+    lost has resumed it.
     """
     DeleteRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteRunRequest, _orchestrator_pb2.DeleteRunResponse]
     """DeleteRun removes a run that has ended or is paused, with its answers, results
@@ -151,7 +154,10 @@ class RunServiceAsyncStub(RunServiceStub):
     ResumeRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeRunRequest, _orchestrator_pb2.ResumeRunResponse]  # type: ignore[assignment]
     """ResumeRun continues a paused run without asking the agent again for any
     answer that is stored. On a running run it does nothing. With retry_errors it
-    also continues one that has SUCCEEDED or FAILED. Idempotent.
+    also continues one that has SUCCEEDED or FAILED. While a run is running,
+    neither its errors can be retried nor its spend cap changed:
+    FAILED_PRECONDITION (reason RUN_ACTIVE), also where a call whose answer was
+    lost has resumed it.
     """
     DeleteRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteRunRequest, _orchestrator_pb2.DeleteRunResponse]  # type: ignore[assignment]
     """DeleteRun removes a run that has ended or is paused, with its answers, results
@@ -268,7 +274,10 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_orchestrator_pb2.ResumeRunResponse, _abc.Awaitable[_orchestrator_pb2.ResumeRunResponse]]:
         """ResumeRun continues a paused run without asking the agent again for any
         answer that is stored. On a running run it does nothing. With retry_errors it
-        also continues one that has SUCCEEDED or FAILED. Idempotent.
+        also continues one that has SUCCEEDED or FAILED. While a run is running,
+        neither its errors can be retried nor its spend cap changed:
+        FAILED_PRECONDITION (reason RUN_ACTIVE), also where a call whose answer was
+        lost has resumed it.
         """
 
     @_abc_1.abstractmethod

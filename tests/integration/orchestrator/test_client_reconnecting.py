@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.answers import AgentResponse
+from assay.answers import AgentErrorKind, AgentResponse, error_response
 from assay.cases import Case, Turn
 from assay.client import Client
-from assay.errors import DatasetError, UnavailableError
+from assay.errors import DatasetError, UnavailableError, WrongStateError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -125,6 +125,32 @@ async def test_a_deletion_whose_answer_was_lost_is_done(
         assert gone.row_count == 3
         assert is_lost
         assert await client.list_runs() == []
+
+
+async def test_a_retry_whose_answer_was_lost_is_under_way(
+    serve: Serve, settings_of: SettingsOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The repeated call finds the run running, since the first one resumed it: that is no error."""
+    failing = Case("c", (Turn("q", references=("a",)),), recorded=error_response(AgentErrorKind.RAISED, "boom"))
+    async with serve() as client:
+        dataset = await client.upload_dataset([failing, *CASES[:3]], name="d")
+        run = await client.create_run(settings_of(), dataset.dataset_id)
+        async for _ in client.watch_run(run.run_id):
+            pass
+        real, is_lost = client._stub.ResumeRun, False
+
+        async def losing(request: Any) -> Any:
+            nonlocal is_lost
+            if is_lost:
+                raise WrongStateError("the run is running", reason="RUN_ACTIVE")
+            await real(request)
+            is_lost = True
+            raise UnavailableError("the connection broke")
+
+        monkeypatch.setattr(client._stub, "ResumeRun", losing)
+        assert (await client.resume_run(run.run_id, retry_errors=True)).run_id == run.run_id
+        with pytest.raises(WrongStateError):
+            await client.resume_run(run.run_id, retry_errors=True)
 
 
 async def test_an_address_at_which_nothing_has_answered_is_not_waited_for(tmp_path: Path) -> None:
