@@ -127,7 +127,10 @@ def test_schemas_that_are_refused(schema: dict[str, Any], message: str) -> None:
         complete_parameters("json_schema", {"schema": schema}, where="metrics[0]")
 
 
-@pytest.mark.parametrize(("kind", "parameters"), [("contains", {}), ("regex", {}), ("json_schema", {})])
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [("contains", {}), ("regex", {}), ("json_schema", {}), ("contains", {"values": ["a"], "mode": None})],
+)
 def test_what_is_required_is_missed(kind: str, parameters: dict[str, Any]) -> None:
     """A check without what it checks is refused with the field's name."""
     with pytest.raises(SpecError, match="is missing"):
@@ -265,7 +268,7 @@ def test_assertions_that_cannot_be_made(metric: Callable[..., Metric], fold: Cal
     rows = [answered("a", case=judged), answered("a"), answered("a", case=labelled), answered("b", case=labelled)]
     found = fold(metric("assertions"), rows)
     assert (found.value, found.n_scored, found.n_skipped) == (0.5, 2, 2)
-    assert (found.detail["metrics"], found.detail["not_made"]) == ({"facts": 0.5}, 1)
+    assert found.detail == {"checks": 2, "held": 1, "not_made": 1, "metrics": {"facts": 0.5}}
     assert metric("assertions").score(answered("a", failed=True, case=labelled)).value == 0.0
 
 
@@ -288,6 +291,13 @@ def test_assertions_that_cannot_be_made(metric: Callable[..., Metric], fold: Cal
 def test_checks_that_are_refused(check: Assertion, message: str) -> None:
     """A check that cannot be made is a sentence when the dataset is read."""
     assert message in assertion_problem(check)
+
+
+@pytest.mark.parametrize("kind", ["contains", "icontains", "starts-with", "levenshtein", "rouge-n", "finish-reason"])
+@pytest.mark.parametrize("value", [None, "", ["a"]])
+def test_a_check_against_a_text_needs_one(kind: str, value: object) -> None:
+    """Compared with no text, or with several, an answer would fail in every row."""
+    assert assertion_problem(Assertion(kind, value)) == f"{kind} needs a text as its value"
 
 
 def test_known_checks_are_known_once() -> None:

@@ -90,6 +90,13 @@ def test_runs_of_a_case_are_compared_with_each_other(summary_of: Callable[..., A
     assert (found.n_scored, found.n_skipped, found.meets_threshold) == (4, 1, False)
 
 
+def test_a_blank_answer_differs_from_each_other_run_of_its_case(summary_of: Callable[..., Any]) -> None:
+    """Of three runs of a case, one of them blank, one pair of three is alike."""
+    found = summary_of((0, "a", (1, 0)), (0, " ", None), (0, "a", (1, 0)))
+    assert (found.value, found.detail["agreement_rate"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
+    assert (found.n_scored, found.detail["total_comparisons"]) == (3, 3)
+
+
 def test_one_run_a_case_is_pooled(summary_of: Callable[..., Any]) -> None:
     """Without repeats all answers are compared, and the note says what that measures."""
     found = summary_of(*((case, "x", (1, 0)) for case in range(25)))

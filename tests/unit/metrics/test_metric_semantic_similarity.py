@@ -168,6 +168,15 @@ def test_aggregate_of_scored_rows_and_an_agent_error(
     assert summary.detail["models"] == [{"model": "all-MiniLM-L6-v2", "revision": "abc"}]
 
 
+def test_warnings_of_rows_are_counted_in_the_aggregate(
+    metric: Callable[..., Metric], row: Callable[..., Row], fold: Callable[..., Any]
+) -> None:
+    """The summary says how many rows an English-only model scored in another language."""
+    references = ("\u0627\u0644\u0648\u0643\u064a\u0644", "The agent is online.", "\u0645\u062a\u0635\u0644")
+    rows = [row("a", [each], vectors=[(1, 0), (1, 0)], english_only=True) for each in references]
+    assert fold(metric("semantic_similarity"), rows).detail["warnings"] == {"model_language_mismatch": 2}
+
+
 def test_a_failure_of_our_own_is_in_neither_part_of_the_pass_rate(
     metric: Callable[..., Metric], row: Callable[..., Row], fold: Callable[..., Any]
 ) -> None:

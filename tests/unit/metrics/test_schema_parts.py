@@ -35,3 +35,11 @@ def test_a_part_that_names_its_draft_keeps_our_patterns(schema: dict[str, Any]) 
 def test_a_pattern_that_python_would_not_end_ends(schema: dict[str, Any]) -> None:
     """Its steps double with every letter there."""
     assert schema_complaints("a" * 5_000 + "!", schema_validator(json.dumps(schema)))
+
+
+def test_what_additional_properties_leave_to_patterns_is_decided_by_our_patterns() -> None:
+    r"""A name in digits of another script matches Python's \d, not RE2's: it is an additional property."""
+    schema = {"patternProperties": {r"^\d+$": {"type": "string"}}, "additionalProperties": False}
+    validator = schema_validator(json.dumps(schema))
+    assert not schema_complaints({"12": "a"}, validator)
+    assert schema_complaints({"١٢": "a"}, validator) == ["$: Additional properties are not allowed: '١٢'"]
