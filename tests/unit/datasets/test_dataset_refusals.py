@@ -246,6 +246,13 @@ def test_no_input_field(write: Write, refusal: Refusal) -> None:
     assert "`map: {input: YOUR_FIELD}`" in only(refusal(write("x.csv", "xx,yy\n1,2\n")))
 
 
+def test_records_without_fields(write: Write, refusal: Refusal) -> None:
+    """Where no record has a field, the sentence says so, with and without a mapping."""
+    name = write("x.jsonl", [{}, {}])
+    assert "no field holds the question (fields found: none; read as" in only(refusal(name))
+    assert 'no record has a field "frage"; fields found: none' in only(refusal(name, field_map={"input": "frage"}))
+
+
 def test_explicit_duplicates(write: Write, refusal: Refusal) -> None:
     """An id that is given twice is refused with both places."""
     problem = only(refusal(write("x.jsonl", [{"id": "a", **GOOD}, {"id": "b", **GOOD}, {"id": "a", **GOOD}])))

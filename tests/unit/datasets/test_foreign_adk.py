@@ -117,6 +117,12 @@ def test_eval_cases_without_their_set(write: Write, wired: Read, name: str) -> N
     _look_at_eval_set(*wired(write(name, cases if name != "x.yaml" else json.dumps(cases))))
 
 
+def test_eval_cases_with_a_query_of_their_own(write: Write, wired: Read) -> None:
+    """A case that has a conversation stays a case of its own, whatever else is written beside it."""
+    noted = [{**case, "query": "a note"} for case in EVAL_SET["eval_cases"]]
+    _look_at_eval_set(*wired(write("x.json", noted)))
+
+
 def test_calls_in_recorded_events(write: Write, wired: Read) -> None:
     """Later versions record events between question and answer: their calls of tools are the expected ones."""
     call = {"function_call": {"id": "c1", "args": {"city": "Riyadh"}, "name": "weather"}}
@@ -251,6 +257,5 @@ def test_a_turn_that_is_refused(write: Write, refusal: Refusal) -> None:
 def test_a_turn_that_is_no_object_is_refused(write: Write, refusal: Refusal, broken: object) -> None:
     """The whole conversation is one case: what is wrong in one of its turns is said, with its place."""
     turns = [{"query": "Q", "reference": "A"}, broken]
-    problems = refusal(write("x.test.json", turns))
-    assert problems
-    assert "record 2" in problems[0]
+    (problem,) = refusal(write("x.test.json", turns))
+    assert problem == f"x.test.json:1: record 2: must be an object with named fields, not {json.dumps(broken)}"
