@@ -19,18 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchRecord", "BatchStore", "Finished", "OpenOrder"]
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS batches (
-    batch_id TEXT PRIMARY KEY, line TEXT NOT NULL, provider_id TEXT NOT NULL, created_at REAL NOT NULL,
-    requests INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS orders (
-    item_id TEXT PRIMARY KEY, batch_id TEXT NOT NULL, line TEXT NOT NULL, key TEXT NOT NULL, run_id TEXT NOT NULL,
-    cap INTEGER, reserved INTEGER NOT NULL, request TEXT NOT NULL, outcome TEXT, changed_at REAL NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS orders_by_key ON orders (key);
-CREATE INDEX IF NOT EXISTS orders_by_batch ON orders (batch_id, line);
-"""
 _FINISHED_KEPT_S = 30 * 24 * 3600.0
 _WAITING = ""  # the batch of orders that have none yet
 _COLUMNS = "item_id, key, run_id, cap, reserved, request"
@@ -93,7 +81,6 @@ class BatchStore:
         """Open it; outcomes that nobody has fetched for a month are forgotten."""
 
         def prepare(connection: sqlite3.Connection) -> None:
-            connection.executescript(_SCHEMA)
             connection.execute(
                 "DELETE FROM orders WHERE outcome IS NOT NULL AND changed_at < ?", (now - _FINISHED_KEPT_S,)
             )

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from assay.errors import SetupError, StorageError
+from assay_judge.migrations import apply_migrations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,15 +25,6 @@ __all__ = ["JudgeStore"]
 
 T = TypeVar("T")
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS verdicts (
-    key TEXT PRIMARY KEY, used_at REAL NOT NULL, record TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS verdicts_used ON verdicts (used_at);
-CREATE TABLE IF NOT EXISTS spending (
-    run_id TEXT PRIMARY KEY, nano INTEGER NOT NULL, changed_at REAL NOT NULL
-) WITHOUT ROWID;
-"""
 _PRUNE_EVERY = 500
 _MOST_NANO = 2**63 - 1  # of SQLite's integers
 _SPENDING_KEPT_S = 90 * 24 * 3600.0
@@ -63,7 +55,8 @@ class JudgeStore:
         """Open the database in a folder, which is made where it is missing; None keeps it in memory.
 
         Raises:
-            SetupError: The folder cannot be used, another process uses it, or its file is no database of ours.
+            SetupError: The folder cannot be used, another process uses it, or its file is no database of ours or one
+                that a newer version of Assay wrote.
         """
         thread = ThreadPoolExecutor(1, thread_name_prefix="judge-store")
         try:
@@ -75,7 +68,7 @@ class JudgeStore:
             thread.shutdown()
             raise SetupError(
                 f"the judge cannot keep its verdicts in {folder} ({error}): give another folder with --state-dir, "
-                "or remove judge.db there",
+                "or move judge.db away from there",
                 reason="STATE_UNUSABLE",
             ) from None
         store = cls(connection, thread, lock, max_verdicts)
@@ -213,10 +206,10 @@ def _connect(folder: Path | None) -> sqlite3.Connection:
         os.close(os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(name, isolation_level=None, timeout=10)
     try:
+        apply_migrations(connection, name)  # before anything else is changed: a newer version's file stays as it is
         connection.execute("PRAGMA journal_mode = WAL")
         # A process that is killed loses nothing; a power cut may lose the last verdicts, which only costs money.
         connection.execute("PRAGMA synchronous = NORMAL")
-        connection.executescript(_SCHEMA)
     except BaseException:
         connection.close()
         raise

@@ -172,7 +172,7 @@ async def test_verdicts_outlive_the_process_and_the_oldest_go_first(tmp_path: Pa
 async def test_a_state_folder_that_cannot_be_used_is_said(tmp_path: Path) -> None:
     """A file that is no database, and a folder that is a file."""
     (tmp_path / "judge.db").write_bytes(b"not a database" * 100)
-    with pytest.raises(SetupError, match="remove judge"):
+    with pytest.raises(SetupError, match="move judge"):
         await JudgeStore.open(tmp_path)
     with pytest.raises(SetupError, match="--state-dir"):
         await JudgeStore.open(tmp_path / "judge.db")
