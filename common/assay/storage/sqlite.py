@@ -116,8 +116,7 @@ class SqliteDatabase:
                         _close_cursors(connection)
             except BaseException:
                 del self._connections[threading.get_ident()]
-                connection.invalidate()
-                connection.close()
+                connection.invalidate()  # closes the file too
                 raise
 
     def _connection(self) -> sa.Connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,30 @@ def test_a_second_user_of_the_file_is_refused(tmp_path: Path) -> None:
         SqliteDatabase(tmp_path / "assay.db", TABLES)
     first.close()
     SqliteDatabase(tmp_path / "assay.db", TABLES).close()
+
+
+def test_a_lock_that_names_no_process_is_said_to_be_of_an_unknown_one(tmp_path: Path) -> None:
+    """The owner of the lock may not have written its process id yet."""
+    with (tmp_path / "assay.db.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(StorageError, match=r"in use by another orchestrator \(process unknown\)"):
+            SqliteDatabase(tmp_path / "assay.db", TABLES)
+
+
+async def test_a_file_that_cannot_be_written_is_a_matter_of_permissions(tmp_path: Path) -> None:
+    """The sentence says what to check."""
+
+    def refused(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("PRAGMA query_only = ON")
+        connection.execute(schema.datasets.delete())
+
+    database = SqliteDatabase(tmp_path / "assay.db", TABLES)
+    try:
+        with pytest.raises(StorageError, match="check its permissions, or choose another folder with ASSAY_HOME"):
+            await database.write(refused)
+        await database.write(lambda c: c.execute(schema.datasets.delete()))
+    finally:
+        database.close()
 
 
 async def test_writes_are_durable_and_atomic(tmp_path: Path) -> None:

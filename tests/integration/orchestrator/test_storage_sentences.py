@@ -11,7 +11,9 @@ import pytest
 
 from assay.errors import StorageError
 from assay.storage.database import Database
+from assay.storage.postgres import PostgresDatabase
 from assay.storage.postgres_errors import client_sentence
+from assay_orchestrator.store.revisions import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +52,17 @@ async def test_clients_learn_no_address_of_a_server_that_went_away(
             await client.get_run("r")
     assert not PLACE.search(str(caught.value))
     assert f"127.0.0.1:{killable_postgres.port}" in caplog.text
+
+
+def test_an_operator_learns_the_host_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A URL without a host dials what PGHOST and PGPORT say: the log names that place, not this machine."""
+    monkeypatch.setenv("PGHOST", "127.0.0.1")
+    monkeypatch.setenv("PGPORT", "1")  # where no server listens
+    with pytest.raises(StorageError) as caught:
+        PostgresDatabase("postgresql:///assay", TABLES, patience_s=0.0)
+    assert "the PostgreSQL database assay at 127.0.0.1:1" in f"{caught.value}{caplog.text}"
 
 
 @pytest.mark.parametrize("state", ["53100", "57014", "25006", "42501", "28P01", "3D000", "57P03", "08006", "22003"])

@@ -245,6 +245,8 @@ async def test_rows_come_back_as_they_were(store: Database) -> None:
     await store.write(lambda c: results.put(c, "r", [answer(1, "\u200fمرحبا\n👋")], rows, {}))
     found = await store.read(lambda c: results.read_sequence(c, "r", 0, 9))
     assert [dataclasses.replace(one, sequence=0) for one in found] == rows
+    vectors = sa.select(schema.results.c.case_index).where(schema.results.c.answer_vector.is_not(None))
+    assert await store.read(lambda c: c.execute(vectors).scalars().all()) == [2]
     stored = await store.read(lambda c: results.read_answers(c, "r", [1]))
     assert stored[1, 0][0].text == "\u200fمرحبا\n👋"
 

@@ -59,6 +59,7 @@ def described(engine: sa.Engine) -> dict[str, object]:
         table: (
             [(column["name"], str(column["type"]), column["nullable"]) for column in inspector.get_columns(table)],
             inspector.get_pk_constraint(table)["constrained_columns"],
+            inspector.get_table_options(table),
             sorted(str(unique["column_names"]) for unique in inspector.get_unique_constraints(table)),
             sorted(str(index["column_names"]) for index in inspector.get_indexes(table)),
         )
