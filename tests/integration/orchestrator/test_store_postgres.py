@@ -61,6 +61,18 @@ async def test_several_orchestrators_share_a_database(store: PostgresDatabase, p
         await store.write(datasets.discard_unfinished)
 
 
+async def test_four_writes_are_made_at_once(store: PostgresDatabase) -> None:
+    """An administrator sizes max_connections by docs/database.md: further writes wait for one of four sessions."""
+    together = threading.Barrier(4)
+
+    def write(connection: sa.Connection) -> object:
+        together.wait(60)  # only four writes at once get through
+        return connection.exec_driver_sql("SELECT pg_backend_pid()").scalar()
+
+    sessions = await asyncio.gather(*(store.write(write) for _ in range(20)))
+    assert len(set(sessions)) == 4
+
+
 async def test_every_connection_is_durable_bounded_and_named(store: PostgresDatabase) -> None:
     """Commits wait for the disk, statements end, and an administrator sees whose a connection is."""
 
