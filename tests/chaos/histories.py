@@ -62,9 +62,11 @@ class History:
     async def watch(self, client: Client) -> None:
         """Follow the run until it ends or pauses, and note every event that is told."""
         cursor = max(self.seen, default=0)
+        paused_at: int | None = None  # a pause that cannot be stored is no event: a snapshot alone shows it
         async for event in client.watch_run(self.run_id, after_sequence=cursor):
             if isinstance(event, Run):
-                if event.state is RunState.PAUSED and event.last_sequence <= cursor:
+                paused_at = event.last_sequence if event.state is RunState.PAUSED else None
+                if paused_at is not None and paused_at <= cursor:
                     return
                 continue
             if event.sequence <= cursor:
@@ -72,6 +74,8 @@ class History:
             cursor = event.sequence
             self.seen[cursor] = event if isinstance(event, CaseResult) else None
             if isinstance(event, StateChange) and event.state is RunState.PAUSED:
+                return
+            if cursor == paused_at:
                 return
 
 
