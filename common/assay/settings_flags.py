@@ -1,4 +1,4 @@
-"""Settings of a service: flags, environment variables, defaults; whatever is wrong with them is told at once."""
+"""Settings of a service: flags, environment variables, defaults; all problems are reported at once."""
 
 from __future__ import annotations
 
@@ -72,27 +72,28 @@ class SettingsFlags:
             text: What it means, for the help.
             kind: Makes its value of a text; raises ValueError with what is due instead.
             default: Its value where neither flag nor variable gives one.
-            shown: The default as the help tells it; None for the value that is in force.
+            shown: The default as the help shows it; None for the value that is in force.
             also: A further environment variable that is read.
         """
         setting = _Setting(name, default, kind, also)
         self._settings.append(setting)
         value = self._text_of(setting) or default
-        shown = shown if shown is not None else "" if value is None else str(value)
-        text += f" (default: {shown})".replace("%", "%%") if shown else ""
+        text += _default(shown if shown is not None else "" if value is None else str(value))
         # Values are read afterwards, all of them, whatever is wrong with one.
         self._parser.add_argument(flag(name), default=argparse.SUPPRESS, help=text)
 
-    def several(self, name: str, metavar: str, text: str) -> None:
+    def several(self, name: str, metavar: str, text: str, *, shown: str = "") -> None:
         """Add a setting of any number of texts: the flag is given several times, a variable holds commas."""
-        self._settings.append(_Setting(name, (), listed))
-        self._parser.add_argument(
-            flag(name), action="append", metavar=metavar, default=argparse.SUPPRESS, help=f"{text}; repeatable"
-        )
+        setting = _Setting(name, (), listed)
+        self._settings.append(setting)
+        text += "; repeatable" + _default(self._text_of(setting) or shown)
+        self._parser.add_argument(flag(name), action="append", metavar=metavar, default=argparse.SUPPRESS, help=text)
 
     def switch(self, name: str, text: str) -> None:
         """Add a setting that is on unless --no-NAME says otherwise."""
-        self._settings.append(_Setting(name, True, _truth))
+        setting = _Setting(name, True, _truth)
+        self._settings.append(setting)
+        text += _default(self._text_of(setting) or "on")
         self._parser.add_argument(
             flag(name), action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text
         )
@@ -161,6 +162,11 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InvalidInputError(message, reason="INVALID_SETTINGS")
+
+
+def _default(shown: str) -> str:
+    """Return how the help shows a default."""
+    return f" (default: {shown or 'none'})".replace("%", "%%")
 
 
 def flag(name: str) -> str:

@@ -57,7 +57,7 @@ def test_processes_share_a_postgresql_database_alone() -> None:
         read_settings(["--role", "worker", "--dead-after-s", "0.5"], {})
     said = [str(problem) for problem in caught.value.problems]
     assert [text.split()[0] for text in said] == ["role", "dead_after_s"]
-    with pytest.raises(InvalidInputError, match="others go on with what stops"):
+    with pytest.raises(InvalidInputError, match="others take over interrupted runs"):
         read_settings(["--database-url", "postgresql://h/d", "--recover", "on-request"], {})
 
 

@@ -36,7 +36,7 @@ class Settings:
         queue_limit: Texts that may wait per model, at least as many as one request may hold.
         threads: Threads of the arithmetic on a CPU; 0 leaves the choice to the library.
         stream_in_flight: Requests of one stream that are worked on at once.
-        grace_s: Running calls may go on this long when the process stops.
+        grace_s: Grace period of running calls after SIGTERM, in seconds.
         reflection: Whether tools may ask for the contract.
         exit_with_lock: The process ends when no other process holds this file's lock; None: it stays.
     """
@@ -115,16 +115,16 @@ def _flags(environment: Mapping[str, str]) -> SettingsFlags:
         flags.add(name, text, kind, getattr(defaults, name))
 
     add("listen", "unix:/path or host:port")
-    flags.several("model", "NAME|DIR", "a model to load")
+    flags.several("model", "NAME|DIR", "model to load at the start", shown=DEFAULT_MODEL)
     flags.several("allow_models", "PATTERN", "further models that requests may name")
-    add("max_models", "models in memory at once", int)
-    add("device", "auto, cpu or cuda")
-    add("precision", ", ".join(PRECISIONS))
+    add("max_models", "maximum number of models in memory", int)
+    add("device", "device of the models: auto, cpu or cuda")
+    add("precision", "number format of the weights: float32, bfloat16 or float16")
     add("max_batch_tokens", "word pieces computed at once; 0 chooses by device", int)
-    add("queue_limit", "texts that may wait per model", int)
-    add("threads", "threads of the arithmetic on a CPU; 0 leaves it to the library", int)
-    add("stream_in_flight", "requests of one stream worked on at once", int)
-    add("grace_s", "seconds that running calls get when the process stops", float)
-    add("exit_with_lock", "end when no other process holds this file's lock", Path)
-    flags.switch("reflection", "let tools ask for the contract")
+    add("queue_limit", "maximum texts in the queue of one model", int)
+    add("threads", "threads per model on a CPU; 0 leaves the choice to the library", int)
+    add("stream_in_flight", "maximum requests in flight per stream", int)
+    add("grace_s", "grace period of running calls after SIGTERM, in seconds", float)
+    add("exit_with_lock", "stop when no other process holds this file's shared lock", Path)
+    flags.switch("reflection", "serve gRPC reflection")
     return flags

@@ -34,7 +34,7 @@ class Settings:
         limits: A file of rates that the operator allows; None for none.
         replay: A file of recorded verdicts for the provider "replay".
         record: A file that takes every new verdict.
-        state_dir: Where verdicts and spending are kept; None: in memory.
+        state_dir: The folder of batch orders, and without database_url of verdicts and spending; None: in memory.
         database_url: The PostgreSQL database that all replicas share for verdicts and spending; empty for state_dir.
         database_patience_s: How long a PostgreSQL that went away is waited for, in seconds.
         cache: Whether verdicts are used again.
@@ -51,7 +51,7 @@ class Settings:
         batch_wait_s: How long requests are collected before they are submitted as a batch.
         batch_requests: Most requests of one batch.
         batch_poll_s: Pause before a batch is looked at for the first time; longer before each further time.
-        grace_s: Running calls may go on this long when the process stops.
+        grace_s: Grace period of running calls after SIGTERM, in seconds.
         reflection: Whether tools may ask for the contract.
         exit_with_lock: The process ends when no other process holds this file's lock; None: it stays.
     """
@@ -162,43 +162,48 @@ def _flags(environment: Mapping[str, str]) -> SettingsFlags:
 
     add("listen", "unix:/path or host:port")
     add("provider", "the judge of requests that name none: anthropic, openai, replay or none", default=judge.provider)
-    add("model", "its model", default="")
+    add("model", "model of that judge", default="")
     add("base_url", "a service that speaks the provider's protocol, in place of its own", default="")
     add("key_variable", "environment variable with its key, in place of the provider's usual one", default="")
-    add("temperature", "its temperature, where the model takes one", float, judge.temperature)
-    add("max_tokens", "most tokens of a verdict, thoughts included", int, judge.max_tokens)
+    add("temperature", "temperature, for models that accept one", float, judge.temperature)
+    add("max_tokens", "maximum tokens of a reply, thoughts included", int, judge.max_tokens)
     flags.several("allow_judges", "PATTERN", "further judges that requests may name, as provider:model")
     flags.several("allow_base_urls", "PATTERN", "services that requests may name, as scheme://host[:port]")
     flags.several("allow_key_variables", "PATTERN", "environment variables with keys that requests may name")
     flags.several("rubric", "FILE", "a further rubric, as YAML")
     add("prices", "prices of models, as YAML or JSON", Path)
-    add("limits", "rates that judges may be asked at, as YAML or JSON", Path)
+    add("limits", "rate limits per judge, as YAML or JSON", Path)
     add("replay", "recorded verdicts for the provider replay, as JSON lines", Path)
-    add("record", "a file that takes every new verdict, for a later replay", Path)
+    add("record", "file to which new verdicts are appended, for a later replay", Path)
     home = environment.get("ASSAY_HOME") or _DEFAULT_STATE
-    add("state_dir", "where verdicts and spending are kept", _folder, _folder(f"{home}/judge"))
+    add(
+        "state_dir",
+        "folder of batch orders, and without --database-url of verdicts and spending",
+        _folder,
+        _folder(f"{home}/judge"),
+    )
     url = "PostgreSQL that all replicas share for verdicts and spending; also ASSAY_DATABASE_URL, safer with a password"
     flags.add("database_url", url, str, "", shown="none", also="ASSAY_DATABASE_URL")
-    add("database_patience_s", "seconds that a PostgreSQL which went away is waited for", float)
-    flags.switch("cache", "use verdicts again")
-    add("cache_entries", "most verdicts that are kept", int)
-    add("timeout_s", "seconds that one verdict may take", float)
-    add("attempts", "most attempts at one call", int)
-    add("attempt_timeout_s", "seconds that one attempt may take", float)
-    add("pause_s", "longest pause before the second attempt, in seconds", float)
-    add("max_concurrency", "most calls at once of one judge", int)
-    add("queue_limit", "most verdicts under way; more are refused", int)
-    add("stream_in_flight", "requests of one stream worked on at once", int)
-    add("spend_cap_usd", "most that any run may spend, in US dollars", float)
+    add("database_patience_s", "seconds to retry an unreachable PostgreSQL", float)
+    flags.switch("cache", "answer repeated requests from the cache")
+    add("cache_entries", "maximum number of cached verdicts", int)
+    add("timeout_s", "deadline of one verdict, in seconds", float)
+    add("attempts", "maximum attempts at one call", int)
+    add("attempt_timeout_s", "timeout of one attempt, in seconds", float)
+    add("pause_s", "maximum backoff before the second attempt, in seconds; doubles with each attempt", float)
+    add("max_concurrency", "maximum calls in flight per judge", int)
+    add("queue_limit", "maximum verdicts in flight; further requests are refused", int)
+    add("stream_in_flight", "maximum requests in flight per stream", int)
+    add("spend_cap_usd", "spend cap of every run, in US dollars", float)
     flags.several(
         "batch_base_urls", "PATTERN", "services with a batch API besides the providers' own, as scheme://host[:port]"
     )
-    add("batch_wait_s", "seconds that requests are collected before they are submitted as a batch", float)
-    add("batch_requests", "most requests of one batch", int)
-    add("batch_poll_s", "seconds before a batch is first looked at; longer before each further time", float)
-    add("grace_s", "seconds that running calls get when the process stops", float)
-    flags.switch("reflection", "let tools ask for the contract")
-    add("exit_with_lock", "end when no other process holds this file's lock", Path)
+    add("batch_wait_s", "seconds to collect requests before a batch is submitted", float)
+    add("batch_requests", "maximum requests per batch", int)
+    add("batch_poll_s", "seconds before a batch is first polled; the interval grows", float)
+    add("grace_s", "grace period of running calls after SIGTERM, in seconds", float)
+    flags.switch("reflection", "serve gRPC reflection")
+    add("exit_with_lock", "stop when no other process holds this file's shared lock", Path)
     return flags
 
 

@@ -63,33 +63,38 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     # What it is set to is not shown: it may hold a password.
     text = "PostgreSQL instead: postgresql://user@host/name; also ASSAY_DATABASE_URL, which is safer with a password"
     add("--database-url", text, shown="none", also="ASSAY_DATABASE_URL", default="")
-    add("--database-patience-s", "how long a PostgreSQL that went away is waited for", type=float, default=60.0)
+    add("--database-patience-s", "seconds to retry an unreachable PostgreSQL", type=float, default=60.0)
     add("--embedder", "address of the embedder; empty for none", default="")
-    add("--embedder-patience-s", "how long an unreachable embedder is asked again", type=float, default=60.0)
+    add("--embedder-patience-s", "seconds to retry an unreachable embedder", type=float, default=60.0)
     add("--judge", "address of the judge; empty for none", default="")
-    add("--judge-patience-s", "how long an unreachable judge is asked again", type=float, default=60.0)
+    add("--judge-patience-s", "seconds to retry an unreachable judge", type=float, default=60.0)
     add("--recover", "interrupted runs at the start: auto or on-request", default="auto")
     add("--http-hosts", "hosts that http agents may have: patterns, comma-separated", default="")
     add("--agent-env", "variables that specs may name as ${NAME}: patterns, comma-separated", default="")
-    add("--scorers", "most processes that score rows of much work, at most cores - 1", type=int, default=4)
-    add("--scoring-timeout-s", "processor time of scoring one row", type=float, default=5.0)
+    add("--scorers", "maximum number of scorer processes, at most cores - 1", type=int, default=4)
+    add("--scoring-timeout-s", "processor seconds per row, and per HTTP reply", type=float, default=5.0)
     add("--scoring-memory-mib", "memory of one scorer beyond what it needs idle", type=int, default=1024)
-    text = "how long a run may be without a client that hosts its agent; then it pauses"
+    text = "seconds without a client that hosts a run's agent, after which the run pauses"
     add("--unattended-pause-s", text, type=float, default=1800.0)
-    add("--active-run-limit", "most unfinished runs", type=int, default=200)
-    add("--row-try-limit", "how often a row that fails is tried, at least 2", type=int, default=3)
-    add("--watch-bookmark-s", "how often idle watchers are told so", type=float, default=15.0)
-    add("--watch-stall-s", "how long a watcher may take nothing", type=float, default=30.0)
+    add("--active-run-limit", "maximum number of pending and running runs", type=int, default=200)
+    add("--row-try-limit", "maximum attempts at a row that fails, at least 2", type=int, default=3)
+    add("--watch-bookmark-s", "seconds between bookmarks to an idle watcher", type=float, default=15.0)
+    add("--watch-stall-s", "seconds after which a watch ends whose client reads nothing", type=float, default=30.0)
     add("--first-message-s", "deadline for the first message of a client's stream", type=float, default=10.0)
     add("--stream-idle-s", "deadline for each further message that is due on it", type=float, default=60.0)
-    add("--grace-s", "how long calls may go on after SIGTERM", type=float, default=10.0)
+    add("--grace-s", "grace period of running calls after SIGTERM, in seconds", type=float, default=10.0)
     add("--role", "what this process does: api, worker or all; processes share a PostgreSQL database", default="all")
-    add("--dead-after-s", "when a process that says nothing loses its work to others", type=float, default=20.0)
-    add("--reconcile-s", "how often work is looked for that nobody has", type=float, default=30.0)
-    add("--shard-limit", "most shards (of about 1,000 rows) worked on at once", type=int, default=64)
-    add("--agent-limits", "most questions in flight over all runs: host=count, comma-separated", default="")
-    add("--team-weights", "what teams have beside others: team=weight, comma-separated; 1 for the rest", default="")
-    add("--exit-with-lock", "stop when nobody holds this file's shared lock", default="")
+    add(
+        "--dead-after-s",
+        "seconds without a heartbeat, after which others get a worker's jobs",
+        type=float,
+        default=20.0,
+    )
+    add("--reconcile-s", "seconds between searches for shards without a job", type=float, default=30.0)
+    add("--shard-limit", "maximum number of shards (of about 1,000 rows) worked on at once", type=int, default=64)
+    add("--agent-limits", "maximum questions in flight over all runs: host=count, comma-separated", default="")
+    add("--team-weights", "scheduling weight per team: team=weight, comma-separated; 1 for the rest", default="")
+    add("--exit-with-lock", "stop when no other process holds this file's shared lock", default="")
     flags.switch("reflection", "serve gRPC reflection")
 
     def build(values: dict[str, Any]) -> Settings:

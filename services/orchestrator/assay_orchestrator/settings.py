@@ -29,31 +29,31 @@ class Settings:
         embedder_patience_s: How long an unreachable embedder is asked again, in seconds.
         judge: Address of the judge; empty where there is none.
         judge_patience_s: How long an unreachable judge is asked again before judging stops, in seconds.
-        recover: Whether runs that a stop interrupted go on by themselves at the start ("auto") or wait
-            for ResumeRun ("on-request").
+        recover: Whether the start resumes the runs that a stop interrupted ("auto") or leaves them paused for
+            ResumeRun ("on-request").
         http_hosts: Patterns of hosts that http agents may have, e.g. "*.example.org"; "*" allows all.
         agent_env: Patterns of environment variables that a spec may name as ${NAME}; "*" allows all.
         scorers: Most processes that score rows of much work; never more than the cores less one, at least one.
         scoring_timeout_s: Most processor time of scoring one row, or of reading one HTTP reply, in seconds.
         scoring_memory_mib: Most memory of one scorer beyond what it needs idle, in MiB.
         unattended_pause_s: A run whose agent no client has hosted for this long pauses, in seconds.
-        active_run_limit: Most unfinished runs; further ones are refused.
+        active_run_limit: Most pending and running runs; further ones are refused.
         row_try_limit: How often a row is tried: so many results with an error (`retry_errors` sets the earlier ones
-            aside), or so many kills of the process in its midst. After that it is given up.
-        watch_bookmark_s: How often a watcher of a run is told that nothing has happened, in seconds.
-        watch_stall_s: A watcher that takes nothing for this long is ended; it may resume.
+            aside), or so many kills of the process while it works on the row. After that it is a dead letter.
+        watch_bookmark_s: Time between bookmarks to a watcher of a run while nothing happens, in seconds.
+        watch_stall_s: A watch whose client reads nothing for this long ends; it may resume, in seconds.
         first_message_s: The first message of a client's stream must come within this time, in seconds.
         stream_idle_s: A client's stream from which a message is due ends after this time without one, in seconds.
-        grace_s: How long calls may go on after SIGTERM, in seconds.
+        grace_s: Grace period of running calls after SIGTERM, in seconds.
         role: What this process does: "api" answers clients, "worker" works on runs, "all" does both. Only processes
             that share a PostgreSQL database divide the work.
-        dead_after_s: After how many seconds without a word from a process its work goes to others; where its connection
+        dead_after_s: After how many seconds without a heartbeat others get a process's jobs; where its connection
             to the database has ended too, two seconds will do.
-        reconcile_s: How often shards are looked for that nobody has, in seconds.
+        reconcile_s: Time between searches for shards without a job, in seconds.
         shard_limit: Most shards that this process works on at once.
         team_weights: How much of the workers a team has beside the others, by name; 1 for those not named.
         agent_limits: Most questions in flight over all runs, by agent: the target's host, or the whole target.
-        exit_with_lock: Stop when nobody holds this file's shared lock any more; None to stay.
+        exit_with_lock: Stop when no other process holds this file's shared lock; None to stay.
         reflection: Whether to serve gRPC reflection.
     """
 
@@ -109,7 +109,7 @@ class Settings:
         if self.recover not in ("auto", "on-request"):
             yield f"recover must be 'auto' or 'on-request', not {self.recover!r}"
         if self.recover != "auto" and self.database_url:
-            yield "recover 'on-request' is for a file: of a shared database, others go on with what stops"
+            yield "recover 'on-request' needs a file: with a shared database, others take over interrupted runs"
         if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
             yield "database_url must begin with postgresql://; for an SQLite file use database"
         for name in ("database_patience_s", "embedder_patience_s", "judge_patience_s", "grace_s"):
