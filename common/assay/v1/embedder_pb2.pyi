@@ -135,7 +135,7 @@ class EmbedStreamResponse(_message.Message):
 
     @_builtins.property
     def error(self) -> Global___EmbedError:
-        """Why this request failed; the stream goes on."""
+        """Why this request failed; the stream stays open."""
 
     def __init__(
         self,
@@ -321,7 +321,7 @@ class SimilarityStreamResponse(_message.Message):
 
     @_builtins.property
     def error(self) -> Global___EmbedError:
-        """Why this request failed; the stream goes on."""
+        """Why this request failed; the stream stays open."""
 
     def __init__(
         self,

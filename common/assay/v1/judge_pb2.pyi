@@ -144,7 +144,7 @@ class GradeRequest(_message.Message):
 
     validate_only: _builtins.bool
     """Whether only to say if this judge could be asked, so that a run is refused before anything is paid for it: the
-    answer has no verdict, and nobody is called. FAILED_PRECONDITION (reason JUDGE_KEY_MISSING) where the server has
+    answer has no verdict, and no model is called. FAILED_PRECONDITION (reason JUDGE_KEY_MISSING) where the server has
     no key for it. Default: the answer is graded.
     """
     row: _builtins.str
@@ -608,7 +608,7 @@ class GradeStreamResponse(_message.Message):
 
     @_builtins.property
     def error(self) -> Global___JudgeError:
-        """Why this request failed; the stream goes on."""
+        """Why this request failed; the stream stays open."""
 
     @_builtins.property
     def cache(self) -> Global___CacheStatistics:

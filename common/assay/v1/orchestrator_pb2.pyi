@@ -76,7 +76,7 @@ class _PauseCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PauseCause
     PAUSE_CAUSE_OWNER: _PauseCause.ValueType  # 1
     """PauseRun. While the run is RUNNING it means that questions in flight are ending first."""
     PAUSE_CAUSE_INTERRUPTED: _PauseCause.ValueType  # 2
-    """The orchestrator stopped while the run was going on."""
+    """The orchestrator stopped while the run was running."""
     PAUSE_CAUSE_STORAGE: _PauseCause.ValueType  # 3
     """The database refuses rows. Answers are kept, nothing is asked, and the run
     resumes by itself.
@@ -94,7 +94,7 @@ PAUSE_CAUSE_UNSPECIFIED: PauseCause.ValueType  # 0
 PAUSE_CAUSE_OWNER: PauseCause.ValueType  # 1
 """PauseRun. While the run is RUNNING it means that questions in flight are ending first."""
 PAUSE_CAUSE_INTERRUPTED: PauseCause.ValueType  # 2
-"""The orchestrator stopped while the run was going on."""
+"""The orchestrator stopped while the run was running."""
 PAUSE_CAUSE_STORAGE: PauseCause.ValueType  # 3
 """The database refuses rows. Answers are kept, nothing is asked, and the run
 resumes by itself.
@@ -616,7 +616,7 @@ class RunSpec(_message.Message):
 
     @_builtins.property
     def judge(self) -> Global___JudgeSpec:
-        """Who judges answers; absent for nobody: metrics that need a verdict are then skipped."""
+        """The judge of the answers; where it is absent, metrics that need a verdict are skipped."""
 
     def __init__(
         self,
@@ -1738,7 +1738,7 @@ class GetRunRequest(_message.Message):
     run_id: _builtins.str
     """The run."""
     final_summary_only: _builtins.bool
-    """Leave the summary out while it would be partial: cheaper, for whoever asks often."""
+    """Leave the summary out while it would be partial: cheaper, for clients that poll."""
     def __init__(
         self,
         *,
@@ -1935,17 +1935,17 @@ class ResumeRunRequest(_message.Message):
     run_id: _builtins.str
     """The run."""
     retry_errors: _builtins.bool
-    """Also try the rows again whose agent erred or of which a metric could not be
+    """Also retry the rows whose agent failed or of which a metric could not be
     computed. Their results become attempts (ListAttempts) and get new ones under
     new sequence numbers; good answers are scored again, not asked for again.
     Rows that failed in as many tries as the orchestrator makes stay as they are.
     Where there is no such row, nothing happens to a run that has ended. On a run
-    that is going on it is FAILED_PRECONDITION (reason RUN_ACTIVE).
+    that is pending or running it is FAILED_PRECONDITION (reason RUN_ACTIVE).
     """
     @_builtins.property
     def spend_cap(self) -> Global___SpendCap:
         """Another cap on what the run may spend on judging. A run without a judge is
-        INVALID_ARGUMENT; one that is going on FAILED_PRECONDITION (reason RUN_ACTIVE).
+        INVALID_ARGUMENT; one that is pending or running FAILED_PRECONDITION (reason RUN_ACTIVE).
         """
 
     def __init__(
@@ -2292,7 +2292,7 @@ class CaseResult(_message.Message):
     latency_ms: _builtins.float
     """Wall time of the agent in milliseconds, where measured."""
     reason: _builtins.str
-    """Why the row failed or the agent erred, for people; may be empty."""
+    """Why the row or its agent failed, for people; may be empty."""
     input: _builtins.str
     """The user's text, or, of a case that has variables in its place, these as the text
     of one JSON object; only where answers were asked for.

@@ -128,7 +128,9 @@ class RunServiceServicer(object):
 
     def CreateRun(self, request, context):
         """CreateRun accepts a run and returns at once. Idempotent by request_id; the
-        same id with other content is ALREADY_EXISTS (reason REQUEST_ID_REUSED).
+        same id with other content is ALREADY_EXISTS (reason REQUEST_ID_REUSED). While
+        as many runs are pending or running as the orchestrator accepts, it is
+        RESOURCE_EXHAUSTED (reason OVERLOADED).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -171,7 +173,8 @@ class RunServiceServicer(object):
 
     def ResumeRun(self, request, context):
         """ResumeRun continues a paused run without asking the agent again for any
-        answer that is stored. On a running run it does nothing. With retry_errors it
+        answer that is stored. On a running run it does nothing; one that is paused
+        with cause STORAGE it lets retry to store its rows at once. With retry_errors it
         also continues one that has SUCCEEDED or FAILED. While a run is running,
         neither its errors can be retried nor its spend cap changed:
         FAILED_PRECONDITION (reason RUN_ACTIVE), also where a call whose answer was
@@ -186,8 +189,9 @@ class RunServiceServicer(object):
         and events, and its dataset where no other run uses it. The run is gone at
         once, its watchers get NOT_FOUND; its rows go in batches, and the call returns
         when the last has gone. One that broke off may have deleted the run: the rest
-        then goes by itself, and another call is NOT_FOUND. A run that is going on is
-        FAILED_PRECONDITION (reason RUN_ACTIVE).
+        then goes by itself, and another call is NOT_FOUND. A run that is pending,
+        running or paused with cause STORAGE is FAILED_PRECONDITION (reason
+        RUN_ACTIVE): pause or cancel the first two, cancel the last.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -50,7 +50,9 @@ class RunServiceStub:
     """
     CreateRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.CreateRunRequest, _orchestrator_pb2.CreateRunResponse]
     """CreateRun accepts a run and returns at once. Idempotent by request_id; the
-    same id with other content is ALREADY_EXISTS (reason REQUEST_ID_REUSED).
+    same id with other content is ALREADY_EXISTS (reason REQUEST_ID_REUSED). While
+    as many runs are pending or running as the orchestrator accepts, it is
+    RESOURCE_EXHAUSTED (reason OVERLOADED).
     """
     GetRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.GetRunRequest, _orchestrator_pb2.GetRunResponse]
     """GetRun returns one run with its counts and its summary; of a run that has not
@@ -72,7 +74,8 @@ class RunServiceStub:
     """
     ResumeRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeRunRequest, _orchestrator_pb2.ResumeRunResponse]
     """ResumeRun continues a paused run without asking the agent again for any
-    answer that is stored. On a running run it does nothing. With retry_errors it
+    answer that is stored. On a running run it does nothing; one that is paused
+    with cause STORAGE it lets retry to store its rows at once. With retry_errors it
     also continues one that has SUCCEEDED or FAILED. While a run is running,
     neither its errors can be retried nor its spend cap changed:
     FAILED_PRECONDITION (reason RUN_ACTIVE), also where a call whose answer was
@@ -83,8 +86,9 @@ class RunServiceStub:
     and events, and its dataset where no other run uses it. The run is gone at
     once, its watchers get NOT_FOUND; its rows go in batches, and the call returns
     when the last has gone. One that broke off may have deleted the run: the rest
-    then goes by itself, and another call is NOT_FOUND. A run that is going on is
-    FAILED_PRECONDITION (reason RUN_ACTIVE).
+    then goes by itself, and another call is NOT_FOUND. A run that is pending,
+    running or paused with cause STORAGE is FAILED_PRECONDITION (reason
+    RUN_ACTIVE): pause or cancel the first two, cancel the last.
     """
     WatchRun: _grpc.UnaryStreamMultiCallable[_orchestrator_pb2.WatchRunRequest, _orchestrator_pb2.WatchRunResponse]
     """WatchRun sends a snapshot of the run, then its events in order, and ends after
@@ -131,7 +135,9 @@ class RunServiceAsyncStub(RunServiceStub):
     """
     CreateRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.CreateRunRequest, _orchestrator_pb2.CreateRunResponse]  # type: ignore[assignment]
     """CreateRun accepts a run and returns at once. Idempotent by request_id; the
-    same id with other content is ALREADY_EXISTS (reason REQUEST_ID_REUSED).
+    same id with other content is ALREADY_EXISTS (reason REQUEST_ID_REUSED). While
+    as many runs are pending or running as the orchestrator accepts, it is
+    RESOURCE_EXHAUSTED (reason OVERLOADED).
     """
     GetRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.GetRunRequest, _orchestrator_pb2.GetRunResponse]  # type: ignore[assignment]
     """GetRun returns one run with its counts and its summary; of a run that has not
@@ -153,7 +159,8 @@ class RunServiceAsyncStub(RunServiceStub):
     """
     ResumeRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeRunRequest, _orchestrator_pb2.ResumeRunResponse]  # type: ignore[assignment]
     """ResumeRun continues a paused run without asking the agent again for any
-    answer that is stored. On a running run it does nothing. With retry_errors it
+    answer that is stored. On a running run it does nothing; one that is paused
+    with cause STORAGE it lets retry to store its rows at once. With retry_errors it
     also continues one that has SUCCEEDED or FAILED. While a run is running,
     neither its errors can be retried nor its spend cap changed:
     FAILED_PRECONDITION (reason RUN_ACTIVE), also where a call whose answer was
@@ -164,8 +171,9 @@ class RunServiceAsyncStub(RunServiceStub):
     and events, and its dataset where no other run uses it. The run is gone at
     once, its watchers get NOT_FOUND; its rows go in batches, and the call returns
     when the last has gone. One that broke off may have deleted the run: the rest
-    then goes by itself, and another call is NOT_FOUND. A run that is going on is
-    FAILED_PRECONDITION (reason RUN_ACTIVE).
+    then goes by itself, and another call is NOT_FOUND. A run that is pending,
+    running or paused with cause STORAGE is FAILED_PRECONDITION (reason
+    RUN_ACTIVE): pause or cancel the first two, cancel the last.
     """
     WatchRun: _aio.UnaryStreamMultiCallable[_orchestrator_pb2.WatchRunRequest, _orchestrator_pb2.WatchRunResponse]  # type: ignore[assignment]
     """WatchRun sends a snapshot of the run, then its events in order, and ends after
@@ -221,7 +229,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_orchestrator_pb2.CreateRunResponse, _abc.Awaitable[_orchestrator_pb2.CreateRunResponse]]:
         """CreateRun accepts a run and returns at once. Idempotent by request_id; the
-        same id with other content is ALREADY_EXISTS (reason REQUEST_ID_REUSED).
+        same id with other content is ALREADY_EXISTS (reason REQUEST_ID_REUSED). While
+        as many runs are pending or running as the orchestrator accepts, it is
+        RESOURCE_EXHAUSTED (reason OVERLOADED).
         """
 
     @_abc_1.abstractmethod
@@ -273,7 +283,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_orchestrator_pb2.ResumeRunResponse, _abc.Awaitable[_orchestrator_pb2.ResumeRunResponse]]:
         """ResumeRun continues a paused run without asking the agent again for any
-        answer that is stored. On a running run it does nothing. With retry_errors it
+        answer that is stored. On a running run it does nothing; one that is paused
+        with cause STORAGE it lets retry to store its rows at once. With retry_errors it
         also continues one that has SUCCEEDED or FAILED. While a run is running,
         neither its errors can be retried nor its spend cap changed:
         FAILED_PRECONDITION (reason RUN_ACTIVE), also where a call whose answer was
@@ -290,8 +301,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         and events, and its dataset where no other run uses it. The run is gone at
         once, its watchers get NOT_FOUND; its rows go in batches, and the call returns
         when the last has gone. One that broke off may have deleted the run: the rest
-        then goes by itself, and another call is NOT_FOUND. A run that is going on is
-        FAILED_PRECONDITION (reason RUN_ACTIVE).
+        then goes by itself, and another call is NOT_FOUND. A run that is pending,
+        running or paused with cause STORAGE is FAILED_PRECONDITION (reason
+        RUN_ACTIVE): pause or cancel the first two, cancel the last.
         """
 
     @_abc_1.abstractmethod
