@@ -83,7 +83,7 @@ def test_nothing_to_say() -> None:
         (run_with(LOW, categories=GROUPS), "furthest off is the category (none) with 0.2 in 40 rows."),
         (run_with(SLOW, categories=GROUPS),
          "latency is 9 where at most 5 is asked for; 40 rows failed by it; furthest off is the category easy with 11"),
-        (run_with(FINE, counts=RunCounts(100, 100, agent_errors=7)), "The agent erred on 7 of 100 rows: look at"),
+        (run_with(FINE, counts=RunCounts(100, 100, agent_errors=7)), "The agent failed on 7 of 100 rows: look at"),
         (run_with(MetricSummary("semantic_similarity", 0.9, 90, 0, 10, n_own_error=1)),
          "could not be computed on 1 row through no fault of the agent: the rows say why; then `assay runs resume r1 "),
         (run_with(MetricSummary("mine", None, 0, 100, 0), kinds={"mine": "rouge"}),

@@ -40,10 +40,10 @@ _output_dir_option = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line for each event.")
 @debug_option
 def watch(run_id: str, output_dir: Path | None, server: str | None, as_json: bool) -> int:
-    """Follow a run until it ends or pauses, from wherever it stands.
+    """Show the progress of a run until it ends or pauses.
 
-    Takes up a run whose command was killed, too: where the local stack was stopped with it, the run goes on, unless
-    its agent is code on your side (`assay runs resume`). The exit status is that of `assay run`.
+    Resumes a run that was interrupted when the local stack stopped with its command, unless its agent is code on your
+    side (use `assay runs resume`). The exit status is that of `assay run`.
     """
     ending = Ending(server, output_dir, Form.lines_if(as_json))
 
@@ -66,7 +66,7 @@ async def _take_up(client: Client, stack: LocalStack | None, run: Run) -> Run:
     if stack is None or run.pause_cause is not PauseCause.INTERRUPTED or run.settings.agent.adapter in ANSWERED_HERE:
         return run
     _start_services(stack, run)
-    click.echo("the run was interrupted: it goes on now", err=True)
+    click.echo("the run was interrupted: resuming it", err=True)
     return await client.resume_run(run.run_id)
 
 
@@ -121,7 +121,7 @@ def cancel(run_id: str, server: str | None, as_json: bool) -> int:
     "--spec", type=click.Path(path_type=Path), help="The spec that started it, for an agent of your own code."
 )
 @click.option("--agent", "target", metavar="MODULE:FUNCTION", help="That code itself, found from this folder.")
-@click.option("--retry-errors", is_flag=True, help="Also try rows with errors again, of a run that has ended, too.")
+@click.option("--retry-errors", is_flag=True, help="Also retry rows with errors, of ended runs too.")
 @click.option("--spend-cap", metavar="USD", help="Another cap on what the run may spend on judging; none for no cap.")
 @_output_dir_option
 @prices_option
@@ -141,8 +141,8 @@ def resume(
 ) -> int:
     """Continue a paused run and follow it; stored answers are not asked for again.
 
-    With --retry-errors, rows whose agent erred are asked again, and metrics that could not be computed are computed
-    again from the stored answer. What was there before is kept: `assay runs show RUN --history CASE`.
+    With --retry-errors, rows whose agent failed are asked again, and metrics that could not be computed are computed
+    again from the stored answer. Earlier attempts are kept: `assay runs show RUN --history CASE`.
 
     A run whose agent is Python code needs that code: name it with --spec or --agent. One that only awaits verdicts
     does not: its answers are stored. The exit status is that of `assay run`.

@@ -154,7 +154,7 @@ def _refused(found: Sequence[_Found], yes: bool) -> int | None:
     if yes:
         return None
     if not sys.stdin.isatty():
-        click.echo("error: nothing was deleted: say --yes where nobody can be asked", err=True)
+        click.echo("error: nothing was deleted: stdin is no terminal to confirm on; add --yes", err=True)
         return EXIT_USAGE
     what = found[0].run.run_id if len(found) == 1 else f"{len(found)} runs"
     if click.confirm(f"delete {what} for good?", err=True):

@@ -42,7 +42,7 @@ def _rows(count: int) -> str:
 def _of_agent(run: Run) -> Iterator[str]:
     if errors := run.counts.agent_errors:
         yield (
-            f"The agent erred on {errors:,} of {_rows(run.counts.total)}: look at their reasons first, for they count "
+            f"The agent failed on {errors:,} of {_rows(run.counts.total)}: look at their reasons first, for they count "
             "as failures whatever the quality of the answers."
         )
 

@@ -142,7 +142,7 @@ class _Host:
         try:
             message = _to_wire(await self._caller.call(request_from_wire(request)))
         except Exception as problem:  # noqa: BLE001 - the boundary of a case: it alone fails
-            _log.exception("question %s could not be answered", request.request_id)
+            _log.exception("answering a question failed: request=%s", request.request_id)
             message = response_to_wire(error_response(AgentErrorKind.RAISED, f"internal error: {problem!r}"))
         message.request_id = request.request_id
         failpoint("host.answer_ready")
@@ -153,7 +153,7 @@ class _Host:
         """Wait, where this process was suspended, until the questions that are over have been cancelled."""
         while (count := self.suspensions.count) > self._reconciled:
             if count > self._reported:
-                _log.info("suspended for a while: confirming which questions are still open")
+                _log.info("process suspended: asking the orchestrator which questions are still open")
                 self._reported = count
                 self._moved.set()
             self._reconciliation.clear()

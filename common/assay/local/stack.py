@@ -179,7 +179,9 @@ class LocalStack:
         self._restart_count += 1
         if self._restart_count > _MOST_RESTARTS:
             self.check()
-            raise SetupError("a local service keeps ending: see its log in ASSAY_HOME/logs")
+            logs = " and ".join(str(self._home.log(service)) for service in ended)
+            names = " and the ".join(ended)
+            raise SetupError(f"the local {names} ended again after {_MOST_RESTARTS} restarts: read {logs}")
         return True
 
     def _ends_soon(self, service: str) -> bool:

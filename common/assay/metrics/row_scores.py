@@ -67,5 +67,5 @@ def _score(metric: Metric, row: Row) -> Score:
     except MemoryError:
         return Score(metric=metric.name, status=ScoreStatus.ERROR, reason="scoring_memory")
     except Exception:  # noqa: BLE001 - a defect in one metric costs one score, not the run
-        _log.exception("metric %s failed on case %s", metric.name, row.case.case_id)
+        _log.exception("metric failed: metric=%s case=%s", metric.name, row.case.case_id)
         return Score(metric=metric.name, status=ScoreStatus.ERROR, reason="metric_failed")

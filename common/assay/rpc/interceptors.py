@@ -42,8 +42,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
     A handler's failure always ends its call, and the client sees no more of it than it may know. Domain errors
     become their status. Any other exception becomes INTERNAL with an id; its text stays in this process's log.
-    A cancellation that did not come from the client becomes UNAVAILABLE: left alone, it would leave the client
-    waiting for ever.
+    A cancellation that did not come from the client becomes UNAVAILABLE: without a status the client would wait
+    for ever.
 
     Args:
         options: The limits.
@@ -132,11 +132,11 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            logger.warning("%s was cancelled from inside the server", method)
-            await _abort(context, UnavailableError("The server dropped the call; ask again."))
+            logger.warning("call cancelled inside the server: method=%s", method)
+            await _abort(context, UnavailableError("the server cancelled the call: retry it"))
         except Exception as error:  # noqa: BLE001  # the last stop before the wire; logged with its traceback
             if limit.expired() and isinstance(error, TimeoutError):
-                message = f"The call took longer than the {deadline_s:g} s that the server allows."
+                message = f"the call took longer than {deadline_s:g} s, the server's limit: ask for less in one call"
                 await _abort(context, DeadlineError(message))
             causes = _causes(error)
             if all(isinstance(cause, grpc.aio.AbortError) for cause in causes):
@@ -193,8 +193,8 @@ def presentable(error: Exception, method: str) -> AssayError:
         logger.warning("refusing malformed request method=%s: nested too deeply, at %s", method, _place(causes[0]))
         return InvalidInputError("the request holds something that is nested too deeply", reason=MALFORMED)
     error_id = uuid.uuid4().hex[:12]
-    logger.error("error %s in %s", error_id, method, exc_info=error)
-    return InternalError(f"Something failed inside the server; its log says what under error id {error_id}.")
+    logger.error("call failed: method=%s error_id=%s", method, error_id, exc_info=error)
+    return InternalError(f"internal error: the server's log has the details under error id {error_id}")
 
 
 def _place(error: BaseException) -> str:

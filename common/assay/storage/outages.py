@@ -80,11 +80,11 @@ class Outages:
             now = time.monotonic()
             if self._since is None:
                 self._since = now
-                _log.warning("%s; waiting for it for %g s", self._describe(problem), self._patience_s)
+                _log.warning("%s; retrying for %g s", self._describe(problem), self._patience_s)
             return now - self._since < self._patience_s
 
     def _end(self) -> None:
         with self._mutex:
             if self._since is not None:
-                _log.warning("the database is back after %.1f s", time.monotonic() - self._since)
+                _log.warning("database reachable again after %.1f s", time.monotonic() - self._since)
                 self._since = None

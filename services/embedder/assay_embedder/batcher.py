@@ -143,7 +143,7 @@ class _Request:
         try:
             self.loop.call_soon_threadsafe(hand_over)
         except RuntimeError:
-            logger.debug("an answer came after its event loop had closed")
+            logger.debug("answer dropped: its event loop is closed")
 
 
 class _Group:
@@ -269,7 +269,7 @@ class Batcher:
             try:
                 self._compute(_Group(requests))
             except Exception as error:
-                logger.exception("the model failed")
+                logger.exception("model failed: requests=%d", len(requests))
                 for request in requests:
                     request.settle(error)
             self._texts_per_s = sum(len(request.texts) for request in requests) / (time.perf_counter() - started)

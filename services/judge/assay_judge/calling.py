@@ -225,7 +225,7 @@ class Line:
                 asked_s = None
             except BreakerOpenError:
                 said = f"; last: {tally.last_problem}" if tally.last_problem else ""
-                message = f"the judge fails all the time and is left alone for a while{said}"
+                message = f"judge unavailable: circuit breaker open after repeated failures{said}"
                 raise CallFailedError("judge_unavailable", message) from None
             failures += 1
             await self._pause(failures, asked_s, payer.account, tally)

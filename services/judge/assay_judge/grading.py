@@ -114,7 +114,7 @@ class Grader:
             message = "no judge configured: name one in the run, or give the judge service one with --provider"
             return Outcome(Status.UNAVAILABLE, reason="judge_not_configured", message=message)
         if self._under_way >= self._queue_limit:
-            raise OverloadedError(f"{self._queue_limit} verdicts are under way; ask again in 1 s.", reason="QUEUE_FULL")
+            raise OverloadedError(f"{self._queue_limit} verdicts are in flight; retry in 1 s.", reason="QUEUE_FULL")
         self._under_way += 1
         try:
             outcome = await self._graded(self._named(grading))

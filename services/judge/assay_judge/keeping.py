@@ -56,7 +56,7 @@ class Keeping:
         try:
             record = await self._store.verdict(key)
         except StorageError as error:
-            logger.warning("asking the judge, because the cache cannot be read: %s", error)
+            logger.warning("cannot read the cache, asking the judge: %s", error)
             return None
         return None if record is None else verdict_from(record, rubric)
 
@@ -83,7 +83,7 @@ class Keeping:
             if self._record_to is not None:
                 await asyncio.to_thread(append_record, self._record_to, record)
         except StorageError as error:
-            logger.warning("a verdict was given but cannot be kept: %s", error)
+            logger.warning("cannot store a verdict in the cache: %s", error)
 
 
 def said_in(verdict: JudgeVerdict) -> dict[str, Any]:

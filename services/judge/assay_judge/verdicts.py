@@ -114,7 +114,7 @@ def verdict_of(data: Mapping[str, Any], rubric: Rubric) -> JudgeVerdict:
             raise InvalidVerdictError('winner must be "first", "second" or "tie"')
         return JudgeVerdict(reasoning, winner=winner)
     if _is_spliced(data, rubric):
-        raise InvalidVerdictError("a text stands between the scores that was not asked for")
+        raise InvalidVerdictError("unrequested text between the scores")
     scores = {}
     for criterion in rubric.criteria:
         value = data.get(criterion.name)

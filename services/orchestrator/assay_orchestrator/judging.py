@@ -280,7 +280,7 @@ class RunJudge:
         if not standing.trouble:
             message = clean_text(message).replace("\n", "; ")[:_MAX_MESSAGE_CHARS].rstrip(".")
             standing.trouble = _sentence(message, reason, self._judge, self._run_id)
-            _log.warning("run %s: judging stops: %s", self._run_id, standing.trouble)
+            _log.warning("judging stopped: run=%s: %s", self._run_id, standing.trouble)
         return _NotJudgedError()
 
     async def _prove_that_it_judges(self, failed: JudgeEvidence) -> None:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["RunManager"]
 
 _PAUSE_PATIENCE_S = 3.0
-_INTERRUPTED = "the orchestrator stopped while the run was going on; nothing stored is lost"
+_INTERRUPTED = "the orchestrator stopped while the run was running; stored rows are kept"
 
 _log = logging.getLogger(__name__)
 
@@ -252,7 +252,7 @@ class RunManager:
         raise WrongStateError(f"run {run.run_id} {says} it before deleting it", reason="RUN_ACTIVE")
 
     async def attach(self, run: Run, concurrency: int) -> Attachment:
-        """Take a client that answers the run's questions; a run that paused for want of one goes on.
+        """Take a client that hosts the run's agent; a run that is paused because none did resumes.
 
         Raises:
             WrongStateError: The run has ended.
@@ -286,7 +286,7 @@ class RunManager:
         )
 
     async def aclose(self) -> None:
-        """Stop all runs where they are; what is stored stays, and the next start goes on from there."""
+        """Stop all runs where they are; stored rows stay, and the next start continues from there."""
         await self._peers.aclose()
         await self._unattended.aclose()
         self._hosting.aclose()
@@ -386,7 +386,7 @@ class RunManager:
             await self._fail(run_id, problem.message)
         else:
             error_id = uuid.uuid4().hex[:12]
-            _log.error("run %s failed, error id %s", run_id, error_id, exc_info=problem)
+            _log.error("run failed: run=%s error_id=%s", run_id, error_id, exc_info=problem)
             await self._fail(run_id, f"internal error {error_id}: see the orchestrator's log")
 
     def moved(self, run_id: str) -> None:

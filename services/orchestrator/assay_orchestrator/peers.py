@@ -108,9 +108,9 @@ class Peers:
             try:
                 await self.reconcile()
             except AssayError as problem:
-                _log.warning("lost shards cannot be looked for: %s", problem.message)
+                _log.warning("cannot look for orphaned shards, retrying: %s", problem.message)
             except Exception:  # noqa: BLE001 - the loop must not end
-                _log.exception("looking for lost shards failed")
+                _log.exception("looking for orphaned shards failed")
             await asyncio.sleep(self._reconcile_s)
 
     async def reconcile(self) -> None:
@@ -123,9 +123,7 @@ class Peers:
         lost = set(await self._dispatcher.lost([one.job for one in held]))
         for one in held:
             if one.job in lost:
-                _log.warning(
-                    "nobody has shard %s/%s any more: it goes to somebody", one.job.run_id, one.job.shard_index
-                )
+                _log.warning("requeueing orphaned shard: run=%s shard=%s", one.job.run_id, one.job.shard_index)
                 await self._worker.enqueue(lambda c, one=one: self._again(c, one))  # type: ignore[misc]
         for run_id in await self._database.read(runs.list_idle):
             await self._worker.enqueue(lambda c, run_id=run_id: self._worker.next_jobs(c, run_id))  # type: ignore[misc]

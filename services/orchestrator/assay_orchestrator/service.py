@@ -368,7 +368,7 @@ def _listed(run: Run) -> pb.Run:
     try:
         return run_to_wire(run)
     except (TypeError, ValueError) as problem:
-        _log.error("run %s cannot be shown", run.run_id, exc_info=problem)
+        _log.error("cannot show run: run=%s", run.run_id, exc_info=problem)
         return pb.Run(run_id=run.run_id, state_reason=f"this run cannot be shown ({problem}): delete it")
 
 

@@ -69,7 +69,7 @@ class UnattendedRuns:
         if attended:
             await self._database.write(lambda c: attendance.note_attended(c, attended))
         for run_id in await self._database.write(lambda c: attendance.pause_unattended(c, self._limit_s)):
-            _log.warning("run paused: no host for %g s run=%s", self._limit_s, run_id)
+            _log.warning("pausing run, no client hosts its agent: run=%s unattended_pause_s=%g", run_id, self._limit_s)
             await self._owner.pause_here(run_id)
 
     async def _check_again_and_again(self) -> None:

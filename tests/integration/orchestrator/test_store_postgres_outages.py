@@ -135,13 +135,13 @@ async def test_an_outage_is_waited_out(killable_postgres: Any, caplog: pytest.Lo
         killable_postgres.kill()
         reading = asyncio.ensure_future(store.read(runs.list_unfinished))
         writing = asyncio.ensure_future(store.write(lambda c: datasets.add_cases(c, "u", 0, [("c", "{}")])))
-        await asyncio.to_thread(_wait_for, caplog, "waiting for it")
+        await asyncio.to_thread(_wait_for, caplog, "retrying for")
         assert not reading.done()
         assert not writing.done()
         killable_postgres.start()
         await reading
         await writing
-    assert [record.getMessage().partition(" after ")[0] for record in caplog.records][1:] == ["the database is back"]
+    assert [record.getMessage().partition(" after ")[0] for record in caplog.records][1:] == ["database reachable again"]
 
 
 async def test_patience_ends(killable_postgres: Any) -> None:
@@ -162,7 +162,7 @@ async def test_nobody_need_wait_for_an_outage_to_end(killable_postgres: Any, cap
     with caplog.at_level(logging.WARNING):
         writing = [asyncio.ensure_future(store.write(datasets.discard_unfinished)) for _ in range(2)]
         reading = asyncio.ensure_future(store.read(runs.list_unfinished))
-        await asyncio.to_thread(_wait_for, caplog, "waiting for it")
+        await asyncio.to_thread(_wait_for, caplog, "retrying for")
     writing[0].cancel()
     with pytest.raises(asyncio.CancelledError):
         await writing[0]

@@ -98,7 +98,7 @@ class RetryingAgent:
         except NotAskedError:
             raise
         except Exception as problem:  # noqa: BLE001 - the boundary of a case
-            _log.exception("asking the agent about case %s failed", case.case_id)
+            _log.exception("asking the agent failed: case=%s", case.case_id)
             # The exception's text may hold anything, a key among it: it stays in this process.
             return error_response(
                 AgentErrorKind.RAISED, f"internal error while the agent was asked ({type(problem).__name__})"

@@ -104,7 +104,7 @@ class EmbeddedDispatcher:
         except TryAgainError as again:
             self._again(job, again.after_s)
         except Exception:  # noqa: BLE001 - a defect must not lose the job
-            _log.exception("shard %s/%s failed", job.run_id, job.shard_index)
+            _log.exception("shard failed: run=%s shard=%s", job.run_id, job.shard_index)
             self._again(job, _RETRY_S)
         finally:
             self._taken.discard(key)

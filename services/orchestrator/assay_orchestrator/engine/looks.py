@@ -57,5 +57,5 @@ class Looks:
         try:
             await self._look(run_id)
         except AssayError as problem:
-            _log.warning("run %s cannot be looked at now: %s", run_id, problem.message)
+            _log.warning("cannot poll the verdicts of a run, retrying: run=%s: %s", run_id, problem.message)
             self.later(run_id)

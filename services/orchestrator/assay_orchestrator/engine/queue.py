@@ -247,7 +247,7 @@ class QueueDispatcher:
                 self._workers.add(worker)
                 await worker.run()  # type: ignore[no-untyped-call]  # the package has no annotation for it
             except _DATABASE_PROBLEMS as problem:
-                _log.warning("the queue cannot be read, retrying: %s", self._reason(problem))
+                _log.warning("cannot read the queue, retrying: %s", self._reason(problem))
             finally:
                 self._workers.discard(worker)
             await asyncio.sleep(_RESTART_S)
@@ -265,14 +265,17 @@ class QueueDispatcher:
             except (*_DATABASE_PROBLEMS, TimeoutError) as problem:
                 self._liveness.lose()
                 await self._end_session()
-                _log.warning("the queue cannot be maintained, retrying: %s", self._reason(problem))
+                _log.warning("cannot maintain the queue, retrying: %s", self._reason(problem))
 
     async def _look_after(self) -> None:
         await self._open()
         is_known = await self._beat()
         await self._take_back()
         if self._liveness.trusts_silence and not is_known:
-            _log.error("the queue takes this process for dead: others have its jobs")
+            _log.error(
+                "exiting: the queue declared this process dead, and other workers have its jobs: dead_after_s=%g",
+                self._dead_after_s,
+            )
             self._on_dead()
         if self._liveness.trusts_locks:
             await self._reap()
@@ -287,7 +290,7 @@ class QueueDispatcher:
 
     def _notice(self) -> None:
         if self._liveness.tick() and not self._closed:
-            _log.warning("this process was suspended: taking back its jobs before it asks anything")
+            _log.warning("process suspended, taking back its jobs before the next question: jobs=%d", len(self._doing))
             self._sure.clear()
             self._woken.set()
 
@@ -306,7 +309,7 @@ class QueueDispatcher:
             if jobs and worker.worker_id is not None and self._session is not None:
                 taken = await self._session.execute(_TAKE_BACK.encode(), (worker.worker_id, jobs))
                 if taken.rowcount:
-                    _log.warning("took back %d jobs of this process that were waiting for others", taken.rowcount)
+                    _log.warning("took back requeued jobs: jobs=%d worker=%s", taken.rowcount, worker.worker_id)
         self._sure.set()
 
     async def _beat(self) -> bool:
@@ -354,7 +357,7 @@ class QueueDispatcher:
                 is_gone = job.worker_id is not None and await _try_lock(connection, _ALIVE, job.worker_id)
                 if job.id in dead or is_gone:
                     _log.warning(
-                        "the worker of shard %(run_id)s/%(shard_index)s is gone: it goes to another", job.task_kwargs
+                        "requeueing shard of a dead worker: run=%(run_id)s shard=%(shard_index)s", job.task_kwargs
                     )
                     await manager.retry_job(job)
                     failpoint("recovery.job_given_back")
@@ -367,12 +370,13 @@ class QueueDispatcher:
             ended = await (await self._session.execute(_END_SESSIONS.encode(), (list(workers),))).fetchone()
         except psycopg.errors.InsufficientPrivilege:
             _log.warning(
-                "a process stands still, and this database user may not end its sessions: let all orchestrators "
-                "connect as one user, and end these by pg_terminate_backend"
+                "cannot end the database sessions of a dead worker, right missing: let all orchestrators connect as "
+                "one user, and end these sessions with pg_terminate_backend: workers=%s",
+                ",".join(map(str, workers)),
             )
             return
         if ended is not None and ended[0]:
-            _log.warning("ended %d database sessions of a process that stands still", ended[0])
+            _log.warning("ended database sessions of dead workers: sessions=%d", ended[0])
 
     async def _retry_left(self) -> None:
         """Give back what this process has ended but could not say so: the queue takes it for work in progress."""
@@ -386,7 +390,7 @@ class QueueDispatcher:
         for job_id, since in self._left.items():
             if now - since > self._dead_after_s:
                 _log.warning(
-                    "the end of shard %(run_id)s/%(shard_index)s was not stored: its job comes again",
+                    "requeueing shard whose end was not stored: run=%(run_id)s shard=%(shard_index)s",
                     left[job_id].task_kwargs,
                 )
                 await self._app.job_manager.retry_job(left[job_id])
@@ -398,7 +402,7 @@ class QueueDispatcher:
         """Log in a line what procrastinate's workers leave behind where the database goes away; its job comes again."""
         problem = context.get("exception")
         if isinstance(problem, _DATABASE_PROBLEMS):
-            _log.warning("the end of a job could not be stored, the job is retried: %s", self._reason(problem))
+            _log.warning("cannot store the end of a job, retrying the job: %s", self._reason(problem))
         else:
             loop.default_exception_handler(context)
 

@@ -162,7 +162,7 @@ class StoragePauses:
         pause = self._pauses.get(run_id)
         if pause is None:
             pause = self._pauses[run_id] = _Pause(run_id, problem)
-            _log.error("pausing run %s until its rows can be stored: %s", run_id, problem.message)
+            _log.error("pausing run, rows cannot be stored, retrying with backoff: run=%s: %s", run_id, problem.message)
             self._on_change(run_id)
         pause.waiting_count += 1
         return pause
@@ -174,7 +174,7 @@ class StoragePauses:
         del self._pauses[pause.run_id]
         pause.over.set()
         if not pause.given_up:
-            _log.warning("rows of run %s can be stored again", pause.run_id)
+            _log.warning("resuming run, rows can be stored again: run=%s", pause.run_id)
             for other in self._pauses.values():
                 other.retry.set()
         self._on_change(pause.run_id)

@@ -138,9 +138,9 @@ class ShardWorker:
             _log.error("%s", problem.message)
             self._on_fenced()
         except RunStoppedError as problem:
-            _log.info("shard %s/%s is dropped: %s", run_id, shard_index, problem.message)
+            _log.info("dropping shard: run=%s shard=%s: %s", run_id, shard_index, problem.message)
         except StorageError as problem:
-            _log.warning("retrying shard %s/%s later: %s", run_id, shard_index, problem.message)
+            _log.warning("retrying shard later: run=%s shard=%s: %s", run_id, shard_index, problem.message)
             raise TryAgainError(_STORAGE_RETRY_S) from problem
         except Exception as problem:  # noqa: BLE001 - the supervisor of a shard: a defect ends its run alone
             await self._supervisor.trouble(run_id, problem)
@@ -296,7 +296,7 @@ class ShardWorker:
         try:
             await self.enqueue(give_back)
         except StorageError as problem:
-            _log.warning("shard %s/%s was broken off: %s", shard.run_id, shard.shard_index, problem.message)
+            _log.warning("cannot requeue shard: run=%s shard=%s: %s", shard.run_id, shard.shard_index, problem.message)
 
 
 @dataclass(frozen=True, slots=True)
