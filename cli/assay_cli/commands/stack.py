@@ -55,7 +55,7 @@ def up(no_embedder: bool, judge: bool, models: tuple[str, ...], prices: Path | N
 @click.command()
 @debug_option
 def down() -> int:
-    """Stop the local stack; runs that are going on are paused and can be resumed."""
+    """Stop the local stack; running runs are paused and can be resumed."""
     from assay.local.home import Home
     from assay.local.stack import running_services, stop_services
 

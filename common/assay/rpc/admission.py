@@ -22,8 +22,8 @@ class Admission:
     """Refuses calls over a limit at once.
 
     One client may hold at most `peer_ratio` times as many slots as are free: alone it may use most of them, and
-    however many it takes, some are left for others. Clients are told apart by their address; those at a unix
-    socket belong to this machine and share all slots.
+    however many it takes, some remain for others. A client is identified by its address; clients at a unix socket
+    belong to this machine and share all slots.
 
     Args:
         options: The limits.

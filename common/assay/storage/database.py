@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Database(Protocol):
-    """Where everything is kept; whoever opened it closes it."""
+    """The database of a service; the code that opened it closes it."""
 
     async def read(self, query: Callable[[sa.Connection], T]) -> T:
         """Run a query off the event loop and return what it returns; all it reads is of one moment.

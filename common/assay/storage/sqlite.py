@@ -180,7 +180,7 @@ def _lock(path: Path, service: str) -> int:
             "or choose another folder with ASSAY_HOME"
         ) from None
     with contextlib.suppress(OSError):  # what is wrong with the file itself is said when it is opened
-        # Made before SQLite makes it, so that nobody else on this machine can read it or its log.
+        # Created before SQLite creates it, so that no other user of this machine can read it or its log.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     os.ftruncate(fd, 0)
     os.pwrite(fd, str(os.getpid()).encode(), 0)

@@ -29,7 +29,7 @@ class _JumpingSelector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
         if not ready and timeout is None:
-            raise RuntimeError("everybody waits, and no timer will wake them")
+            raise RuntimeError("all tasks wait, and no timer will wake them")
         if not ready and timeout:
             self.now += timeout
         return ready

@@ -173,7 +173,7 @@ def outcome_text(outcome: Outcome, order_round: int) -> str:
 def outcome_for(asker: Asker, text: str, rubric: Rubric) -> tuple[Outcome | None, str]:
     """Return what a kept outcome is to an asker, and its text from now on, empty where it is to be forgotten.
 
-    The first row that has it is told what it has cost, each time; other rows find it. It is None for an asker that
+    The first row that has it gets its usage, each time; other rows get it without usage. It is None for an asker that
     is to order anew: the verdict is not valid any more, or there was none and this is a later round.
     """
     data = json.loads(text)

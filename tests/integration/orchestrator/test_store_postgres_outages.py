@@ -141,7 +141,8 @@ async def test_an_outage_is_waited_out(killable_postgres: Any, caplog: pytest.Lo
         killable_postgres.start()
         await reading
         await writing
-    assert [record.getMessage().partition(" after ")[0] for record in caplog.records][1:] == ["database reachable again"]
+    said = [record.getMessage().partition(" after ")[0] for record in caplog.records]
+    assert said[1:] == ["database reachable again"]
 
 
 async def test_patience_ends(killable_postgres: Any) -> None:

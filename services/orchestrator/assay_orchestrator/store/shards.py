@@ -257,7 +257,7 @@ def check(connection: sa.Connection, run_id: str, epochs: Mapping[int, int], *, 
     if epochs and not stored:
         raise RunStoppedError(f"run {run_id} was deleted")
     if stored != dict(epochs):
-        raise FencedError(f"another worker goes on with what this one had of run {run_id}")
+        raise FencedError(f"another worker has the shards that this one had: run={run_id}")
     return {row.shard_index: row.slots for row in found}
 
 
