@@ -1,0 +1,61 @@
+"""Words that are never right in pages, help texts, errors and log lines: they name no actor, or no event."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docker-compose.yml", "Makefile")),
+    *ROOT.glob("docs/**/*.md"),
+    *ROOT.glob("services/*/README.md"),
+    *ROOT.glob("protos/**/*.proto"),
+]
+PROMPTS = ("common/assay/canaries.py", "services/judge/assay_judge/prompting.py")
+"""Texts for models: another word would be another prompt, whose verdicts could not be compared with earlier ones."""
+SOURCES = [
+    path
+    for folder in ("common", "cli", "services")
+    for path in (ROOT / folder).rglob("*.py")
+    if "v1" not in path.relative_to(ROOT).parts and str(path.relative_to(ROOT)) not in PROMPTS
+]
+NEVER = re.compile(
+    r"\b(whoever|somebody|nobody|everybody|is told|are told|goes on|once more|in its midst|erred|left alone)\b",
+    re.IGNORECASE,
+)
+
+
+def texts(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Yield the strings of a module that users may see: all but docstrings, of which commands show theirs as help."""
+    hidden: set[int] = set()
+    for node in ast.walk(tree):
+        decorators = getattr(node, "decorator_list", [])
+        is_command = any("command" in ast.unparse(one) or "group" in ast.unparse(one) for one in decorators)
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and not is_command:
+            hidden |= {id(part.value) for part in body if isinstance(part, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in hidden:
+            yield node
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_name_actors_and_events(page: Path) -> None:
+    """No page, contract or comment of the installation has one of the words."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert [f"{number}: {line}" for number, line in enumerate(lines, 1) if NEVER.search(line)] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_texts_of_the_program_name_actors_and_events(path: Path) -> None:
+    """No help text, error or log line has one of the words."""
+    found = texts(ast.parse(path.read_text(encoding="utf-8")))
+    assert [f"{one.lineno}: {one.value!r}" for one in found if NEVER.search(str(one.value))] == []
