@@ -354,28 +354,33 @@ class RunManager:
         )
 
     async def conclude(self, run_id: str) -> None:
-        """Sum up a run whose shards are all done; one that is over, paused, or has rows to try again stays as it is."""
+        """Sum up a run whose shards are all done; one that is over, paused, or has rows to try again stays as it is.
+
+        Shards that lack rows are reopened in place of that.
+        """
         while (found := await self._sum_up(run_id)) is not None:
-            if await self._succeed(run_id, *found):
+            sequence, summary = found
+            if summary is None:
+                await self._worker.reopen_incomplete(run_id)
+            elif await self._succeed(run_id, sequence, summary):
                 return
 
-    async def _sum_up(self, run_id: str) -> tuple[int, RunSummary] | None:
-        """Return the last event and the summary of a run whose shards are all done; None where they are not."""
+    async def _sum_up(self, run_id: str) -> tuple[int, RunSummary | None] | None:
+        """Return the last event and the summary of a run whose shards are all done; None where they are not.
+
+        There is no summary where rows are missing.
+        """
         try:
             run = await self._catalogue.get(run_id, to_work_on=True)
         except NotFoundError:
             return None  # it was deleted
 
-        def load(connection: sa.Connection) -> tuple[int, RunSummary] | None:
+        def load(connection: sa.Connection) -> tuple[int, RunSummary | None] | None:
             record = runs.get(connection, run_id)
             if record is None or record.state not in runs.GOING or not shards.all_done(connection, run_id):
                 return None
-            stored = results.count_finished(connection, run_id)
-            if stored != record.total_count:
-                raise StorageError(
-                    f"{stored} of {record.total_count} rows of run {run_id} are stored: resume the run to finish it"
-                )
-            return record.last_sequence, fold(connection, run)
+            is_complete = results.count_finished(connection, run_id) == record.total_count
+            return record.last_sequence, fold(connection, run) if is_complete else None
 
         return await self._database.read(load)
 

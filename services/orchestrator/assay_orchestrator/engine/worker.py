@@ -16,7 +16,7 @@ from assay_orchestrator.engine.looks import Looks
 from assay_orchestrator.engine.session import Session, Sessions
 from assay_orchestrator.engine.storage_pauses import StoragePauses
 from assay_orchestrator.runner import ShardRunner
-from assay_orchestrator.store import attempts, runs, shards, unjudged
+from assay_orchestrator.store import attempts, control, runs, shards, unjudged
 from assay_orchestrator.store.shards import SUMMARY, FencedError, RunStoppedError, ShardJob
 
 if TYPE_CHECKING:
@@ -275,6 +275,22 @@ class ShardWorker:
         if left is not None:
             self._follow(run_id, left)
             self._supervisor.moved(run_id)
+
+    async def reopen_incomplete(self, run_id: str) -> None:
+        """Let shards of a run that count as done and lack rows be worked on again; without any nothing changes.
+
+        Raises:
+            WrongStateError: Rows are missing that belong to no shard.
+        """
+
+        def reopen(connection: sa.Connection) -> _Left | None:
+            is_reopened = control.reopen_incomplete(connection, run_id)
+            return self._what_follows(connection, run_id) if is_reopened else None
+
+        left = await self._database.write(reopen)
+        if left is not None:
+            _log.warning("reopening shards that lack rows run=%s", run_id)
+            self._follow(run_id, left)
 
     async def _look_again(self, run_id: str) -> None:
         def change(connection: sa.Connection) -> list[ShardJob]:

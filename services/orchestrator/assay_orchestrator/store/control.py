@@ -11,12 +11,13 @@ the second therefore sees what the first left, as if they came one after the oth
 | change the cap | refused         | refused   | running   | refused   | refused   | refused   |
 | cancel         | cancelled       | cancelled | cancelled | refused   | refused   | no change |
 | conclude       | succeeded       | succeeded | no change | no change | no change | no change |
+| reopen         | running         | pausing   | no change | no change | no change | no change |
 | delete         | refused         | refused   | deleted   | deleted   | deleted   | deleted   |
 
 A run that is pending is as one that is running. One that has succeeded without errors that can be tried again stays as
-it is. One whose rows cannot be stored is pausing, whatever it is shown as. What a defect does to a run is `runs.stop`,
-what a database that cannot store does is `runs.pause_for_storage`, deleting is `deletions.begin`: all check the state
-in their transaction too.
+it is. One whose rows cannot be stored is pausing, whatever it is shown as. Reopening is for shards that are done and
+lack rows: they wait again. What a defect does to a run is `runs.stop`, what a database that cannot store does is
+`runs.pause_for_storage`, deleting is `deletions.begin`: all check the state in their transaction too.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import WrongStateError
 from assay.results import PauseCause, RunState
-from assay_orchestrator.store import attempts, runs, shards, unjudged
+from assay_orchestrator.store import attempts, results, runs, shards, unjudged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.runs import RunRecord
     from assay_orchestrator.store.shards import Held
 
-__all__ = ["Resumption", "cancel", "conclude", "pause", "resume"]
+__all__ = ["Resumption", "cancel", "conclude", "pause", "reopen_incomplete", "resume"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,29 @@ def conclude(connection: sa.Connection, run_id: str, sequence: int, summary: dic
     return runs.stop(connection, run_id, RunState.SUCCEEDED, summary=summary)
 
 
+def reopen_incomplete(connection: sa.Connection, run_id: str) -> bool:
+    """Let the shards of an active run that are done and lack rows wait again, and count its rows anew.
+
+    What it does next is the caller's to enqueue, in the same transaction.
+
+    Returns:
+        Whether there are such shards; False also where there is no such run or it is not active.
+
+    Raises:
+        WrongStateError: Rows are missing that belong to no shard.
+    """
+    shards.lock_sharing(connection, run_id)
+    run = _locked(connection, run_id)
+    if run is None or run.state not in runs.GOING:
+        return False
+    if shards.reopen_incomplete(connection, run_id):
+        results.store_recount(connection, run_id)
+        return True
+    if shards.all_done(connection, run_id):
+        _require_complete(connection, run)
+    return False
+
+
 def _restart(connection: sa.Connection, run: RunRecord, wanted: Resumption) -> bool:
     """Bring a run that is paused or has ended into RUNNING; return False where there is no reason to."""
     if run.state is RunState.CANCELLED and wanted.retry_errors:
@@ -175,6 +199,16 @@ def _require_no_change(connection: sa.Connection, run: RunRecord, wanted: Resump
 def _require_unfinished(run: RunRecord) -> None:
     if run.finished:
         raise WrongStateError(f"run {run.run_id} has already {run.state.value}", reason="RUN_FINISHED")
+
+
+def _require_complete(connection: sa.Connection, run: RunRecord) -> None:
+    stored = results.count_finished(connection, run.run_id)
+    if stored != run.total_count:
+        raise WrongStateError(
+            f"{stored} of {run.total_count} rows are stored and no shard lacks any: the database is damaged; "
+            "start a new run",
+            reason="ROWS_MISSING",
+        )
 
 
 def _locked(connection: sa.Connection, run_id: str) -> RunRecord | None:

@@ -158,18 +158,31 @@ def recounted(connection: sa.Connection, record: RunRecord) -> RunRecord:
     decided = record.passed_count + record.failed_count
     if min(parts) >= 0 and max(decided, record.agent_error_count) <= record.finished_count <= record.total_count:
         return record
+    return dataclasses.replace(record, **_counts(connection, record.run_id))
+
+
+def store_recount(connection: sa.Connection, run_id: str) -> None:
+    """Store the counts of a run's stored rows in place of those it has."""
+    table = schema.runs
+    connection.execute(table.update().where(table.c.run_id == run_id).values(**_counts(connection, run_id)))
+
+
+def _counts(connection: sa.Connection, run_id: str) -> dict[str, Any]:
+    """Count the stored rows of a run, by the names of the counts."""
     table = schema.results
-    finished, passed, failed, agent_errors = connection.execute(
-        sa.select(
-            sa.func.count(),
-            sa.func.count().filter(table.c.passed.is_(True)),
-            sa.func.count().filter(table.c.passed.is_(False)),
-            sa.func.count().filter(table.c.status == AgentStatus.ERROR.value),
-        ).where(table.c.run_id == record.run_id)
-    ).one()
-    return dataclasses.replace(
-        record, finished_count=finished, passed_count=passed, failed_count=failed, agent_error_count=agent_errors
+    found = (
+        connection.execute(
+            sa.select(
+                sa.func.count().label("finished_count"),
+                sa.func.count().filter(table.c.passed.is_(True)).label("passed_count"),
+                sa.func.count().filter(table.c.passed.is_(False)).label("failed_count"),
+                sa.func.count().filter(table.c.status == AgentStatus.ERROR.value).label("agent_error_count"),
+            ).where(table.c.run_id == run_id)
+        )
+        .mappings()
+        .one()
     )
+    return dict(found)
 
 
 def finished_keys(connection: sa.Connection, run_id: str, first_index: int, count: int) -> set[RowKey]:

@@ -354,28 +354,45 @@ def complete(connection: sa.Connection, shard: Shard) -> bool:
     """
     lock_sharing(connection, shard.run_id)
     check(connection, shard.run_id, {shard.shard_index: shard.epoch})
-    results, table = schema.results, schema.shards
-    stored = (
-        sa.select(sa.func.count())
-        .select_from(results)
-        .where(
-            results.c.run_id == shard.run_id,
-            results.c.case_index >= shard.first_case,
-            results.c.case_index < shard.first_case + shard.case_count,
-        )
-        .scalar_subquery()
-    )
+    table = schema.shards
     done = connection.execute(
         table.update()
         .where(
             table.c.run_id == shard.run_id,
             table.c.shard_index == shard.shard_index,
-            table.c.row_count == stored,
+            table.c.row_count == _stored_count(table),
             ~table.c.retry_errors,
         )
         .values(state="done", slots=0)
     )
     return done.rowcount == 1
+
+
+def reopen_incomplete(connection: sa.Connection, run_id: str) -> int:
+    """Let the shards of a run that are done and lack rows wait again; return how many those are."""
+    table = schema.shards
+    reopened = connection.execute(
+        table.update()
+        .where(table.c.run_id == run_id, table.c.state == "done", table.c.row_count > _stored_count(table))
+        .values(state="waiting")
+    )
+    return reopened.rowcount
+
+
+def _stored_count(table: sa.Table) -> sa.ScalarSelect[int]:
+    """Return how many rows of a shard have a result."""
+    results = schema.results
+    return (
+        sa.select(sa.func.count())
+        .select_from(results)
+        .where(
+            results.c.run_id == table.c.run_id,
+            results.c.case_index >= table.c.first_case,
+            results.c.case_index < table.c.first_case + table.c.case_count,
+        )
+        .correlate(table)
+        .scalar_subquery()
+    )
 
 
 def all_done(connection: sa.Connection, run_id: str) -> bool:
