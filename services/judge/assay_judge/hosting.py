@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,35 +52,29 @@ async def open_service(
     shelf = RubricShelf(read_rubrics(settings.rubrics))
     prices, limits = PriceTable(settings.prices), read_limits(settings.limits)
     recording = Recording.read(settings.replay) if settings.replay else None
-    store = await JudgeStore.open(settings.state_dir, max_verdicts=settings.cache_entries)
-    shared = await _open_shared(settings)
-    switchboard = Switchboard(
-        environment, prices, limits=limits, patience=settings.patience, max_concurrency=settings.max_concurrency
-    )
-    ledger = Ledger(store, shared=shared)
-    keeping = Keeping(shared or store, caches=settings.cache, record_to=settings.record)
-    batches = Batches(
-        await BatchStore.open(store, clock.now()),
-        switchboard,
-        ledger,
-        keeping,
-        rules=settings.batch_rules,
-        clock=clock,
-        stopping=stopping,
-    )
-    grader = Grader(switchboard, keeping, ledger, batches, recording=recording, queue_limit=settings.queue_limit)
-    try:
+    async with AsyncExitStack() as stack:
+        store = await JudgeStore.open(settings.state_dir, max_verdicts=settings.cache_entries)
+        stack.push_async_callback(store.aclose)
+        shared = await _open_shared(settings)
+        if shared is not None:
+            stack.push_async_callback(shared.aclose)
+        switchboard = Switchboard(
+            environment, prices, limits=limits, patience=settings.patience, max_concurrency=settings.max_concurrency
+        )
+        stack.push_async_callback(switchboard.aclose)
+        ledger = Ledger(store, shared=shared)
+        keeping = Keeping(shared or store, caches=settings.cache, record_to=settings.record)
+        batch_store = await BatchStore.open(store, clock.now())
+        batches = Batches(
+            batch_store, switchboard, ledger, keeping, rules=settings.batch_rules, clock=clock, stopping=stopping
+        )
+        grader = Grader(switchboard, keeping, ledger, batches, recording=recording, queue_limit=settings.queue_limit)
+        stack.push_async_callback(grader.aclose)
+        stack.push_async_callback(batches.aclose)
         if settings.judge.provider not in ("none", "replay"):
             await switchboard.line(settings.judge)  # a missing key is said now, not with the first answer
         await batches.start()
         yield JudgeService(grader, shelf, store=shared or store, ledger=ledger, settings=settings, stopping=stopping)
-    finally:
-        await batches.aclose()
-        await grader.aclose()
-        await switchboard.aclose()
-        await store.aclose()
-        if shared is not None:
-            await shared.aclose()
 
 
 async def _open_shared(settings: Settings) -> SharedStore | None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
 from tests.waiting import until
 
+from assay.errors import AssayError
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.storage import revisions
 from assay.testing.judges import says
@@ -21,12 +23,16 @@ from assay.testing.providers import ScriptedProvider
 from assay.v1 import judge_pb2 as pb
 from assay.v1 import judge_pb2_grpc
 from assay_judge.budget import Ledger, SpendCapReachedError
+from assay_judge.hosting import open_service
+from assay_judge.judges import JudgeChoice
+from assay_judge.settings import Settings
 from assay_judge.shared import schema
 from assay_judge.shared.store import SharedStore
 from assay_judge.store import JudgeStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     Open = Callable[[], Any]
@@ -173,6 +179,22 @@ def described(engine: sa.Engine) -> dict[str, Any]:
         )
         for table in sorted(schema.metadata.tables)
     }
+
+
+async def test_a_judge_that_cannot_open_its_database_leaves_its_folder_free(tmp_path: Path, postgres_url: str) -> None:
+    """What was opened before is closed: the same process opens the folder once the database answers."""
+
+    def opened(url: str) -> AbstractAsyncContextManager[object]:
+        own = Settings(judge=JudgeChoice("none"), state_dir=tmp_path, database_url=url, database_patience_s=0.0)
+        return open_service(own, {}, asyncio.Event())
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(AssayError):
+        async with opened(f"postgresql://tests@127.0.0.1:{port}/postgres"):
+            pass
+    async with opened(postgres_url):
+        pass
 
 
 @asynccontextmanager
