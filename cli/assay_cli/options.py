@@ -184,10 +184,17 @@ async def connect(
             try:
                 yield client, stack
             except NotFoundError as error:
-                raise await with_suggestion(client, error) from None
+                raise await with_suggestion(client, error, _asked_runs()) from None
     finally:
         if stack is not None:
             await asyncio.shield(stack.wait_until_stopped())
+
+
+def _asked_runs() -> list[str]:
+    """Return the run ids that the present command was given, in order."""
+    context = click.get_current_context(silent=True)
+    given = context.params if context is not None else {}
+    return [run_id for run_id in (given.get("run_id"), *given.get("run_ids", ())) if run_id]
 
 
 def _restarter(stack: LocalStack | None) -> Callable[[], Awaitable[None]] | None:

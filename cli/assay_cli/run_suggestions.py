@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError, NotFoundError
 from assay.names import nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from assay.client import Client
 
 __all__ = ["with_suggestion"]
 
-_UNKNOWN_RUN = re.compile(r"there is no run '([^']+)'")
 _MOST = 1000
 
 
-async def with_suggestion(client: Client, error: NotFoundError) -> NotFoundError:
-    """Return the error for an unknown run with the id that was probably meant, where one is close."""
-    asked = _UNKNOWN_RUN.match(error.message)
-    if asked is None:
+async def with_suggestion(client: Client, error: NotFoundError, asked: Sequence[str]) -> NotFoundError:
+    """Return the error for an unknown run with the id that was probably meant, where one is close.
+
+    Args:
+        client: Lists the runs there are.
+        error: What a call of the command ended with.
+        asked: The run ids that the command was given, in order.
+    """
+    if error.reason != "RUN_NOT_FOUND" or not asked:
         return error
     try:
         known = [run.run_id for run in await client.list_runs(limit=_MOST)]
     except AssayError:
         return error
-    begun = next((run_id for run_id in known if run_id.startswith(asked[1])), None)
-    close = begun or nearest(asked[1], known)
+    unknown = next((run_id for run_id in asked if run_id not in known), None)
+    if unknown is None:
+        return error
+    begun = next((run_id for run_id in known if run_id.startswith(unknown)), None)
+    close = begun or nearest(unknown, known)
     if close is None:
         return error
-    return NotFoundError(f"{asked[0]}: did you mean {close!r}?", reason=error.reason)
+    return NotFoundError(f"there is no run {unknown!r}: did you mean {close!r}?", reason=error.reason)
