@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from assay.cases import Case
 
 __all__ = [
+    "MAX_FILLED_CHARS",
+    "PLACEHOLDER",
     "FilledTooLargeError",
     "case_problems",
     "case_values",
@@ -32,20 +34,22 @@ __all__ = [
 ]
 
 # The spaces are taken off afterwards: an expression that does so takes cubic time where the end is missing.
-_PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
-_MAX_FILLED_CHARS = 4 * 1024 * 1024
+PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
+"""A place in a template that a value takes, with the value's name."""
+MAX_FILLED_CHARS = 4 * 1024 * 1024
+"""The most characters of a filled template."""
 
 
 def variables_of(template: str) -> tuple[str, ...]:
     """Return the names of the variables that a template has, each once, in order."""
-    return tuple(dict.fromkeys(found[1].strip() for found in _PLACEHOLDER.finditer(template)))
+    return tuple(dict.fromkeys(found[1].strip() for found in PLACEHOLDER.finditer(template)))
 
 
 def template_problem(template: str) -> str:
     """Return what is wrong with how a template is written; empty where nothing is."""
     if any(not name for name in variables_of(template)):
         return "has {{}} without a name: write {{input}}, or the name of a variable of the cases"
-    rest = _PLACEHOLDER.sub("", template)
+    rest = PLACEHOLDER.sub("", template)
     at = rest.find("{{")
     if at >= 0:
         return f"has {{{{ without }}}}, at {_shown(rest[at:])}: a variable is written {{{{name}}}}"
@@ -81,13 +85,13 @@ def fill(template: str, values: Mapping[str, Any]) -> str:
         FilledTooLargeError: It would be larger than 4 MiB. Nothing that large is built to find that out.
     """
     texts = {name: _as_text(values[name]) for name in variables_of(template)}
-    used = (found[1].strip() for found in _PLACEHOLDER.finditer(template))
-    if len(template) + sum(len(texts[name]) for name in used) > _MAX_FILLED_CHARS:
+    used = (found[1].strip() for found in PLACEHOLDER.finditer(template))
+    if len(template) + sum(len(texts[name]) for name in used) > MAX_FILLED_CHARS:
         raise FilledTooLargeError(
-            f"the prompt is larger than {_MAX_FILLED_CHARS // 1024**2} MiB once it is filled in: use fewer variables, "
+            f"the prompt is larger than {MAX_FILLED_CHARS // 1024**2} MiB once it is filled in: use fewer variables, "
             "or shorten the case"
         )
-    return _PLACEHOLDER.sub(lambda found: texts[found[1].strip()], template)
+    return PLACEHOLDER.sub(lambda found: texts[found[1].strip()], template)
 
 
 class FilledTooLargeError(ValueError):

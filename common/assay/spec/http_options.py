@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
 from assay.names import unknown_name
+from assay.prompt_template import MAX_FILLED_CHARS, PLACEHOLDER, FilledTooLargeError
 from assay.spec.response_expressions import expression_problem
 from assay.spec.variables import VARIABLE
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from assay.answers import AgentRequest
 
-__all__ = ["FilledTooLargeError", "HttpOptions", "render"]
+__all__ = ["HttpOptions", "render"]
 
 _METHODS = ("POST", "GET", "PUT")
 _OPTIONS = ("method", "headers", "query", "body", "response")
@@ -25,9 +26,6 @@ _RESPONSE_FIELDS = ("text", "status", "error", "output", "sql", "data_rows", "to
                     "events", "usage", "finish_reason", "model", "reported_latency_ms", "metadata")  # fmt: skip
 _DEFAULT_BODY = {"input": "{{input}}"}
 _DEFAULT_RESPONSE = {"text": "text || answer || output || response || message"}
-# The spaces are taken off afterwards: an expression that does so takes cubic time where the end is missing.
-_PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
-_MAX_FILLED_CHARS = 4 * 1024 * 1024
 _PLAIN_NAMES = ("input", "case_id", "run_id", "history", "messages", "variables", "parameters", "session_id",
                 "idempotency_key")  # fmt: skip
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -99,16 +97,12 @@ def render(template: Any, request: AgentRequest) -> Any:
     return _Filling(request).fill(template)
 
 
-class FilledTooLargeError(ValueError):
-    """A filled template would be too large; the message says what to do."""
-
-
 class _Filling:
     """Fills one template; the size of the whole is counted before a text is joined."""
 
     def __init__(self, request: AgentRequest) -> None:
         self._request = request
-        self._left = _MAX_FILLED_CHARS
+        self._left = MAX_FILLED_CHARS
         self._texts: dict[str, str] = {}
         self._sizes: dict[str, int] = {}
 
@@ -119,12 +113,12 @@ class _Filling:
             return [self.fill(value) for value in template]
         if not isinstance(template, str):
             return template
-        whole = _PLACEHOLDER.fullmatch(template)
+        whole = PLACEHOLDER.fullmatch(template)
         if whole is not None:
             return self._whole(whole[1].strip())
-        names = [found[1].strip() for found in _PLACEHOLDER.finditer(template)]
+        names = [found[1].strip() for found in PLACEHOLDER.finditer(template)]
         self._charge(len(template) + sum(len(self._text(name)) for name in names))
-        return _PLACEHOLDER.sub(lambda found: self._text(found[1].strip()), template)
+        return PLACEHOLDER.sub(lambda found: self._text(found[1].strip()), template)
 
     def _whole(self, name: str) -> Any:
         value = _value(name, self._request)
@@ -142,7 +136,7 @@ class _Filling:
         self._left -= chars
         if self._left < 0:
             raise FilledTooLargeError(
-                f"the request is larger than {_MAX_FILLED_CHARS // 1024**2} MiB once its placeholders are filled in: "
+                f"the request is larger than {MAX_FILLED_CHARS // 1024**2} MiB once its placeholders are filled in: "
                 "use fewer of them, or shorten the case"
             )
 
@@ -196,7 +190,7 @@ def _check_template(template: Any, where: str, problems: list[Problem], depth: i
         for index, value in enumerate(template):
             _check_template(value, f"{where}[{index}]", problems, depth + 1)
     elif isinstance(template, str):
-        for found in _PLACEHOLDER.finditer(template):
+        for found in PLACEHOLDER.finditer(template):
             name = found[1].strip()
             head, _, key = name.partition(".")
             if head not in _PLAIN_NAMES or (key and head not in ("variables", "parameters")):

@@ -11,11 +11,10 @@ from assay.answers import MalformedAnswerError, response_from_json
 from assay.case_rules import case_problems
 from assay.cases import Assertion, Case, ExpectedTool, Turn
 from assay.errors import InvalidInputError
-from assay.prompt_template import FilledTooLargeError as PromptTooLargeError
-from assay.prompt_template import fill, template_problem
+from assay.prompt_template import FilledTooLargeError, fill, template_problem
 from assay.questions import AgentRequest
 from assay.results import AgentSettings, MetricSettings, RunSettings
-from assay.spec.http_options import FilledTooLargeError, render
+from assay.spec.http_options import render
 from assay.spec.loading import spec_from_mapping
 from assay.spec.response_expressions import expression_problem, growth_of
 from assay_orchestrator.admission import check_settings
@@ -170,7 +169,7 @@ def test_a_prompt_is_counted_before_it_is_filled() -> None:
     """The same for prompts, of which each variable is written as text once."""
     values = {"v": ["x" * 1_000_000], "w": "y"}
     assert len(fill("{{v}}{{w}}" * 4, values)) == 4_000_020
-    with pytest.raises(PromptTooLargeError, match="larger than 4 MiB"):
+    with pytest.raises(FilledTooLargeError, match="larger than 4 MiB"):
         fill("{{v}}" * 5, values)
 
 

@@ -17,8 +17,9 @@ from assay.answer_limits import AnswerTooLargeError
 from assay.answers import AgentErrorKind, AgentResponse, MalformedAnswerError, clean_text, error_response
 from assay.errors import InvalidInputError, Problem
 from assay.http_transport import HttpTransport
+from assay.prompt_template import FilledTooLargeError
 from assay.retry_after import retry_after_s
-from assay.spec.http_options import FilledTooLargeError, HttpOptions, render
+from assay.spec.http_options import HttpOptions, render
 from assay_orchestrator.agents.http_body import read_beginning, read_body
 from assay_orchestrator.agents.http_hosts import check_http_target
 from assay_orchestrator.agents.http_mapping import excerpt
