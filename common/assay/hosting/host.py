@@ -151,7 +151,7 @@ class _Host:
 
     async def _until_reconciled(self) -> None:
         """Wait, where this process was suspended, until the questions that are over have been cancelled."""
-        while (count := self.suspensions.count) > self._reconciled:
+        while (count := self.suspensions.check()) > self._reconciled:
             if count > self._reported:
                 _log.info("process suspended: asking the orchestrator which questions are still open")
                 self._reported = count

@@ -33,9 +33,8 @@ class Suspensions:
         self._last = clock()
         self._count = 0
 
-    @property
-    def count(self) -> int:
-        """How many there were until now, one that has only just ended included."""
+    def check(self) -> int:
+        """Notice a suspension that has only just ended; return how many there were until now."""
         now = self._clock()
         self._count += now - self._last > _LIMIT_S
         self._last = now
@@ -44,5 +43,5 @@ class Suspensions:
     async def watch(self) -> None:
         """Notice suspensions until cancelled; without it, a loop that has nothing to do counts as suspended."""
         while True:
-            _ = self.count
+            self.check()
             await asyncio.sleep(_INTERVAL_S)
