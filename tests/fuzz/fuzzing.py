@@ -25,16 +25,23 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import MethodDescriptor
     from tests.fuzz.targets import Target
 
-__all__ = ["Findings", "fuzz"]
+__all__ = ["LASTING", "Findings", "fuzz", "logged_tracebacks"]
 
 _IN_FLIGHT = 48
 _ANSWER_S = 60.0
-_STREAM_S = 0.5
+LASTING = frozenset({"Health.Watch", "RunService.WatchRun", "RunService.ServeAgent"})
+"""Streams that may last as long as their client wants: read for a moment, while every other call has to end."""
+_LASTING_S = 0.5
 _ANSWERS = 20
 _CHECK_EVERY = 500
 _KNOWN_LIMIT = 50
 _WRITE_FAILED = "Internal error from Core"
-_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ |+].*\n)*(?P<error>\S.*)")
+# Services indent the lines of a traceback, other programs do not; those of a group of errors begin with a bar.
+_TRACEBACK = re.compile(
+    r"^(?P<indent> *)(?:\+ Exception Group )?Traceback \(most recent call last\):\n"
+    r"(?:(?P=indent)[ |+].*\n)*(?P=indent)(?:\| )?(?P<error>[^\s|+].*)",
+    re.MULTILINE,
+)
 _PLACE = re.compile(r"assay-fuzz-|Traceback|File \"")
 
 
@@ -43,12 +50,14 @@ class Findings:
     """What became of the calls.
 
     Args:
+        seed: From which the messages follow; every problem names it.
         messages: Messages that were sent.
         calls: Calls by method.
         ends: How they ended, as code and reason, by method.
         problems: What was wrong, by its kind, with the first call that showed it.
     """
 
+    seed: int
     messages: int = 0
     calls: Counter[str] = field(default_factory=Counter)
     ends: dict[str, Counter[str]] = field(default_factory=dict)
@@ -61,7 +70,7 @@ class Findings:
 
     def wrong(self, kind: str, problem: str) -> None:
         """Note a problem, the first of its kind only."""
-        self.problems.setdefault(kind, problem)
+        self.problems.setdefault(kind, f"seed {self.seed}: {problem}")
 
 
 async def fuzz(targets: list[Target], *, messages: int, seed: int) -> Findings:
@@ -72,7 +81,7 @@ async def fuzz(targets: list[Target], *, messages: int, seed: int) -> Findings:
         messages: How many.
         seed: From this and its number, the bytes of a call follow, as far as they hold nothing the server said.
     """
-    findings = Findings()
+    findings = Findings(seed)
     documented = documented_ends()
     begun = time.monotonic()
     calls = _calls(targets, findings, messages)
@@ -115,11 +124,18 @@ async def _check_alive(target: Target, findings: Findings) -> None:
 
 
 def _check_log(target: Target, findings: Findings) -> None:
-    text = target.log.read_text(errors="replace")
-    for found in _TRACEBACK.finditer(text):
-        frames = re.findall(r'  File "([^"]+)", line (\d+)', found[0])
+    for place, error in logged_tracebacks(target.log.read_text(errors="replace")):
+        findings.wrong(f"log {place} {error}", f"{target.service} logged, at {place}: {error}")
+
+
+def logged_tracebacks(text: str) -> list[tuple[str, str]]:
+    """Return the tracebacks in a log: the last place in Assay's code, as file:line, and the error."""
+    found = []
+    for traceback in _TRACEBACK.finditer(text):
+        frames = re.findall(r'  File "([^"]+)", line (\d+)', traceback[0])
         place = ":".join(next((frame for frame in reversed(frames) if "assay" in frame[0]), ("", "")))
-        findings.wrong(f"log {place} {found['error']}", f"{target.service} logged, at {place}: {found['error']}")
+        found.append((place, traceback["error"]))
+    return found
 
 
 class _Call:
@@ -164,13 +180,17 @@ class _Call:
         )
         path = f"/{self._method.containing_service.full_name}/{self._method.name}"
         requests: Any = iter(self._sent) if self._method.client_streaming else self._sent[0]
-        call = getattr(self._target.channel, kind)(path)(requests, timeout=_ANSWER_S)
+        call = getattr(self._target.channel, kind)(path)(requests, timeout=2 * _ANSWER_S)
+        lasting = self._name in LASTING
         try:
-            await self._read(call)
+            async with asyncio.timeout(_LASTING_S if lasting else _ANSWER_S):
+                await self._read(call)
         except grpc.aio.AioRpcError as error:
             self._judge(error)
         except TimeoutError:
-            self._findings.note(self._name, "still open")  # a stream that lasts, such as that of a host
+            self._findings.note(self._name, "still open")
+            if not lasting:
+                self._wrong("open", f"did not end within {_ANSWER_S:g} s")
         else:
             self._findings.note(self._name, "OK")
         finally:
@@ -181,12 +201,11 @@ class _Call:
             self._learn(await call)
             return
         count = 0
-        async with asyncio.timeout(_STREAM_S):
-            async for answer in call:
-                self._learn(answer)
-                count += 1
-                if count >= _ANSWERS or self._rng.random() < 0.02:
-                    return
+        async for answer in call:
+            self._learn(answer)
+            count += 1
+            if count >= _ANSWERS or self._rng.random() < 0.02:
+                return
 
     def _learn(self, raw: bytes) -> None:
         """Look for errors inside an answer, and for ids that may be used in further calls."""

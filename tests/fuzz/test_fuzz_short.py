@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import random
+import sys
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from google.protobuf import descriptor_pool
 from tests.fuzz.documented import EVERY_METHOD, NEVER, documented_ends
-from tests.fuzz.fuzzing import fuzz
+from tests.fuzz.fuzzing import LASTING, fuzz, logged_tracebacks
 from tests.fuzz.messages import MessageMaker
 from tests.fuzz.targets import NOT_SERVED, running_targets, services
 
 from assay.rpc.methods import METHODS
+from assay.unsafe_text import LogFormatter
 
 MESSAGES = 1_500
 
@@ -24,12 +29,51 @@ def short_names(service: str) -> set[str]:
 
 async def test_random_messages_end_as_documented() -> None:
     """Every call to every method ends with a documented code and reason; processes live, serve and log no traceback."""
+    seed = random.randrange(2**32)
     with TemporaryDirectory(prefix="assay-fuzz-") as folder:  # a socket's path must be short
         async with running_targets(Path(folder)) as targets:
-            findings = await fuzz(targets, messages=MESSAGES, seed=random.randrange(2**32))
-    assert not findings.problems
-    assert findings.messages >= MESSAGES
-    assert set(findings.calls) == {name for service in set(METHODS) - NOT_SERVED for name in short_names(service)}
+            findings = await fuzz(targets, messages=MESSAGES, seed=seed)
+    assert not findings.problems, f"seed {seed}"
+    assert findings.messages >= MESSAGES, f"seed {seed}"
+    called = {name for service in set(METHODS) - NOT_SERVED for name in short_names(service)}
+    assert set(findings.calls) == called, f"seed {seed}"
+
+
+def test_streams_that_last_are_streams_of_services() -> None:
+    """Only they may stay open: every other call has to end, and one that does not is a problem."""
+    pool = descriptor_pool.Default()
+    methods = [method for name in METHODS for method in pool.FindServiceByName(name).methods]
+    streams = {f"{method.containing_service.name}.{method.name}" for method in methods if method.server_streaming}
+    assert streams >= LASTING
+
+
+@pytest.mark.parametrize("formatter", [LogFormatter(), logging.Formatter("%(asctime)s %(levelname)s %(message)s")])
+def test_tracebacks_in_a_log_are_found(formatter: logging.Formatter) -> None:
+    """Whether their lines are indented, as the services' are, or not; single errors, causes and groups of errors."""
+
+    def fail(name: str) -> None:
+        raise ValueError(name)
+
+    def fail_in_a_group() -> None:
+        try:
+            fail("inner")
+        except ValueError as problem:
+            raise ExceptionGroup("several", [problem]) from None
+
+    lines = []
+    for work in (partial(fail, "first"), fail_in_a_group):
+        lines.append(formatter.format(logging.makeLogRecord({"msg": "all is well", "levelname": "INFO"})))
+        try:
+            work()
+        except Exception:  # noqa: BLE001 - as where a service logs a defect
+            record = logging.makeLogRecord({"msg": "failed", "levelname": "ERROR", "exc_info": sys.exc_info()})
+            lines.append(formatter.format(record))
+    lines.append(formatter.format(logging.makeLogRecord({"msg": "no Traceback here", "levelname": "INFO"})))
+    found = logged_tracebacks("\n".join(lines) + "\n")
+    assert [error for _, error in found] == [
+        "ValueError: first",
+        "ExceptionGroup: several (1 sub-exception)",
+    ]
 
 
 def test_every_service_is_fuzzed_or_named_as_an_exception() -> None:
