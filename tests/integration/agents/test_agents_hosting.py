@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from tests.waiting import until
 
 from assay.answers import AgentErrorKind, AgentRequest, AgentResponse
 from assay.cases import Case, Turn
@@ -426,7 +427,9 @@ async def test_a_host_that_was_suspended_begins_no_question_that_is_over(bench: 
         host.send_signal(signal.SIGSTOP)
         over = [f"over {number}" for number in range(50)]
         assert kinds(await bench.ask(*over, timeout_s=0.5)) == ["timeout"] * 50
-        open_question = asyncio.ensure_future(bench.ask("open", timeout_s=60.0))
+        open_question = asyncio.ensure_future(bench.ask("open", timeout_s=600.0))
+        (attached,) = bench.agent._attachments
+        await until(lambda: "run/open#0" in attached._asked and not attached._outgoing)  # it was sent
         host.send_signal(signal.SIGCONT)
         assert [response.text for response in await open_question] == ["open"]
         assert [response.text for response in await bench.ask("after")] == ["after"]

@@ -6,17 +6,21 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import until
 
-from assay.answers import AgentErrorKind, AgentResponse, error_response
+from assay.answers import AgentResponse
 from assay.cases import Case, Turn
 from assay.client import Client
 from assay.errors import DatasetError, UnavailableError, WrongStateError
+from assay.hosting.calling import AgentCaller
+from assay.results import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from assay.answers import AgentRequest
     from assay.results import Run, RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
@@ -130,27 +134,46 @@ async def test_a_deletion_whose_answer_was_lost_is_done(
 async def test_a_retry_whose_answer_was_lost_is_under_way(
     serve: Serve, settings_of: SettingsOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The repeated call finds the run running, since the first one resumed it: that is no error."""
-    failing = Case("c", (Turn("q", references=("a",)),), recorded=error_response(AgentErrorKind.RAISED, "boom"))
+    """The repeated call finds the run running, since the first one resumed it: that is no error.
+
+    A later call that is answered at once is refused as ever.
+    """
+    asked_again, may_answer = asyncio.Event(), asyncio.Event()
+    is_failing, call_count = True, 0
+
+    async def agent(request: AgentRequest) -> str:
+        if is_failing:
+            raise ValueError("boom")
+        asked_again.set()
+        await may_answer.wait()
+        return "a" + request.input[1:]
+
     async with serve() as client:
-        dataset = await client.upload_dataset([failing, *CASES[:3]], name="d")
-        run = await client.create_run(settings_of(), dataset.dataset_id)
-        async for _ in client.watch_run(run.run_id):
-            pass
-        real, is_lost = client._stub.ResumeRun, False
+        dataset = await client.upload_dataset(CASES[:3], name="d")
+        run = await client.create_run(settings_of("python", "m:f", retries=0), dataset.dataset_id)
+        await client.host_agent(run.run_id, AgentCaller(agent), concurrency=3)
+        is_failing, real = False, client._stub.ResumeRun
 
-        async def losing(request: Any) -> Any:
-            nonlocal is_lost
-            if is_lost:
-                raise WrongStateError("the run is running", reason="RUN_ACTIVE")
-            await real(request)
-            is_lost = True
-            raise UnavailableError("the connection broke")
+        async with asyncio.TaskGroup() as group:
 
-        monkeypatch.setattr(client._stub, "ResumeRun", losing)
-        assert (await client.resume_run(run.run_id, retry_errors=True)).run_id == run.run_id
-        with pytest.raises(WrongStateError):
-            await client.resume_run(run.run_id, retry_errors=True)
+            async def losing(request: Any) -> Any:
+                nonlocal call_count
+                call_count += 1
+                answer = await real(request)
+                if call_count > 1:
+                    return answer
+                group.create_task(client.host_agent(run.run_id, AgentCaller(agent), concurrency=3))
+                await asked_again.wait()  # the rows with errors are set aside by then, and the run is at work
+                raise UnavailableError("the connection broke")
+
+            monkeypatch.setattr(client._stub, "ResumeRun", losing)
+            assert (await client.resume_run(run.run_id, retry_errors=True)).state is RunState.RUNNING
+            assert call_count == 2
+            with pytest.raises(WrongStateError, match="is running"):
+                await client.resume_run(run.run_id, retry_errors=True)
+            may_answer.set()
+        done: Run = await until(lambda: client.get_run(run.run_id), lambda run: run.finished)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 3)
 
 
 async def test_an_address_at_which_nothing_has_answered_is_not_waited_for(tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import until
 
 from assay.cases import Case, Turn
 from assay.errors import OverloadedError
 from assay.hosting.calling import AgentCaller
-from assay.results import PauseCause, Run, RunState
+from assay.results import PauseCause, Run, RunState, StateChange
 from assay_orchestrator.store import attendance, schema
 
 if TYPE_CHECKING:
@@ -34,29 +35,28 @@ async def hosted_run(client: Client, settings: RunSettings) -> Run:
     return await client.create_run(settings, dataset.dataset_id)
 
 
-async def until(client: Client, run_id: str, state: RunState) -> Run:
+async def reached(client: Client, run_id: str, state: RunState) -> Run:
     """Return a run once it is in a state."""
-    while True:
-        async for _ in client.watch_run(run_id):
-            if (run := await client.get_run(run_id)).state is state:
-                return run
+    run: Run = await until(lambda: client.get_run(run_id), lambda run: run.state is state)
+    return run
 
 
 async def test_a_run_without_a_host_pauses_and_the_next_host_continues_it(
     serve: Serve, settings_of: SettingsOf
 ) -> None:
     """It says why, makes room for another run, and ends well once a client hosts its agent after all."""
-    async with serve(unattended_pause_s=1.0, active_run_limit=1) as client:
+    async with serve(active_run_limit=1) as client:
         run = await hosted_run(client, settings_of("python", "m:f"))
         with pytest.raises(OverloadedError):
             await hosted_run(client, settings_of("python", "m:f"))
-        paused = await until(client, run.run_id, RunState.PAUSED)
+    async with serve(unattended_pause_s=1.0, active_run_limit=1, recover="auto") as client:
+        paused = await reached(client, run.run_id, RunState.PAUSED)
         assert paused.pause_cause is PauseCause.UNATTENDED
         assert "no client has hosted the run's agent" in paused.state_reason
         other = await hosted_run(client, settings_of())
-        await until(client, other.run_id, RunState.SUCCEEDED)
+        await reached(client, other.run_id, RunState.SUCCEEDED)
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(lambda _: "a"), concurrency=1))
-        done = await until(client, run.run_id, RunState.SUCCEEDED)
+        done = await reached(client, run.run_id, RunState.SUCCEEDED)
         await hosting
     assert (done.counts.passed, done.pause_cause) == (3, None)
 
@@ -65,9 +65,15 @@ async def test_a_run_without_a_host_can_be_resumed_by_request(serve: Serve, sett
     """ResumeRun gives it as long again."""
     async with serve(unattended_pause_s=1.0) as client:
         run = await hosted_run(client, settings_of("python", "m:f"))
-        await until(client, run.run_id, RunState.PAUSED)
-        assert (await client.resume_run(run.run_id)).state is RunState.RUNNING
-        await until(client, run.run_id, RunState.PAUSED)
+        await reached(client, run.run_id, RunState.PAUSED)
+        await client.resume_run(run.run_id)
+        states: list[RunState] = []
+        async for event in client.watch_run(run.run_id):
+            if isinstance(event, StateChange):
+                states.append(event.state)
+            if states.count(RunState.PAUSED) == 2:
+                break
+    assert states[-3:] == [RunState.PAUSED, RunState.RUNNING, RunState.PAUSED]
 
 
 @pytest.mark.parametrize(
