@@ -99,12 +99,12 @@ async def test_the_orchestrator_is_killed_before_the_report_is_read(
     async with commanding(folder, undisturbed) as command:
         command.armed.append("client.run_followed=stop")
         command.drill.topology.start()
-        insisting = asyncio.ensure_future(command.insist())
-        await command.until_stopped()
-        command.drill.topology.send("orchestrator", signal.SIGKILL)
-        await command.drill.topology.until_ended("orchestrator")
-        command.send(signal.SIGCONT)
-        await insisting
+        async with asyncio.TaskGroup() as group:
+            group.create_task(command.insist())
+            await command.until_stopped()
+            command.drill.topology.send("orchestrator", signal.SIGKILL)
+            await command.drill.topology.until_ended("orchestrator")
+            command.send(signal.SIGCONT)
         assert len(command.statuses) == 1, command.said()
 
 
@@ -124,6 +124,7 @@ async def test_a_frozen_host_begins_no_question_that_is_over(folder: Path) -> No
                 group.create_task(drill.host(history, drill.topology.address))
                 run = await drill.watch_to_the_end(history)
             begun = drill.topology.passed().count(("host.before_call", "-"))
+            assert begun >= 20, "the host began questions before it stood still"
             command.send(signal.SIGCONT)
             assert command.process is not None
             await asyncio.to_thread(command.process.wait)

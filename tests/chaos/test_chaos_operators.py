@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import signal
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,8 @@ PLAN = Plan(case_count=1500, repeats=1, concurrency=16, embeds=False, error_ever
 OPERATIONS_EACH = 25
 
 
-async def operate(drill: Drill, run_id: str, address: str, dice: random.Random) -> None:
-    """Pause, resume and retry a run at one process, at moments that follow from the dice."""
+async def operate(drill: Drill, run_id: str, address: str, dice: random.Random, done: Counter[str]) -> None:
+    """Pause, resume and retry a run at one process, at moments that follow from the dice; count what was done."""
     async with Client(address, patience_s=PATIENCE_S) as client:
         await client.wait_for_ready(PATIENCE_S)
         for _ in range(OPERATIONS_EACH):
@@ -40,10 +41,13 @@ async def operate(drill: Drill, run_id: str, address: str, dice: random.Random) 
                 match dice.randrange(3):
                     case 0:
                         await client.pause_run(run_id)
+                        done["pause"] += 1
                     case 1:
                         await client.resume_run(run_id)
+                        done["resume"] += 1
                     case 2:
                         await client.resume_run(run_id, retry_errors=True)
+                        done["retry"] += 1
             with suppress(WrongStateError):
                 await client.resume_run(run_id)  # so that there is something to ask before the next operation
 
@@ -61,9 +65,10 @@ async def test_operators_race_at_two_processes_while_a_worker_and_an_api_die(
         await cluster.ready()
         history = await drill.submit()
         history.replaced = True
+        done = Counter[str]()
         async with asyncio.TaskGroup() as group:
             for index, address in enumerate(cluster.addresses * 2):
-                group.create_task(operate(drill, history.run_id, address, random.Random(f"{seed}/{index}")))
+                group.create_task(operate(drill, history.run_id, address, random.Random(f"{seed}/{index}"), done))
             await drill.agent.until_asked(200)
             cluster.send("worker0", signal.SIGKILL)
             await drill.agent.until_asked(400)
@@ -72,6 +77,7 @@ async def test_operators_race_at_two_processes_while_a_worker_and_an_api_die(
         run = await drill.watch_to_the_end(history)
         listed = await drill.insist(lambda client: client.list_runs())
         (verdict,) = await drill.conclude()
+    assert min(done["pause"], done["resume"]) > 0, f"the operators did something: {done}"
     assert [one.run_id for one in listed] == [run.run_id], "the list of runs is whole"
     assert run.counts.total == run.counts.finished == PLAN.case_count
     assert not verdict.problems

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from psycopg import sql
 from tests.chaos.black_holes import Proxy
 from tests.chaos.test_chaos_cluster import in_a_cluster
+from tests.refusals import refuse
 from tests.waiting import until
 
 from assay.results import PauseCause, RunState
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from tests.chaos.test_chaos_cluster import InCluster
 
 pytestmark = pytest.mark.chaos
-
-_REFUSE = """
-CREATE SEQUENCE refused;
-CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    PERFORM nextval('refused'); RAISE 'refused here' USING ERRCODE = {};
-END $$
-"""
-_ON = "CREATE TRIGGER refuse BEFORE INSERT ON {} FOR EACH STATEMENT EXECUTE FUNCTION refuse()"
 
 
 def assert_undisturbed(run: InCluster) -> None:
@@ -57,25 +49,14 @@ async def test_rows_cannot_be_stored_for_a_while(
     folder: Path, postgres_url: str, undisturbed: Callable[[Any], dict[str, Any]], state: str
 ) -> None:
     """A full disk, a timeout, a missing right: the api shows it, and the run resumes by itself without a repetition."""
-    async with (
-        in_a_cluster(folder, postgres_url, undisturbed) as run,
-        await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as admin,
-    ):
-        await admin.execute(sql.SQL(_REFUSE).format(sql.Literal(state)))
-        for table in ("answers", "results"):
-            await admin.execute(sql.SQL(_ON).format(sql.Identifier(table)))
-        await until_shown_paused(run)
-        asked = len(run.drill.agent.calls)
-        refused = "SELECT last_value FROM refused"
-
-        async def count() -> int:
-            row = await (await admin.execute(refused)).fetchone()
-            return int(row[0]) if row is not None else 0
-
-        await until(count, lambda seen: seen >= 8)
-        assert len(run.drill.agent.calls) <= asked + run.drill.plan.concurrency
-        for table in ("answers", "results"):
-            await admin.execute(sql.SQL("DROP TRIGGER refuse ON {}").format(sql.Identifier(table)))
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        async with in_a_cluster(folder, postgres_url, undisturbed) as run:
+            refusal = await refuse(admin, state, "answers", "results")
+            await until_shown_paused(run)
+            asked = len(run.drill.agent.calls)
+            await refusal.until_met(8)
+            assert len(run.drill.agent.calls) <= asked + run.drill.plan.concurrency
+            await refusal.lift()
     assert_undisturbed(run)
 
 
@@ -83,14 +64,11 @@ async def test_the_queue_refuses_jobs_for_a_while(
     folder: Path, postgres_url: str, undisturbed: Callable[[Any], dict[str, Any]]
 ) -> None:
     """The statement that enqueues what follows on a shard fails no run."""
-    async with (
-        in_a_cluster(folder, postgres_url, undisturbed) as run,
-        await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as admin,
-    ):
-        await admin.execute(sql.SQL(_REFUSE).format(sql.Literal("57014")))
-        await admin.execute(sql.SQL(_ON).format(sql.Identifier("procrastinate_jobs")))
-        await until_shown_paused(run)
-        await admin.execute("DROP TRIGGER refuse ON procrastinate_jobs")
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        async with in_a_cluster(folder, postgres_url, undisturbed) as run:
+            refusal = await refuse(admin, "57014", "procrastinate_jobs", change="INSERT")
+            await until_shown_paused(run)
+            await refusal.lift()
     assert_undisturbed(run)
 
 
@@ -106,7 +84,7 @@ async def test_one_worker_comes_back_later_than_the_others(
             proxy.swallow()
             await proxy.drop()
             await asyncio.to_thread(killable_postgres.start)
-            await asyncio.sleep(0.75 * run.cluster.dead_after_s)  # it is the disturbance, nothing is waited for
+            await asyncio.sleep(0.5 * run.cluster.dead_after_s)  # it is the disturbance, nothing is waited for
             proxy.pass_on()
     assert_undisturbed(run)
 

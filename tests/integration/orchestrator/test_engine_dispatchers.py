@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict
+from tests.refusals import refuse
 from tests.waiting import until
 
 from assay_orchestrator.engine.dispatcher import TryAgainError
@@ -106,21 +107,24 @@ async def test_a_job_that_asks_for_it_comes_again(dispatcher: Dispatcher, engine
 async def test_closing_waits_for_what_was_taken(dispatcher: Dispatcher, engine: sa.Engine) -> None:
     """A job under way ends before the dispatcher does, and nothing new is begun."""
     work, taken, go_on = Work(), asyncio.Event(), asyncio.Event()
+    ends: list[str] = []
 
     async def wait() -> None:
         taken.set()
         await go_on.wait()
+        for _ in range(20):  # of the database, so that one that did not wait would be closed before
+            await asyncio.to_thread(execute, engine, "SELECT 1")
+        ends.append("job")
 
     work.before = lambda _: wait()
     dispatcher.open(work)
     enqueue(dispatcher, engine, ShardJob("r", 0, 0), ShardJob("r", 1, -1))
     await taken.wait()
     closing = asyncio.ensure_future(dispatcher.aclose())
-    await asyncio.sleep(0)
-    assert not closing.done()
+    closing.add_done_callback(lambda _: ends.append("dispatcher"))
     go_on.set()
     await closing
-    assert work.done == [("r", 0)]
+    assert (work.done, ends) == ([("r", 0)], ["job", "dispatcher"])
 
 
 async def test_lost_jobs_are_found(dispatcher: Dispatcher, engine: sa.Engine) -> None:
@@ -375,11 +379,11 @@ async def test_a_job_in_progress_that_comes_again_is_not_begun_twice(engine: sa.
             query = "SELECT attempts FROM procrastinate_jobs WHERE status = 'doing'"
             # It is taken back, or fetched, refused, and taken back.
             await until(lambda: connection.exec_driver_sql(query).all())
-        assert begun == 1
         may_end.set()
         await work.until(1)
     finally:
         await queue.aclose()
+    assert (begun, work.done) == (1, [("r", 0)])
 
 
 async def test_a_worker_has_a_lock_for_as_long_as_its_process_lives(engine: sa.Engine, postgres_url: str) -> None:
@@ -397,6 +401,10 @@ async def test_a_worker_has_a_lock_for_as_long_as_its_process_lives(engine: sa.E
         execute(engine, "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'")
         await queues[1]._open()
         await queues[1]._reap()
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("SELECT status FROM procrastinate_jobs").scalar_one() == "doing"
+            silent = "SELECT last_heartbeat < now() - interval '30 minutes' FROM procrastinate_workers"
+            assert connection.exec_driver_sql(silent).scalar_one(), "its lock alone said that it lives"
         goes_on.set()
         await work.until(1)
         with engine.connect() as connection:
@@ -433,32 +441,18 @@ def execute(engine: sa.Engine, statement: str) -> None:
         connection.exec_driver_sql(statement)
 
 
-def refused(engine: sa.Engine) -> bool:
-    """Return whether the end of a job was refused."""
-    with engine.connect() as connection:
-        return bool(connection.exec_driver_sql("SELECT is_called FROM refused").scalar_one())
-
-
 async def test_a_job_whose_end_could_not_be_stored_comes_again(engine: sa.Engine, postgres_url: str) -> None:
     """The worker lives and the queue takes the job for one in progress: it is given back nevertheless."""
     queue = make_queue(postgres_url)
     work = Work()
-    with engine.begin() as connection:
-        connection.exec_driver_sql("CREATE SEQUENCE refused")  # it counts in transactions that are rolled back, too
-        connection.exec_driver_sql(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql "
-            "AS $$ BEGIN PERFORM nextval('refused'); RAISE 'no'; END $$"
-        )
-        connection.exec_driver_sql(
-            "CREATE TRIGGER no_end BEFORE DELETE ON procrastinate_jobs FOR EACH ROW EXECUTE FUNCTION refuse()"
-        )
-    try:
-        queue.open(work)
-        enqueue(queue, engine, ShardJob("r", 0, 0))
-        await work.until(1)
-        await until(lambda: asyncio.to_thread(refused, engine))
-        # On another thread: it waits for a lock that a connection of this loop may have.
-        await asyncio.to_thread(execute, engine, "DROP TRIGGER no_end ON procrastinate_jobs")
-        await work.until(2)
-    finally:
-        await queue.aclose()
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        refusal = await refuse(admin, "P0001", "procrastinate_jobs", change="DELETE", each="ROW")
+        try:
+            queue.open(work)
+            enqueue(queue, engine, ShardJob("r", 0, 0))
+            await work.until(1)
+            await refusal.until_met(1)
+            await refusal.lift()
+            await work.until(2)
+        finally:
+            await queue.aclose()

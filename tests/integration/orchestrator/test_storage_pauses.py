@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 from psycopg import sql
+from tests.refusals import refuse
 from tests.waiting import until
 
 from assay.answers import AgentResponse
@@ -93,11 +96,14 @@ async def running(client: Client, settings: Any) -> AsyncIterator[tuple[Run, _Ag
 
 async def until_shown(client: Client, run_id: str, state: RunState) -> Run:
     """Return the run once it is shown in a state."""
-    while True:
+
+    async def look() -> Run | None:
         with suppress(UnavailableError):
-            if (run := await client.get_run(run_id, partial=False)).state is state:
-                return run
-        await asyncio.sleep(0.01)
+            return await client.get_run(run_id, partial=False)
+        return None
+
+    run: Run = await until(look, lambda run: run is not None and run.state is state)
+    return run
 
 
 async def ended(client: Client, run_id: str) -> list[str]:
@@ -113,43 +119,6 @@ def assert_asked_once(agent: _Agent) -> None:
     """Fail if any question was asked twice, or not at all."""
     assert [case_id for case_id, count in agent.asked.items() if count != 1] == []
     assert len(agent.asked) == _CASES
-
-
-class Refusal:
-    """A trigger that refuses rows of some tables with an SQLSTATE, and counts how often."""
-
-    def __init__(self, admin: psycopg.Connection[Any], state: str, *tables: str) -> None:
-        self._admin = admin
-        self._tables = tables
-        admin.execute("CREATE SEQUENCE refused")  # it counts in transactions that are rolled back, too
-        admin.execute(
-            sql.SQL(
-                "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-                "PERFORM nextval('refused'); RAISE 'refused here' USING ERRCODE = {}; END $$"
-            ).format(sql.Literal(state))
-        )
-        for table in tables:
-            admin.execute(
-                sql.SQL(
-                    "CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON {} FOR EACH STATEMENT EXECUTE FUNCTION refuse()"
-                ).format(sql.Identifier(table))
-            )
-
-    @property
-    def count(self) -> int:
-        """How often rows were refused."""
-        row = self._admin.execute("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM refused").fetchone()
-        assert row is not None
-        return int(row[0])
-
-    async def until_met(self, count: int) -> None:
-        """Wait until rows were refused so many times."""
-        await until(lambda: asyncio.to_thread(lambda: self.count), lambda seen: seen >= count)
-
-    def lift(self) -> None:
-        """Let rows be stored again."""
-        for table in self._tables:
-            self._admin.execute(sql.SQL("DROP TRIGGER refuse ON {}").format(sql.Identifier(table)))
 
 
 STATES = {
@@ -176,7 +145,7 @@ async def test_nothing_is_asked_while_rows_cannot_be_stored(
 ) -> None:
     """Whatever PostgreSQL refuses rows with: the run pauses with its reason, asks nothing, and resumes by itself."""
     async with serve() as client, running(client, settings_of) as (run, agent):
-        refusal = Refusal(admin, state, "answers", "results")
+        refusal = await refuse(admin, state, "answers", "results")
         agent.may_answer.set()
         await refusal.until_met(3)
         paused = await until_shown(client, run.run_id, RunState.PAUSED)
@@ -188,7 +157,7 @@ async def test_nothing_is_asked_while_rows_cannot_be_stored(
         agent.may_continue.set()
         await refusal.until_met(_REFUSALS)
         assert agent.asked.total() == asked
-        await asyncio.to_thread(refusal.lift)
+        await refusal.lift()
         assert await ended(client, run.run_id) == ["running", "paused", "running", "succeeded"]
     assert_asked_once(agent)
 
@@ -199,13 +168,13 @@ async def test_a_refused_enqueue_fails_no_run(
 ) -> None:
     """The statement that enqueues what follows on a shard is one like any other."""
     async with serve() as client, running(client, settings_of) as (run, agent):
-        refusal = Refusal(admin, state, "procrastinate_jobs")
+        refusal = await refuse(admin, state, "procrastinate_jobs")
         agent.may_answer.set()
         agent.may_continue.set()
         await refusal.until_met(_REFUSALS)
         paused = await until_shown(client, run.run_id, RunState.PAUSED)
         assert (paused.pause_cause, paused.counts.finished) == (PauseCause.STORAGE, _CASES)
-        await asyncio.to_thread(refusal.lift)
+        await refusal.lift()
         assert await ended(client, run.run_id) == ["running", "paused", "running", "succeeded"]
     assert_asked_once(agent)
 
@@ -228,21 +197,29 @@ async def test_a_lock_that_is_held_for_long(
 
 
 async def test_cancelled_statements(
-    serve: Callable[..., Any], settings_of: Callable[..., Any], admin: psycopg.Connection[Any]
+    serve: Callable[..., Any], settings_of: Callable[..., Any], admin: psycopg.Connection[Any], postgres_url: str
 ) -> None:
     """An administrator who cancels statements again and again repeats no question and fails no run."""
     async with serve() as client, running(client, settings_of) as (run, agent):
-        agent.may_answer.set()
-        agent.may_continue.set()
-        cancelled = 0
-        while cancelled < 20 and agent.asked.total() < _CASES:
-            found = await asyncio.to_thread(
-                lambda: admin.execute(
-                    "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE state <> 'idle' "
-                    "AND application_name LIKE 'assay-orchestrator %' AND query LIKE 'COPY %'"
+        cancelled: set[tuple[Any, ...]] = set()
+        with psycopg.connect(postgres_url) as locking:
+            locking.execute("LOCK TABLE answers, results IN SHARE MODE")
+
+            def cancel() -> int:
+                blocked = admin.execute(
+                    "SELECT pid, query_start FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))",
+                    [locking.info.backend_pid],
                 ).fetchall()
-            )
-            cancelled += len(found)
+                for pid, _ in blocked:
+                    admin.execute("SELECT pg_cancel_backend(%s)", [pid])
+                cancelled.update(blocked)
+                return len(cancelled)
+
+            agent.may_answer.set()
+            await until(lambda: asyncio.to_thread(cancel), lambda count: count >= _REFUSALS)
+            paused = await until_shown(client, run.run_id, RunState.PAUSED)
+            assert paused.pause_cause is PauseCause.STORAGE
+            agent.may_continue.set()
         assert (await ended(client, run.run_id))[-1] == "succeeded"
     assert_asked_once(agent)
 
@@ -251,12 +228,14 @@ async def test_a_missing_right(
     serve: Callable[..., Any], settings_of: Callable[..., Any], admin: psycopg.Connection[Any], postgres_url: str
 ) -> None:
     """A right that is taken away pauses the run, and one that is given back resumes it."""
-    role = sql.Identifier("assay_writer")
+    name = f"writer_{uuid.uuid4().hex}"
+    role = sql.Identifier(name)
     admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'secret'").format(role))
     schema = sql.Identifier(admin.execute("SELECT current_schema()").fetchone()[0])  # type: ignore[index]
     admin.execute(sql.SQL("GRANT ALL ON SCHEMA {} TO {}").format(schema, role))
     try:
-        url = postgres_url.replace("tests@", "assay_writer:secret@")
+        parts = urlsplit(postgres_url)
+        url = parts._replace(netloc=f"{name}:secret@{parts.netloc.rpartition('@')[2]}").geturl()
         async with serve(database_url=url) as client, running(client, settings_of) as (run, agent):
             admin.execute(sql.SQL("REVOKE INSERT ON answers, results FROM {}").format(role))
             agent.may_answer.set()
@@ -307,7 +286,7 @@ async def test_watchers_see_a_pause_that_cannot_be_stored(
 ) -> None:
     """A further snapshot says why nothing moves, and another one that it does again."""
     async with serve() as client, running(client, settings_of) as (run, agent):
-        refusal = Refusal(admin, "53100", "answers", "results", "runs", "run_events")
+        refusal = await refuse(admin, "53100", "answers", "results", "runs", "run_events")
         agent.may_answer.set()
         shown = list[RunState]()
         async for event in client.watch_run(run.run_id):
@@ -316,7 +295,7 @@ async def test_watchers_see_a_pause_that_cannot_be_stored(
                 if event.state is RunState.PAUSED:
                     assert "disk is full" in event.state_reason
                     agent.may_continue.set()
-                    await asyncio.to_thread(refusal.lift)
+                    await refusal.lift()
     assert RunState.PAUSED in shown
     assert_asked_once(agent)
 
@@ -326,7 +305,7 @@ async def test_its_owner_may_pause_a_run_that_waits_for_storage(
 ) -> None:
     """The owner's pause takes the place of the other and stays afterwards; a resume repeats nothing."""
     async with serve() as client, running(client, settings_of) as (run, agent):
-        refusal = Refusal(admin, "53100", "answers", "results")
+        refusal = await refuse(admin, "53100", "answers", "results")
         agent.may_answer.set()
         await until_shown(client, run.run_id, RunState.PAUSED)
         agent.may_continue.set()
@@ -334,7 +313,7 @@ async def test_its_owner_may_pause_a_run_that_waits_for_storage(
         pausing = asyncio.ensure_future(client.pause_run(run.run_id))
         cause = "SELECT pause_cause FROM runs"
         await until(lambda: admin.execute(cause).fetchone(), lambda seen: seen == ("owner",))
-        await asyncio.to_thread(refusal.lift)
+        await refusal.lift()
         await pausing
         paused = await until_shown(client, run.run_id, RunState.PAUSED)
         assert (paused.pause_cause, paused.counts.finished) == (PauseCause.OWNER, asked)
@@ -350,7 +329,7 @@ async def test_a_run_that_waits_for_storage_can_be_cancelled(
 ) -> None:
     """A cancel drops what waits to be stored; it need not wait for it."""
     async with serve() as client, running(client, settings_of) as (run, agent):
-        Refusal(admin, "53100", "answers", "results")
+        await refuse(admin, "53100", "answers", "results")
         agent.may_answer.set()
         await until_shown(client, run.run_id, RunState.PAUSED)
         assert (await client.cancel_run(run.run_id)).state is RunState.CANCELLED
@@ -361,11 +340,11 @@ async def test_a_stop_keeps_its_grace_period_while_rows_cannot_be_stored(
 ) -> None:
     """The process drops the answers it cannot store; another one resumes the run once they can be."""
     async with serve(grace_s=1.0) as client, running(client, settings_of) as (run, agent):
-        refusal = Refusal(admin, "53100", "answers", "results")
+        refusal = await refuse(admin, "53100", "answers", "results")
         agent.may_answer.set()
         await until_shown(client, run.run_id, RunState.PAUSED)
         agent.may_continue.set()
-    await asyncio.to_thread(refusal.lift)
+    await refusal.lift()
     async with serve(reconcile_s=0.1) as client:
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=_CONCURRENCY))
         assert (await ended(client, run.run_id))[-1] == "succeeded"

@@ -26,7 +26,7 @@ PLACE = re.compile(r"127\.0\.0\.1|:\d{4,5}|/[\w-]+/|\.db|schema \"?test_")
 async def test_clients_learn_neither_address_nor_file(
     open_store: Callable[[], Database], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A statement that fails is a sentence without the place; the log has the place, once."""
+    """The error of a statement that fails is a sentence without the place; the log has place and statement, once."""
     store = open_store()
     try:
         for _ in range(3):
@@ -45,7 +45,7 @@ async def test_clients_learn_neither_address_nor_file(
 async def test_clients_learn_no_address_of_a_server_that_went_away(
     killable_postgres: PostgresServer, tmp_path: Path, serve_at: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither the error of a call nor the reason of a run names host and port of the database."""
+    """The error of a call names neither host nor port of the database; the log names both."""
     async with serve_at(tmp_path, database_url=killable_postgres.url, database_patience_s=0.0) as client:
         killable_postgres.kill()
         with pytest.raises(StorageError) as caught:
@@ -67,7 +67,7 @@ def test_an_operator_learns_the_host_that_the_environment_names(
 
 @pytest.mark.parametrize("state", ["53100", "57014", "25006", "42501", "28P01", "3D000", "57P03", "08006", "22003"])
 def test_a_client_learns_the_remedy_and_not_what_the_driver_said(state: str) -> None:
-    """The driver's words hold addresses, users and values."""
+    """The sentence names the orchestrator's database and none of the address and user in the driver's words."""
     problem = psycopg.errors.lookup(state)('connection to server at "10.0.0.7", port 5432 failed: user "assay"')
     text = client_sentence("the orchestrator's database", problem)
     assert text.startswith("the orchestrator's database")

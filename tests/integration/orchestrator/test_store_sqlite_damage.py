@@ -130,7 +130,7 @@ async def test_a_write_without_a_query_is_no_alarm(tmp_path: Path) -> None:
 
 
 async def test_a_kill_loses_nothing_and_is_no_damage(killed: Path) -> None:
-    """What a kill leaves opens as ever, also where its last frame was cut off or only half written."""
+    """A database whose log a kill left behind opens, with every transaction that was committed."""
     assert await found(killed) == COMMITS
 
 
