@@ -116,7 +116,10 @@ async def served(client: Client, settings: RunSettings) -> None:
 
 async def test_thousands_of_silent_streams_leave_everybody_served(serve: Serve, settings_of: SettingsOf) -> None:
     """One address fills its share; another uploads, creates and watches runs meanwhile, and so can the first after."""
-    async with serve(listen="127.0.0.1:0", first_message_s=3.0, watch_stall_s=3.0) as client, AsyncExitStack() as stack:
+    async with (
+        serve(listen="127.0.0.1:0", first_message_s=10.0, watch_stall_s=3.0) as client,
+        AsyncExitStack() as stack,
+    ):
         dataset = await client.upload_dataset(CASES, name="d")
         run = await client.create_run(settings_of(), dataset.dataset_id)
         async for _ in client.watch_run(run.run_id):
@@ -126,6 +129,7 @@ async def test_thousands_of_silent_streams_leave_everybody_served(serve: Serve, 
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         forwarder = await stack.enter_async_context(forwarded(client.address, "127.0.0.2"))
         await served(await stack.enter_async_context(Client(forwarder)), settings_of())
+        assert not all(end.done() for end in ends), "the other address was served while silent streams were open"
         await client.get_run(run.run_id)  # streams take no slots of calls
         reasons = Counter(await asyncio.gather(*ends))
         await until(open_watches, lambda left: not left)
@@ -134,3 +138,4 @@ async def test_thousands_of_silent_streams_leave_everybody_served(serve: Serve, 
     assert set(reasons) <= ENDS
     assert reasons["OVERLOADED"]
     assert reasons["FIRST_MESSAGE_TIMEOUT"]
+    assert reasons["WATCH_TOO_SLOW"]
