@@ -31,7 +31,7 @@ from assay_orchestrator.settings_json import summary_to_json
 from assay_orchestrator.spend_caps import check_spend_cap
 from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards
 from assay_orchestrator.store.control import Resumption
-from assay_orchestrator.store.shards import FairShares
+from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.unattended import UnattendedRuns
 
 if TYPE_CHECKING:

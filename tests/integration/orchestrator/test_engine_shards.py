@@ -17,9 +17,10 @@ from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.storage_pauses import StoragePauses
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.runner import Plan
-from assay_orchestrator.store import datasets, deletions, results, runs, schema, shards
+from assay_orchestrator.store import datasets, deletions, fairness, results, runs, schema, shards
+from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.runs import RunRecord
-from assay_orchestrator.store.shards import FairShares, FencedError, RunStoppedError, Shard
+from assay_orchestrator.store.shards import FencedError, RunStoppedError, Shard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -81,20 +82,20 @@ async def started(store: Database, run_id: str, shard_index: int, ticket: int = 
 
 async def test_a_run_may_never_ask_more_than_its_concurrency(store: Database) -> None:
     """The questions in flight are divided among queued shards; a shard that ends hands its own to the next."""
-    jobs = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    jobs = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     assert [job.shard_index for job in jobs] == [0, 1, 2, 3]
     held = [await started(store, "r", job.shard_index) for job in jobs]
     assert [shard.slots for shard in held] == [32, 32, 32, 32]
-    assert await store.write(lambda c: shards.top_up(c, "r", EQUAL)) == []
+    assert await store.write(lambda c: fairness.top_up(c, "r", EQUAL)) == []
     await store.write(lambda c: shards.give_back(c, "r", 0, held[0].epoch))
-    again = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    again = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     assert [(job.shard_index, (await started(store, "r", 0, job.ticket)).slots) for job in again] == [(0, 32)]
 
 
 async def test_what_no_shard_may_ask_goes_to_those_that_are_left(store: Database) -> None:
     """Towards the end of a run its last shards have all questions in flight, and whoever has them is told."""
     await store.write(lambda c: add_run(c, "three", cases=500, concurrency=33))
-    jobs = await store.write(lambda c: shards.top_up(c, "three", EQUAL))
+    jobs = await store.write(lambda c: fairness.top_up(c, "three", EQUAL))
     first, second = [await started(store, "three", job.shard_index) for job in jobs]
     assert (first.slots, second.slots, first.case_count) == (17, 16, 167)
     (last,) = await end(store, first)
@@ -102,17 +103,17 @@ async def test_what_no_shard_may_ask_goes_to_those_that_are_left(store: Database
     assert await end(store, second) == []
     stored = await store.write(lambda c: results.put(c, "three", [], [row(499)], {2: 1}))
     assert stored.slots == {2: 33}
-    await store.write(lambda c: shards.spread(c, "three", EQUAL))
+    await store.write(lambda c: fairness.spread(c, "three", EQUAL))
     assert (await store.write(lambda c: results.put(c, "three", [], [row(498)], {2: 1}))).slots == {2: 33}
 
 
 async def test_what_is_left_is_divided_evenly(store: Database) -> None:
     """The shard that may ask the fewest questions gets what cannot be divided; one that waits for a worker gets its."""
     await store.write(lambda c: add_run(c, "other", concurrency=8))
-    assert len(await store.write(lambda c: shards.top_up(c, "other", EQUAL))) == 2
+    assert len(await store.write(lambda c: fairness.top_up(c, "other", EQUAL))) == 2
     taken = await started(store, "other", 0)
     await store.write(lambda c: c.execute(sa.update(schema.runs).values(concurrency=13)))
-    await store.write(lambda c: shards.spread(c, "other", EQUAL))
+    await store.write(lambda c: fairness.spread(c, "other", EQUAL))
     assert (await store.write(lambda c: shards.check(c, "other", {0: taken.epoch}))) == {0: 7}
     assert (await started(store, "other", 1)).slots == 6
 
@@ -124,16 +125,16 @@ async def test_a_run_gets_no_more_than_its_agent_takes_and_nothing_once_it_is_to
     def fill(connection: sa.Connection) -> None:
         for name in ("one", "two"):
             add_run(connection, name, cases=200, concurrency=32, agent_key="agent.example.org")
-            shards.top_up(connection, name, shares)
+            fairness.top_up(connection, name, shares)
 
     await store.write(fill)
     one, two = [await started(store, name, 0) for name in ("one", "two")]
     assert (one.slots, two.slots) == (32, 8)
-    await store.write(lambda c: shards.spread(c, "two", shares))
+    await store.write(lambda c: fairness.spread(c, "two", shares))
     assert await store.write(lambda c: shards.check(c, "two", {0: two.epoch})) == {0: 8}
     await store.write(lambda c: shards.give_back(c, "one", 0, one.epoch))
     await store.write(lambda c: runs.request_pause(c, "two"))
-    await store.write(lambda c: shards.spread(c, "two", shares))
+    await store.write(lambda c: fairness.spread(c, "two", shares))
     assert await store.write(lambda c: shards.check(c, "two", {0: two.epoch})) == {0: 8}
 
 
@@ -200,7 +201,7 @@ async def end(store: Database, shard: Shard) -> list[shards.ShardJob]:
 
 async def test_rows_are_stored_by_right_of_the_newest_epoch(store: Database) -> None:
     """Whoever starts a shard takes it away from whoever had it: nothing that the other stores is kept."""
-    await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     first = await started(store, "r", 0)
     await store.write(lambda c: results.put(c, "r", [], [row(0)], {0: first.epoch}))
     second = await started(store, "r", 0)
@@ -220,7 +221,7 @@ async def test_nothing_is_asked_of_a_shard_that_somebody_else_has(
     plan = Plan("r", "d", CASES, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]
     pauses = StoragePauses(store, lambda _: None, None)  # type: ignore[arg-type]  # nothing fails
     session = Session(pauses.of("r"), plan, alone=False, on_results=lambda _: None)
-    await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     held = await started(store, "r", 0)
     await session.require(held)
     other = await started(store, "r", 0)
@@ -235,9 +236,9 @@ async def test_nothing_is_asked_of_a_shard_that_somebody_else_has(
 
 async def test_a_job_that_is_out_of_date_takes_no_shard_from_anybody(store: Database) -> None:
     """A shard that was given back and queued again belongs to the later job; the same job may come twice."""
-    old, *_ = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    old, *_ = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     await store.write(lambda c: shards.give_back(c, "r", 0))
-    new, *_ = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    new, *_ = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     assert (old.shard_index, new.shard_index) == (0, 0)
     held = await started(store, "r", 0, new.ticket)
     assert await store.write(lambda c: shards.start(c, "r", 0, old.ticket)) is None
@@ -247,7 +248,7 @@ async def test_a_job_that_is_out_of_date_takes_no_shard_from_anybody(store: Data
 
 async def test_nothing_is_stored_of_a_run_that_is_over(store: Database) -> None:
     """Results of a run that was cancelled or deleted meanwhile are dropped, whoever brings them."""
-    await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     held = await started(store, "r", 0)
     await store.write(lambda c: runs.change_state(c, "r", RunState.CANCELLED))
     with pytest.raises(RunStoppedError, match="cancelled"):
@@ -260,7 +261,7 @@ async def test_nothing_is_stored_of_a_run_that_is_over(store: Database) -> None:
 
 async def test_a_shard_is_done_when_every_row_has_a_result(store: Database) -> None:
     """Nothing else makes it done; a run is over when all its shards are."""
-    await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     held = [await started(store, "r", index) for index in range(4)]
     await store.write(lambda c: results.put(c, "r", [], [row(i) for i in range(199)], {0: held[0].epoch}))
     assert not await store.write(lambda c: shards.complete(c, held[0]))
@@ -268,7 +269,7 @@ async def test_a_shard_is_done_when_every_row_has_a_result(store: Database) -> N
     assert await store.write(lambda c: shards.complete(c, held[0]))
     assert await store.write(lambda c: shards.start(c, "r", 0, 1)) is None
     assert not await store.read(lambda c: shards.all_done(c, "r"))
-    (job,) = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    (job,) = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     held.append(await started(store, "r", job.shard_index))
     for shard in held[1:]:
         rows = [row(i) for i in range(shard.first_case, shard.first_case + shard.case_count)]
@@ -284,19 +285,19 @@ async def test_a_shard_is_done_when_every_row_has_a_result(store: Database) -> N
 @pytest.mark.parametrize("state", [RunState.PAUSED, RunState.CANCELLED])
 async def test_a_run_that_does_not_go_on_gives_its_shards_back(store: Database, state: RunState) -> None:
     """A job of a run that was paused or cancelled meanwhile does nothing, and the shard waits."""
-    await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     await store.write(lambda c: runs.change_state(c, "r", state))
     assert await store.write(lambda c: shards.start(c, "r", 0, 1)) is None
-    assert await store.write(lambda c: shards.top_up(c, "r", EQUAL)) == []
+    assert await store.write(lambda c: fairness.top_up(c, "r", EQUAL)) == []
     await store.write(lambda c: runs.change_state(c, "r", RunState.RUNNING))
-    jobs = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    jobs = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     assert [job.shard_index for job in jobs] == [0]
 
 
 async def test_repeats_belong_to_one_shard(store: Database) -> None:
     """All runs of a case are in its shard, so that they follow on one another."""
     await store.write(lambda c: add_run(c, "many", repeats=100))
-    await store.write(lambda c: shards.top_up(c, "many", EQUAL))
+    await store.write(lambda c: fairness.top_up(c, "many", EQUAL))
     assert (await started(store, "many", 1)).first_case == 2
 
 
@@ -329,10 +330,10 @@ async def test_runs_of_a_team_share_what_it_has(store: Database) -> None:
 
 async def test_a_small_run_does_not_wait_for_a_large_one(store: Database) -> None:
     """A run that comes later is next, whatever the one before it has queued."""
-    big = await store.write(lambda c: shards.top_up(c, "r", EQUAL))
+    big = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     await started(store, "r", big[0].shard_index)
     await store.write(lambda c: add_run(c, "small", cases=10))
-    small = await store.write(lambda c: shards.top_up(c, "small", EQUAL))
+    small = await store.write(lambda c: fairness.top_up(c, "small", EQUAL))
     assert small[0].priority > max(job.priority for job in big[1:])
 
 
@@ -347,17 +348,17 @@ async def test_an_agents_limit_holds_over_all_its_runs(store: Database) -> None:
     await store.write(fill)
     slots = []
     for name in ("one", "two"):
-        jobs = await store.write(lambda c, name=name: shards.top_up(c, name, shares))  # type: ignore[misc]
+        jobs = await store.write(lambda c, name=name: fairness.top_up(c, name, shares))  # type: ignore[misc]
         slots += [(await started(store, name, job.shard_index)).slots for job in jobs]
     assert slots == [16, 16, 4, 4]
-    assert await store.read(lambda c: shards.sharing_agent(c, "one")) == ["one", "two"]
+    assert await store.read(lambda c: fairness.sharing_agent(c, "one")) == ["one", "two"]
 
 
 async def serve(store: Database, names: list[str], shares: FairShares, count: int) -> dict[str, int]:
     """Serve `count` shards, one at a time, as workers would: the highest priority first."""
     waiting = []
     for name in names:
-        waiting += await store.write(lambda c, name=name: shards.top_up(c, name, shares))  # type: ignore[misc]
+        waiting += await store.write(lambda c, name=name: fairness.top_up(c, name, shares))  # type: ignore[misc]
     served = dict.fromkeys(names, 0)
     for _ in range(count):
         waiting.sort(key=lambda job: -job.priority)
@@ -371,7 +372,7 @@ async def serve(store: Database, names: list[str], shares: FairShares, count: in
         ) -> list[shards.ShardJob]:
             results.put(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
             assert shards.complete(connection, shard)
-            return shards.top_up(connection, shard.run_id, shares)
+            return fairness.top_up(connection, shard.run_id, shares)
 
         waiting += await store.write(end)
     return served

@@ -15,10 +15,10 @@ from assay.results import CaseResult, DatasetRef
 from assay_orchestrator.engine import storage_pauses
 from assay_orchestrator.engine.storage_pauses import StoragePauses
 from assay_orchestrator.flusher import Flusher
-from assay_orchestrator.store import attempts, datasets, results, runs, shards
+from assay_orchestrator.store import attempts, datasets, fairness, results, runs, shards
+from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.results import AnswerRecord
 from assay_orchestrator.store.runs import RunRecord
-from assay_orchestrator.store.shards import FairShares
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -87,7 +87,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
         record = RunRecord("r", "request", "hash", {"repeats": 1}, "d", _CASES, "0", "2026-01-01", concurrency=4)
         runs.create(connection, record)
         shards.create(connection, "r", _CASES, 1)
-        shards.top_up(connection, "r", FairShares({}, {}))
+        fairness.top_up(connection, "r", FairShares({}, {}))
 
     try:
         await database.write(fill)

@@ -17,12 +17,12 @@ from assay.cases import Case, Turn
 from assay.errors import DatasetError, StorageError
 from assay.results import CaseResult, DatasetRef, RunState, Score, ScoreStatus
 from assay_orchestrator import history
-from assay_orchestrator.store import attempts, control, datasets, results, runs, schema, shards
+from assay_orchestrator.store import attempts, control, datasets, fairness, results, runs, schema, shards
 from assay_orchestrator.store.attempts import Tries
 from assay_orchestrator.store.control import Resumption
+from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.results import AnswerRecord
 from assay_orchestrator.store.runs import RunRecord
-from assay_orchestrator.store.shards import FairShares
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -382,7 +382,7 @@ async def test_errors_of_a_shard_that_a_worker_still_has_are_tried_again(store: 
 
     def end_while_taken(connection: sa.Connection) -> Shard:
         shards.create(connection, "r", 3, 1)
-        shards.top_up(connection, "r", FairShares({}, {}))
+        fairness.top_up(connection, "r", FairShares({}, {}))
         shard = shards.start(connection, "r", 0, 1)
         assert shard is not None
         results.put(connection, "r", [answer(0)], [row(0, status=AgentStatus.ERROR, passed=False)], {0: shard.epoch})
@@ -396,7 +396,7 @@ async def test_errors_of_a_shard_that_a_worker_still_has_are_tried_again(store: 
 
     def start_again(connection: sa.Connection) -> Shard:
         shards.give_back(connection, "r", 0, old.epoch)
-        (job,) = shards.top_up(connection, "r", FairShares({}, {}))
+        (job,) = fairness.top_up(connection, "r", FairShares({}, {}))
         shard = shards.start(connection, "r", 0, job.ticket)
         assert shard is not None
         attempts.set_aside(connection, shard, 3)

@@ -8,9 +8,9 @@ import pytest_asyncio
 
 from assay.answers import AgentStatus
 from assay.results import CaseResult, DatasetRef, PauseCause, RunState
-from assay_orchestrator.store import datasets, results, runs, shards, unjudged
+from assay_orchestrator.store import datasets, fairness, results, runs, shards, unjudged
+from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.runs import RunRecord
-from assay_orchestrator.store.shards import FairShares
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -25,7 +25,7 @@ TROUBLE = "the judge cannot be reached"
 
 def start_all(connection: sa.Connection) -> list[Shard]:
     """Start every shard of the run that waits."""
-    jobs = shards.top_up(connection, "r", FairShares({}, {}))
+    jobs = fairness.top_up(connection, "r", FairShares({}, {}))
     started = [shards.start(connection, "r", job.shard_index, job.ticket) for job in jobs]
     return [shard for shard in started if shard is not None]
 

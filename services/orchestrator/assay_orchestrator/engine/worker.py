@@ -16,7 +16,7 @@ from assay_orchestrator.engine.looks import Looks
 from assay_orchestrator.engine.session import Session, Sessions
 from assay_orchestrator.engine.storage_pauses import StoragePauses
 from assay_orchestrator.runner import ShardRunner
-from assay_orchestrator.store import attempts, control, runs, shards, unjudged
+from assay_orchestrator.store import attempts, control, fairness, runs, shards, unjudged
 from assay_orchestrator.store.shards import SUMMARY, FencedError, RunStoppedError, ShardJob
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.engine.storage_pauses import RunStore
     from assay_orchestrator.runner import Plan
-    from assay_orchestrator.store.shards import FairShares, Shard
+    from assay_orchestrator.store.fairness import FairShares
+    from assay_orchestrator.store.shards import Shard
 
 __all__ = ["RunSupervisor", "ShardWorker"]
 
@@ -157,10 +158,10 @@ class ShardWorker:
 
     def next_jobs(self, connection: sa.Connection, run_id: str) -> list[ShardJob]:
         """Return the jobs that follow for a run, and for those that share its agent."""
-        sharing = shards.sharing_agent(connection, run_id) if self._shares.agent_limits else [run_id]
-        jobs = [job for other in sharing for job in shards.top_up(connection, other, self._shares)]
+        sharing = fairness.sharing_agent(connection, run_id) if self._shares.agent_limits else [run_id]
+        jobs = [job for other in sharing for job in fairness.top_up(connection, other, self._shares)]
         for other in sharing:
-            shards.spread(connection, other, self._shares)
+            fairness.spread(connection, other, self._shares)
         if all(job.run_id != run_id for job in jobs) and shards.all_done(connection, run_id):
             jobs.append(ShardJob(run_id, SUMMARY, _SUMMARY_PRIORITY, shards.is_hosted(connection, run_id)))
         return jobs

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import WrongStateError
 from assay.results import PauseCause, RunState
-from assay_orchestrator.store import attempts, results, runs, shards, unjudged
+from assay_orchestrator.store import attempts, fairness, results, runs, shards, unjudged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -178,7 +178,7 @@ def _restart(connection: sa.Connection, run: RunRecord, wanted: Resumption) -> b
         attempts.request_retry(connection, run.run_id)
     if wanted.spend_cap is not None:
         unjudged.change_spend_cap(connection, run.run_id, wanted.spend_cap.usd)
-    shards.rejoin(connection, run.run_id)
+    fairness.rejoin(connection, run.run_id)
     runs.change_state(connection, run.run_id, RunState.RUNNING)
     return True
 

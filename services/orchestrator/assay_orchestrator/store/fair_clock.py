@@ -1,0 +1,31 @@
+"""The virtual time of fair queueing, which `fairness` explains, and the priorities of jobs."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from assay_orchestrator.store import schema
+
+__all__ = ["advance", "priority_of", "virtual_time"]
+
+_LOWEST_PRIORITY = -(2**31) + 1
+_CLOCK = 1
+
+
+def virtual_time(connection: sa.Connection) -> float:
+    """Return the tag of the shard that was started last."""
+    clock = schema.fair_clock
+    return float(connection.execute(sa.select(clock.c.virtual_time).where(clock.c.clock_id == _CLOCK)).scalar_one())
+
+
+def advance(connection: sa.Connection, tag: float) -> None:
+    """Set the virtual time to the tag of a shard that is started, unless it is later already."""
+    clock = schema.fair_clock
+    connection.execute(
+        clock.update().where(clock.c.clock_id == _CLOCK, clock.c.virtual_time < tag).values(virtual_time=tag)
+    )
+
+
+def priority_of(tag: float) -> int:
+    """Return the priority of a job for a shard with a finish tag: the lowest tag has the highest."""
+    return max(_LOWEST_PRIORITY, -int(tag))

@@ -1,0 +1,166 @@
+"""Which shards are queued next: how teams, runs and limited agents share the workers.
+
+Fairness is self-clocked fair queueing (S. J. Golestani, "A self-clocked fair queueing scheme for broadband
+applications", 1994): a queued shard has a finish tag, its rows by its run's weight after the greater of the virtual
+time and its run's last tag, and the lowest is served first. The virtual time is the tag of the shard that was started
+last. A run's weight is its team's, divided among the team's runs that go on. As each of these counts only from its
+own start, a shard has the team's next tag instead where that is lower: many runs at once are served one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from assay_orchestrator.store import fair_clock, runs, schema, shards
+from assay_orchestrator.store.shards import ShardJob
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["FairShares"]
+
+_ROWS_AT_ONCE = 32
+_WINDOW = 64
+_GOING = tuple(state.value for state in runs.GOING)
+
+
+@dataclass(frozen=True, slots=True)
+class FairShares:
+    """How teams and agents share the workers.
+
+    Args:
+        team_weights: Weight by team; 1 for others.
+        agent_limits: Most questions in flight at an agent, over all runs, by the agent's key; none for others.
+    """
+
+    team_weights: Mapping[str, float]
+    agent_limits: Mapping[str, int]
+
+
+def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[ShardJob]:
+    """Queue waiting shards of a run, up to what its window and its concurrency let in; return their jobs.
+
+    The questions that a run may have in flight are divided among its queued shards: however many workers there
+    are, there are never more.
+    """
+    shards.lock_sharing(connection, run_id)
+    run = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one()
+    if run.state not in _GOING or run.pause_cause:
+        return []
+    queued, used = _queued(connection, run_id)
+    room = min(_WINDOW, max(2, -(-run.concurrency // _ROWS_AT_ONCE))) - queued
+    free = min(run.concurrency - used, _agent_room(connection, run.agent_key, shares))
+    waiting = _waiting(connection, run_id, min(room, free)) if room > 0 and free > 0 else []
+    if not waiting:
+        return []
+    team_weight, run_weight, team_tag = _standing(connection, run, shares)
+    virtual_time = fair_clock.virtual_time(connection)
+    run_tag, team_tag = max(virtual_time, run.finish_tag), max(virtual_time, team_tag)
+    jobs: list[ShardJob] = []
+    for position, shard in enumerate(waiting):
+        slots = free // len(waiting) + (position < free % len(waiting))
+        run_tag, team_tag = run_tag + shard.row_count / run_weight, team_tag + shard.row_count / team_weight
+        tag = min(run_tag, team_tag)
+        ticket = shard.ticket + 1
+        _change(connection, run_id, shard.shard_index, state="queued", slots=slots, tag=tag, ticket=ticket)
+        jobs.append(ShardJob(run_id, shard.shard_index, fair_clock.priority_of(tag), run.hosted, ticket))
+    connection.execute(
+        schema.runs.update().where(schema.runs.c.run_id == run_id).values(finish_tag=run_tag, team_tag=team_tag)
+    )
+    return jobs
+
+
+def spread(connection: sa.Connection, run_id: str, shares: FairShares) -> None:
+    """Divide questions that a run may have in flight, and no shard of it may ask, among its queued shards.
+
+    Nothing is waiting then that could have them. Whoever has such a shard sees it with the next rows that it stores.
+    """
+    run = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one()
+    if run.state not in _GOING or run.pause_cause:
+        return
+    table = schema.shards
+    held = connection.execute(
+        sa.select(table.c.shard_index, table.c.slots)
+        .where(table.c.run_id == run_id, table.c.state.in_(shards.HELD))
+        .order_by(table.c.slots, table.c.shard_index)
+    ).all()
+    free = min(run.concurrency - sum(shard.slots for shard in held), _agent_room(connection, run.agent_key, shares))
+    for position, shard in enumerate(held[: max(0, free)]):
+        more = free // len(held) + (position < free % len(held))
+        _change(connection, run_id, shard.shard_index, slots=shard.slots + more)
+
+
+def rejoin(connection: sa.Connection, run_id: str) -> None:
+    """Let a run that goes on after a pause be served as one that begins now."""
+    connection.execute(schema.runs.update().where(schema.runs.c.run_id == run_id).values(finish_tag=0.0, team_tag=0.0))
+
+
+def sharing_agent(connection: sa.Connection, run_id: str) -> list[str]:
+    """Return the runs that go on and share a limited agent with a run, itself included, the least served first."""
+    table = schema.runs
+    key = connection.execute(sa.select(table.c.agent_key).where(table.c.run_id == run_id)).scalar_one_or_none()
+    if not key:
+        return [run_id] if key is not None else []
+    query = (
+        sa.select(table.c.run_id)
+        .where(table.c.agent_key == key, table.c.state.in_(_GOING))
+        .order_by(table.c.finish_tag, table.c.run_id)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def _queued(connection: sa.Connection, run_id: str) -> tuple[int, int]:
+    """Return how many shards of a run are queued, and the questions they may have in flight."""
+    table = schema.shards
+    row = connection.execute(
+        sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(table.c.slots), 0)).where(
+            table.c.run_id == run_id, table.c.state.in_(shards.HELD)
+        )
+    ).one()
+    return int(row[0]), int(row[1])
+
+
+def _agent_room(connection: sa.Connection, key: str, shares: FairShares) -> int:
+    """Return how many questions an agent may have beside those that all its runs may have in flight now."""
+    limit = shares.agent_limits.get(key)
+    if limit is None:
+        return 2**31
+    table, owners = schema.shards, schema.runs
+    used = connection.execute(
+        sa.select(sa.func.coalesce(sa.func.sum(table.c.slots), 0))
+        .join(owners, owners.c.run_id == table.c.run_id)
+        .where(owners.c.agent_key == key, table.c.state.in_(shards.HELD))
+    ).scalar_one()
+    return limit - int(used)
+
+
+def _waiting(connection: sa.Connection, run_id: str, count: int) -> Sequence[Any]:
+    table = schema.shards
+    return connection.execute(
+        sa.select(table.c.shard_index, table.c.row_count, table.c.ticket)
+        .where(table.c.run_id == run_id, table.c.state == "waiting")
+        .order_by(table.c.shard_index)
+        .limit(count)
+    ).all()
+
+
+def _standing(connection: sa.Connection, run: Any, shares: FairShares) -> tuple[float, float, float]:
+    """Return the weight of a run's team, that of the run itself, and the team's last tag."""
+    table = schema.runs
+    total, tag = connection.execute(
+        sa.select(sa.func.sum(table.c.weight), sa.func.max(table.c.team_tag)).where(
+            table.c.team == run.team, table.c.state.in_(_GOING)
+        )
+    ).one()
+    weight = shares.team_weights.get(run.team, 1.0)
+    return weight, weight * run.weight / float(total), float(tag)
+
+
+def _change(connection: sa.Connection, run_id: str, shard_index: int, **values: object) -> None:
+    table = schema.shards
+    connection.execute(
+        table.update().where(table.c.run_id == run_id, table.c.shard_index == shard_index).values(**values)
+    )
