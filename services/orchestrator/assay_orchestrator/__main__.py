@@ -52,8 +52,11 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     """Return the settings that flags and ASSAY_ORCHESTRATOR_* variables give; flags win."""
     text = "Accepts runs, asks agents, computes metrics, stores and streams results."
     flags = SettingsFlags("orchestrator", text, "grace_s", environ)
-    home = Path(environ.get("ASSAY_HOME") or Path.home() / ".assay")
+    _add_flags(flags, home=Path(environ.get("ASSAY_HOME") or Path.home() / ".assay"))
+    return flags.read(arguments, _settings)
 
+
+def _add_flags(flags: SettingsFlags, *, home: Path) -> None:
     def add(flag: str, text: str, shown: str | None = None, also: str = "", **details: Any) -> None:
         name, kind = flag.removeprefix("--").replace("-", "_"), details.get("type", str)
         flags.add(name, text, kind, details["default"], shown=shown, also=also)
@@ -97,42 +100,41 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Setti
     add("--exit-with-lock", "stop when no other process holds this file's shared lock", default="")
     flags.switch("reflection", "serve gRPC reflection")
 
-    def build(values: dict[str, Any]) -> Settings:
-        given = SimpleNamespace(**values)
-        return Settings(
-            listen=given.listen,
-            database=Path(given.database).expanduser(),
-            database_url=given.database_url,
-            database_patience_s=given.database_patience_s,
-            embedder=given.embedder,
-            embedder_patience_s=given.embedder_patience_s,
-            judge=given.judge,
-            judge_patience_s=given.judge_patience_s,
-            recover=given.recover,
-            http_hosts=_patterns(given.http_hosts),
-            agent_env=_patterns(given.agent_env),
-            scorers=given.scorers,
-            scoring_timeout_s=given.scoring_timeout_s,
-            scoring_memory_mib=given.scoring_memory_mib,
-            unattended_pause_s=given.unattended_pause_s,
-            active_run_limit=given.active_run_limit,
-            row_try_limit=given.row_try_limit,
-            watch_bookmark_s=given.watch_bookmark_s,
-            watch_stall_s=given.watch_stall_s,
-            first_message_s=given.first_message_s,
-            stream_idle_s=given.stream_idle_s,
-            grace_s=given.grace_s,
-            role=given.role,
-            dead_after_s=given.dead_after_s,
-            reconcile_s=given.reconcile_s,
-            shard_limit=given.shard_limit,
-            agent_limits=_counts(given.agent_limits),
-            team_weights=_weights(given.team_weights),
-            exit_with_lock=Path(given.exit_with_lock) if given.exit_with_lock else None,
-            reflection=given.reflection,
-        )
 
-    return flags.read(arguments, build)
+def _settings(values: dict[str, Any]) -> Settings:
+    given = SimpleNamespace(**values)
+    return Settings(
+        listen=given.listen,
+        database=Path(given.database).expanduser(),
+        database_url=given.database_url,
+        database_patience_s=given.database_patience_s,
+        embedder=given.embedder,
+        embedder_patience_s=given.embedder_patience_s,
+        judge=given.judge,
+        judge_patience_s=given.judge_patience_s,
+        recover=given.recover,
+        http_hosts=_patterns(given.http_hosts),
+        agent_env=_patterns(given.agent_env),
+        scorers=given.scorers,
+        scoring_timeout_s=given.scoring_timeout_s,
+        scoring_memory_mib=given.scoring_memory_mib,
+        unattended_pause_s=given.unattended_pause_s,
+        active_run_limit=given.active_run_limit,
+        row_try_limit=given.row_try_limit,
+        watch_bookmark_s=given.watch_bookmark_s,
+        watch_stall_s=given.watch_stall_s,
+        first_message_s=given.first_message_s,
+        stream_idle_s=given.stream_idle_s,
+        grace_s=given.grace_s,
+        role=given.role,
+        dead_after_s=given.dead_after_s,
+        reconcile_s=given.reconcile_s,
+        shard_limit=given.shard_limit,
+        agent_limits=_counts(given.agent_limits),
+        team_weights=_weights(given.team_weights),
+        exit_with_lock=Path(given.exit_with_lock) if given.exit_with_lock else None,
+        reflection=given.reflection,
+    )
 
 
 async def serve(settings: Settings) -> None:
