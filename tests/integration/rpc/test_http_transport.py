@@ -110,15 +110,21 @@ async def test_a_port_that_is_closed_and_a_name_that_is_not_known() -> None:
 
 
 async def test_a_large_body_arrives_whole_and_only_as_fast_as_it_is_read() -> None:
-    """20 MiB pass in both directions; a body that is not read stops at the connection's own buffers."""
+    """20 MiB pass in both directions; a server whose reply is not read keeps the rest of it until reading resumes."""
     size = 20 * 1024 * 1024
     server = Server(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size)
     async with serving(server) as port, client_of() as client:
         assert len((await client.post(f"http://127.0.0.1:{port}/", content=b"y" * size)).content) == size
         async with client.stream("GET", f"http://127.0.0.1:{port}/") as reply:
-            await anext(reply.aiter_raw())
+            chunks = reply.aiter_raw()
+            first = await anext(chunks)
             wire = next(iter(client._transport._wires))  # type: ignore[attr-defined]  # what no caller needs to know
+            sending = server.writers[0].transport
+            # A client that reads ahead takes everything.
+            await until(lambda: not wire._transport.is_reading() or not sending.get_write_buffer_size())
+            assert sending.get_write_buffer_size() > 0, "the client took all that the server sends"
             assert len(wire.unread) < 1024 * 1024
+            assert len(first) + sum([len(chunk) async for chunk in chunks]) == size
         assert server.connection_count == 1
 
 
