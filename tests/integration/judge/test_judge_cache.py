@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.waiting import until
 
-from assay.errors import InvalidInputError
+from assay.errors import InvalidInputError, OverloadedError
 from assay.rpc.status import translated
 from assay.testing.judges import says
-from assay.testing.providers import Reply
+from assay.testing.providers import Reply, Tokens
 from assay.v1 import judge_pb2 as pb
 from assay_judge.judges import JudgeChoice
 
@@ -28,6 +28,32 @@ REPLAY = JudgeChoice("replay")
 
 def cache_of(response: pb.GradeResponse) -> tuple[int, int, int, int]:
     return (response.cache.hits, response.cache.misses, response.cache.joined, response.cache.entries)
+
+
+def held(verdict: dict[str, Any], **reply: Any) -> tuple[Callable[[Any], Reply], threading.Event]:
+    """Return a script of a judge that answers only once an event is set, and the event."""
+    released = threading.Event()
+
+    def script(request: Any) -> Reply:
+        assert released.wait(60), "the test has not released the judge"
+        return says(verdict, **reply)(request)
+
+    return script, released
+
+
+async def asked(judge: Any, count: int) -> None:
+    """Wait until so many requests have asked the judge or joined one that has; what a rule decides is not counted."""
+    await until(lambda: judge.grade(""), lambda seen: seen.cache.misses + seen.cache.joined >= count)
+
+
+async def takes_more(judge: Any) -> bool:
+    """Return whether the limit of requests under way leaves room for another one."""
+    try:
+        with translated():
+            await judge.grade("")
+    except OverloadedError:
+        return False
+    return True
 
 
 async def test_the_same_request_is_paid_for_once(start: Start) -> None:
@@ -78,27 +104,48 @@ async def test_passages_in_another_order_are_another_verdict(start: Start) -> No
 
 
 @pytest.mark.parametrize("other", [{"run_id": "rich"}, {"run_id": "poor", "spend_cap_usd": 1.0}])
-async def test_requests_under_other_caps_do_not_join(start: Start, other: dict[str, Any]) -> None:
-    """The same material at the same moment, for another run or under another cap: each has its own outcome.
+async def test_a_request_under_too_small_a_cap_joins_no_call(start: Start, other: dict[str, Any]) -> None:
+    """The material of a call in flight, asked for by another run or under another cap, gets an outcome of its own."""
+    script, released = held(GOOD)
+    judge = await start(script)
+    judged = asyncio.ensure_future(judge.grade(**other))
+    await asked(judge, 1)
+    refused = asyncio.ensure_future(judge.grade(run_id="poor", spend_cap_usd=0.0001))
+    await asked(judge, 2)
+    released.set()
+    assert (await refused).verdict.reason == "spend_cap_reached"
+    assert dict((await judged).verdict.scores) == {"score": 4.0}
+    assert len(judge.provider.requests) == 1
 
-    A call that waits under a cap that is too small takes no other one along.
-    """
-    judge = await start(says(GOOD, delay_s=0.3))
-    poor = {"run_id": "poor", "spend_cap_usd": 0.0001}
-    for order in ([poor, other], [other, poor]):
-        asked = [judge.grade(f"answer {order.index(poor)}", **fields) for fields in order]
-        verdicts = [response.verdict for response in await asyncio.gather(*asked)]
-        refused, judged = verdicts[order.index(poor)], verdicts[order.index(other)]
-        assert refused.reason == "spend_cap_reached"
-        assert dict(judged.scores) == {"score": 4.0}
-        assert judged.usage.requests == 1
+
+@pytest.mark.parametrize("other", [{"run_id": "rich"}, {"run_id": "poor", "spend_cap_usd": 1.0}])
+async def test_a_request_that_waits_under_a_cap_is_joined_by_no_other(start: Start, other: dict[str, Any]) -> None:
+    """What waits for the money of a call in flight, and gets too little of it, takes no other request along."""
+    script, released = held(GOOD, usage=Tokens(1_200, 2_000))  # which leaves too little for a second call
+    judge = await start(script)
+    poor = {"run_id": "poor", "spend_cap_usd": 0.02}  # a call may cost 0.0162
+    paying = asyncio.ensure_future(judge.grade("Rome", **poor))
+    await until(lambda: judge.provider.requests)
+    waiting = asyncio.ensure_future(judge.grade(**poor))
+    await asked(judge, 2)
+    judged = asyncio.ensure_future(judge.grade(**other))
+    await asked(judge, 3)
+    released.set()
+    assert dict((await paying).verdict.scores) == {"score": 4.0}
+    assert (await waiting).verdict.reason == "spend_cap_reached"
+    assert dict((await judged).verdict.scores) == {"score": 4.0}
+    assert (await judged).verdict.usage.requests == 1
     assert len(judge.provider.requests) == 2
 
 
 async def test_two_runs_pay_for_their_own_calls(start: Start) -> None:
     """Runs that ask the same at the same moment have a call each: neither pays for the other."""
-    judge = await start(says(GOOD, delay_s=0.3))
-    responses = await asyncio.gather(*(judge.grade(run_id=run_id) for run_id in ("one", "two", "one")))
+    script, released = held(GOOD)
+    judge = await start(script)
+    grading = [asyncio.ensure_future(judge.grade(run_id=run_id)) for run_id in ("one", "two", "one")]
+    await asked(judge, 3)
+    released.set()
+    responses = await asyncio.gather(*grading)
     assert len(judge.provider.requests) == 2
     assert sum(response.verdict.usage.requests for response in responses) == 2
     for run_id in ("one", "two"):
@@ -107,8 +154,12 @@ async def test_two_runs_pay_for_their_own_calls(start: Start) -> None:
 
 async def test_identical_requests_under_way_are_one_call(start: Start) -> None:
     """Fifty at once cost one; each gets the verdict."""
-    judge = await start(says(GOOD, delay_s=0.2))
-    responses = await asyncio.gather(*(judge.grade() for _ in range(50)))
+    script, released = held(GOOD)
+    judge = await start(script)
+    grading = [asyncio.ensure_future(judge.grade()) for _ in range(50)]
+    await asked(judge, 50)
+    released.set()
+    responses = await asyncio.gather(*grading)
     assert len(judge.provider.requests) == 1
     assert {dict(response.verdict.scores)["score"] for response in responses} == {4.0}
     assert sum(response.verdict.usage.requests for response in responses) == 1
@@ -116,32 +167,34 @@ async def test_identical_requests_under_way_are_one_call(start: Start) -> None:
     assert sum(response.verdict.saved.requests for response in responses) == 49
 
 
-async def test_whoever_leaves_leaves_the_others_their_verdict(start: Start) -> None:
+async def test_a_request_that_is_cancelled_leaves_its_call_to_the_others(start: Start) -> None:
     """The first of two identical requests is cancelled; the second one is answered by the same call."""
-    answered = threading.Event()
-
-    def held(request: Any) -> Reply:
-        answered.wait()
-        return says(GOOD)(request)
-
-    judge = await start(held)
+    script, released = held(GOOD)
+    judge = await start(script, queue_limit=3)
     request = pb.GradeRequest(rubric="quality", question="Capital of France?", reference="Paris", answer="Paris")
     leaving = judge.stub.Grade(request, timeout=180)
     await until(lambda: judge.provider.requests)
     staying = asyncio.ensure_future(judge.grade())
-    await until(lambda: judge.grade(""), lambda said: said.cache.joined >= 1)
+    await asked(judge, 2)
+    third = asyncio.ensure_future(judge.grade("Rome"))
+    await until(lambda: len(judge.provider.requests) >= 2)
+    assert not await takes_more(judge)
     leaving.cancel()
-    answered.set()
-    assert (await staying).verdict.status == pb.VERDICT_STATUS_VALID
-    assert len(judge.provider.requests) == 1
+    await until(lambda: takes_more(judge))  # the judge has noticed
+    released.set()
+    assert (await staying).verdict.status == (await third).verdict.status == pb.VERDICT_STATUS_VALID
+    assert len(judge.provider.requests) == 2
 
 
 @pytest.mark.parametrize("bad", [Reply("5"), Reply("x", status=400), Reply("", stop="length")])
 async def test_only_valid_verdicts_are_kept(start: Start, bad: Reply) -> None:
     """A failure is asked for again the next time."""
     judge = await start(bad, bad, says(GOOD))
-    while (await judge.grade()).verdict.status != pb.VERDICT_STATUS_VALID:
-        assert (await judge.grade("")).cache.entries == 0
+    failed = await judge.grade()
+    assert failed.verdict.status != pb.VERDICT_STATUS_VALID
+    assert failed.cache.entries == 0
+    valid = await until(judge.grade, lambda seen: seen.verdict.status == pb.VERDICT_STATUS_VALID)
+    assert not valid.verdict.cached
     assert (await judge.grade()).verdict.cached
 
 
@@ -246,13 +299,3 @@ async def test_a_cap_is_a_number_and_belongs_to_a_run(start: Start, cap: float) 
     with pytest.raises(InvalidInputError) as caught, translated():
         await judge.grade(spend_cap_usd=cap)
     assert len(caught.value.problems) == 2
-
-
-async def test_another_runs_cap_decides_about_no_one_else(start: Start) -> None:
-    """Of two identical requests at once, the poor run is refused and the rich one answered."""
-    judge = await start(says(GOOD, delay_s=0.1))
-    poor, rich = await asyncio.gather(
-        judge.grade(run_id="poor", spend_cap_usd=0.0001), judge.grade(run_id="rich", spend_cap_usd=1.0)
-    )
-    assert poor.verdict.reason == "spend_cap_reached"
-    assert rich.verdict.status == pb.VERDICT_STATUS_VALID

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.waiting import until
 
 from assay.errors import InvalidInputError, SetupError, UnavailableError
 from assay.rpc.channel import open_channel, read_stream
@@ -246,15 +247,17 @@ async def test_long_material_is_checked_outside_of_the_event_loop(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another verdict comes while a long answer is still being checked."""
-    judge, moved = await start(), threading.Event()
+    judge, began, moved = await start(), threading.Event(), threading.Event()
 
     def waits(material: Material) -> Precheck:
         if len(material.answer) > 10_000:
+            began.set()
             assert moved.wait(60), "the event loop stood still"
         return precheck(material)
 
     monkeypatch.setattr("assay_judge.precheck.precheck", waits)
     long = asyncio.ensure_future(judge.grade("كلمة " * 5_000))
+    await until(began.is_set)
     assert (await judge.grade("Paris")).verdict.scores
     moved.set()
     assert (await long).verdict.scores
