@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from tests.waiting import wait_until
 
 from assay.local.stack import SERVICES
 
@@ -58,17 +58,16 @@ class Cli:
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return path
 
-    def wait_until(
-        self, condition: Callable[[], object], process: subprocess.Popen[str], seconds: float = 180.0
-    ) -> None:
+    def wait_until(self, condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
         """Wait for a condition that another process brings about, as long as that process lives."""
-        give_up_at = time.monotonic() + seconds
-        while not condition():
-            if process.poll() is not None:
-                out, err = process.communicate()
-                pytest.fail(f"the command ended with {process.returncode}\n{out}\n{err}")
-            assert time.monotonic() < give_up_at, "the other process did not get there"
-            time.sleep(0.02)
+
+        def ended() -> str | None:
+            if process.poll() is None:
+                return None
+            out, err = process.communicate()
+            return f"the command ended with {process.returncode}\n{out}\n{err}"
+
+        wait_until(condition, ended=ended)
 
     def services(self) -> list[psutil.Process]:
         """Return the services that run for this state directory."""

@@ -79,16 +79,19 @@ async def spent(stub: Any) -> tuple[float, float]:
 
 async def all_submitted(provider: ScriptedProvider, stub: Any, count: int = COUNT) -> None:
     """Wait until so many requests were submitted; one that is lost, or one too many, fails."""
-    while (submitted := sum(map(len, provider.batches.submitted))) < count:
+
+    async def submitted() -> int:
+        found = sum(map(len, provider.batches.submitted))
         reserved = (await spent(stub))[1]
-        assert reserved >= (count - submitted) * LEAST_RESERVED, "an order was lost: its money is not set aside"
-    assert submitted == count
+        assert reserved >= (count - found) * LEAST_RESERVED, "an order was lost: its money is not set aside"
+        return found
+
+    assert await until(submitted, lambda found: found >= count) == count
 
 
-async def looked(provider: ScriptedProvider, stub: Any) -> None:
+async def looked(provider: ScriptedProvider) -> None:
     """Wait until the judge knows the number of its batch: it has looked at it."""
-    while provider.batches.looked < 2:
-        await spent(stub)
+    await until(lambda: provider.batches.looked, lambda times: times >= 2)
 
 
 async def order_all_and_be_killed(
@@ -99,7 +102,7 @@ async def order_all_and_be_killed(
     async with judge_process(folder, provider, protocol, database_url=database_url) as (stub, process):
         assert {verdict.reason for verdict in await ask_all(stub, 1)} == {"batch_pending"}
         await all_submitted(provider, stub)
-        await looked(provider, stub)
+        await looked(provider)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
 
