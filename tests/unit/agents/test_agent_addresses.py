@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
+import httpx2
 import pytest
 
 from assay_orchestrator.agents.http import _check_url
+from assay_orchestrator.agents.http_hosts import check_http_target
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,8 @@ def test_an_address_that_is_read_in_two_ways_is_refused(url: str) -> None:
     ],
 )
 def test_a_plain_address_is_accepted(url: str, host: str) -> None:
-    """Every reader finds the same host in it."""
+    """The host that the allow-list is asked about is the host that is called."""
     assert _check_url(url) == []
-    assert urlsplit(url).hostname == host
+    assert check_http_target(url, [host]) == []
+    assert [problem.field for problem in check_http_target(url, ["other.example"])] == ["agent.target"]
+    assert httpx2.URL(url).host == host
