@@ -109,7 +109,7 @@ def add_builds_of_torch(entries: dict[str, str]) -> None:
         # A build that has a local label, such as +cpu, precedes the plain one of the same version.
         done = subprocess.run([*command, f"{torch}+cpu"], capture_output=True, text=True, check=False)
         if done.returncode:
-            print(f"no CPU build of {torch} is offered to pip here: its known hashes are kept", file=sys.stderr)
+            print(f"pip fetched no CPU build of {torch}; its known hashes are kept:\n{done.stderr}", file=sys.stderr)
         hashes |= {hashlib.sha256(file.read_bytes()).hexdigest() for file in Path(folder).iterdir()}
     entries[torch] = " \\\n".join([torch, *(f"    --hash=sha256:{value}" for value in sorted(hashes))])
 

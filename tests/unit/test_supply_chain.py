@@ -149,6 +149,19 @@ def test_torch_has_the_hashes_of_its_builds() -> None:
     assert {"triton"} < set(LOCKED["cuda"])
 
 
+def test_why_pip_fetched_no_build_of_torch_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A pip that fails for a reason of its own is not taken for an index without CPU builds; known hashes stay."""
+    (tmp_path / "pip.conf").write_text("no section", encoding="utf-8")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    known = f"torch==0.0 \\\n    --hash=sha256:{'0' * 64}"
+    entries = {"torch==0.0": known}
+    LOCK.add_builds_of_torch(entries)
+    assert entries == {"torch==0.0": known}
+    assert "Configuration file could not be loaded" in capfd.readouterr().err
+
+
 def test_licences_of_what_an_image_ships_are_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each package with its version and licence, the texts, and the GPL, which the LGPL of psycopg refers to."""
     third_party = tool("third_party")
