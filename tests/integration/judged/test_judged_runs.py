@@ -55,6 +55,7 @@ async def test_verdicts_become_scores(set_up: SetUp, case_of: CaseOf) -> None:
     assert run.state is RunState.SUCCEEDED
     assert run.summary is not None
     assert [gate.outcome for gate in run.summary.gates] == [GateOutcome.PASS] * 2
+    assert len(rows) == 5
     for row in rows:
         assert (score_of(row, "quality").value, score_of(row, "judge_score").value) == (4.0, 0.9)
         assert row.passed is True
@@ -88,7 +89,7 @@ async def test_what_judging_cost_and_what_the_cache_saved(set_up: SetUp, case_of
     assert (kept.input_tokens, kept.cost_usd, kept.saved_usd) == (0, None, paid.cost_usd)
     assert kept.fingerprints == paid.fingerprints
     assert len(kept.fingerprints) == 2
-    assert all(score.detail["verdict"]["cached"] for row in rows for score in row.scores)
+    assert [score.detail["verdict"]["cached"] for row in rows for score in row.scores] == [True] * 12
     assert len(stage.provider.requests) == 12
 
 
@@ -122,6 +123,7 @@ async def test_without_a_judge_nothing_is_made_up(set_up: SetUp, case_of: CaseOf
         settings = stage.settings("quality", "judge_score", judge=None, gates=("quality >= 1",))
         run = await stage.follow(client, await stage.create(client, settings, [case_of(1)]))
         (row,) = await stage.rows(client, run)
+    assert len(row.scores) == 2
     for score in row.scores:
         assert (score.status, score.value, score.passed) == (ScoreStatus.SKIPPED, None, None)
         assert score.reason == "judge_not_configured"

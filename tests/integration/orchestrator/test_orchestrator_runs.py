@@ -107,7 +107,7 @@ async def test_large_answers_travel_in_several_messages(serve: Serve, settings_o
         events = [event async for event in client.watch_run(run.run_id, include_answers=True)]
         rows = [row async for row in client.list_results(run.run_id)]
     assert sum(isinstance(event, CaseResult) for event in events) == 8
-    assert all(row.response is not None and len(row.response.text) == 900_000 for row in rows)
+    assert [row.response is not None and len(row.response.text) for row in rows] == [900_000] * 8
 
 
 async def test_the_same_request_id_gives_the_same_run(serve: Serve, settings_of: SettingsOf) -> None:
@@ -337,8 +337,8 @@ async def test_a_failed_attempt_is_tried_again_and_recorded(serve: Serve, settin
         run = await host(client, await client.create_run(settings_of("python", "m:f"), dataset.dataset_id), agent)
         rows = [row async for row in client.list_results(run.run_id)]
     assert run.counts.passed == 2
-    assert all(len(set(attempts)) == 2 for attempts in keys.values())
-    assert all(row.response is not None and len(row.response.attempts) == 1 for row in rows)
+    assert [len(set(attempts)) for attempts in keys.values()] == [2, 2]
+    assert [row.response is not None and len(row.response.attempts) for row in rows] == [1, 1]
 
 
 async def test_a_host_that_leaves_has_its_questions_asked_elsewhere(serve: Serve, settings_of: SettingsOf) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
+from tests.waiting import until
 
 from assay.answers import AgentResponse
 from assay.cases import Case, Turn
@@ -182,9 +183,8 @@ async def test_an_interrupted_deletion_goes_on_with_the_next_start(
         await database.write(lambda c: deletions.remove_some(c, pending, 100))
     finally:
         database.close()
-    async with serve() as client:
-        while count_rows(engine, schema.deletions) != [0]:
-            await client.list_runs()
+    async with serve():
+        await until(lambda: count_rows(engine, schema.deletions), lambda counts: counts == [0])
     assert count_rows(engine, schema.results, schema.answers, schema.dataset_cases) == [0] * 3
 
 

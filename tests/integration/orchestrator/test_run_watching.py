@@ -130,8 +130,7 @@ async def test_a_watcher_that_does_not_read_is_ended_and_may_resume(serve: Serve
         run = await finished_run(client, settings_of(), recorded(12, size=900_000))
         messages = watch(client._channel, run.run_id, include_answers=True)
         await anext(messages)
-        while open_watches():
-            await client.list_runs(1)
+        await until(open_watches, lambda count: count == 0)
         seen: list[int] = []
         with pytest.raises(WatchBehindError, match="took nothing for") as caught:
             await read_on(messages, seen)
@@ -154,8 +153,7 @@ async def test_a_watcher_that_takes_not_even_the_first_message_is_ended(serve: S
             with pytest.raises(WatchBehindError, match="took nothing for 1e-09 s: watch again after event 0"):
                 async with asyncio.timeout(30):
                     await read_on(watch(client._channel, run.run_id), [])
-        while open_watches():
-            await client.list_runs(1)
+        await until(open_watches, lambda count: count == 0)
 
 
 async def test_the_client_resumes_by_itself(serve: Serve, settings_of: SettingsOf) -> None:
@@ -166,8 +164,7 @@ async def test_the_client_resumes_by_itself(serve: Serve, settings_of: SettingsO
         async for event in client.watch_run(run.run_id, include_answers=True):
             if isinstance(event, Run):
                 snapshots += 1
-                while open_watches():
-                    await client.list_runs(1)
+                await until(open_watches, lambda count: count == 0)
             else:
                 seen.append(event.sequence)
     assert seen == list(range(1, run.last_sequence + 1))
@@ -201,8 +198,7 @@ async def test_a_thousand_idle_watchers_cost_little(serve: Serve, settings_of: S
             while not (message := await anext(messages)).events:
                 pass
             assert message.events[-1].state_changed.state == pb.RUN_STATE_CANCELLED
-        while open_watches():
-            await client.list_runs(1)
+        await until(open_watches, lambda count: count == 0)
 
 
 @pytest.mark.parametrize("database_url", [""])
@@ -238,8 +234,7 @@ async def test_a_watch_that_breaks_off_leaves_nothing(serve: Serve, settings_of:
         async with Client(client.address) as other:
             await anext(watch(other._channel, run.run_id))
             assert open_watches() == 1
-        while open_watches():
-            await client.list_runs(1)
+        await until(open_watches, lambda count: count == 0)
 
 
 async def test_watchers_of_different_pace_see_the_same(serve: Serve, settings_of: SettingsOf) -> None:
