@@ -3,8 +3,8 @@
 One orchestrator process over SQLite, its default limits. In each round a run of cheap rows (exact match, recorded
 answers) is measured alone, beside an idle loop of another process that is as nice as a scorer, and beside a run of rows
 that each take as long as they may: a schema that refers to itself twice, on 60 nested objects, which without a limit is
-2^60 evaluations. Health is asked every 10 ms over a connection of its own, also while the hostile run is alone. Compare
-the ratios: the parts of a round share whatever else the machine does. `--json FILE` saves the figures.
+2^60 evaluations. Another process sends a health check every 10 ms, also while the hostile run is alone. Compare the
+ratios: the parts of a round share whatever else the machine does. `--json FILE` saves the figures.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ import platform
 import statistics
 import subprocess
 import sys
-import time
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from benchmarks.health_probe import probing
 
 from assay.answers import AgentResponse
 from assay.cases import Case, Turn
@@ -40,7 +39,7 @@ _SERVICE = "assay.v1.RunService"
 _HOSTILE_ROWS = 400
 _SCHEMA = {"properties": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
 _DEPTH = 60
-_HEALTH_EVERY_S = 0.01
+_RUN_TIMEOUT_S = 600.0
 
 
 def main() -> None:
@@ -61,18 +60,18 @@ async def measure(count: int, rounds: int) -> dict[str, Any]:
     """Return cheap rows per second and health latencies, alone and beside hostile rows, by turns."""
     rates: dict[str, list[float]] = {"alone": [], "beside a nice loop": [], "beside hostile rows": []}
     waits: dict[str, list[float]] = {"hostile rows alone": [], **{name: [] for name in rates}}
-    async with serving() as client:
+    async with serving() as address, Client(address) as client:
         cheap = await client.upload_dataset((_cheap(index) for index in range(count)), name="cheap")
         hostile = await client.upload_dataset((_hostile(index) for index in range(_HOSTILE_ROWS)), name="hostile")
         await _rate(client, cheap.dataset_id)  # warms up
         beside = {"alone": _nothing, "beside a nice loop": _loop, "beside hostile rows": _hostile_run}
         for _ in range(rounds):
             for name, other in beside.items():
-                async with other(client, hostile.dataset_id), _asking_health(client.address, waits[name]):
+                async with other(client, hostile.dataset_id), probing(address, _SERVICE, waits[name]):
                     rates[name].append(await _rate(client, cheap.dataset_id))
             async with (
                 _hostile_run(client, hostile.dataset_id),
-                _asking_health(client.address, waits["hostile rows alone"]),
+                probing(address, _SERVICE, waits["hostile rows alone"]),
             ):
                 await asyncio.sleep(3.0)
     return {
@@ -114,17 +113,9 @@ async def _hostile_run(client: Client, hostile_id: str) -> AsyncIterator[None]:
         await client.cancel_run(run_id)
 
 
-class _Client(Client):
-    """A client that knows its address."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__(address)
-        self.address = address
-
-
 @asynccontextmanager
-async def serving() -> AsyncIterator[_Client]:
-    """Start an orchestrator over an empty file; yield a client."""
+async def serving() -> AsyncIterator[str]:
+    """Start an orchestrator over an empty file; yield its address."""
     with TemporaryDirectory(prefix="assay-bench-") as folder:
         address = f"unix:{folder}/o.sock"
         command = [sys.executable, "-m", "assay_orchestrator", "--listen", address, "--database", f"{folder}/a.db"]
@@ -132,40 +123,20 @@ async def serving() -> AsyncIterator[_Client]:
         try:
             async with open_channel(address) as channel:
                 await wait_for_ready(channel, _SERVICE, 60.0)
-            client = _Client(address)
-            async with client:
-                yield client
+            yield address
         finally:
             process.terminate()
             await process.wait()
 
 
-@asynccontextmanager
-async def _asking_health(address: str, waits: list[float]) -> AsyncIterator[None]:
-    """Ask for health all the while; add how long each answer took, in milliseconds."""
-
-    async def ask() -> None:
-        async with open_channel(address) as channel:
-            health: Any = health_pb2_grpc.HealthStub(channel)
-            while True:
-                start = time.perf_counter()
-                await health.Check(health_pb2.HealthCheckRequest(service=_SERVICE), timeout=60)
-                waits.append((time.perf_counter() - start) * 1000)
-                await asyncio.sleep(_HEALTH_EVERY_S)
-
-    asking = asyncio.create_task(ask(), name="health")
-    try:
-        yield
-    finally:
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
-
-
 async def _rate(client: Client, dataset_id: str) -> float:
     """Return the rows per second of a run of cheap rows."""
     run = await client.create_run(_settings("cheap", MetricSettings("exact_match")), dataset_id)
-    while (run := await client.get_run(run.run_id, partial=False)).state is not RunState.SUCCEEDED:  # noqa: ASYNC110
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(_RUN_TIMEOUT_S):
+        while not run.finished:
+            await asyncio.sleep(0.05)
+            run = await client.get_run(run.run_id, partial=False)
+    assert run.state is RunState.SUCCEEDED, f"the run of cheap rows is {run.state.value}: {run.state_reason}"
     took = datetime.fromisoformat(run.ended_at) - datetime.fromisoformat(run.started_at)
     return run.counts.total / took.total_seconds()
 
