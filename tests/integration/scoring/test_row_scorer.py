@@ -74,19 +74,41 @@ def full_row(row_of: Callable[..., Row]) -> Row:
     )
 
 
+@pytest.fixture
+def jobs_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[ScorerPool], list[object]]:
+    """Return a function that gives the list of the jobs that a pool's processes are handed from then on."""
+
+    def record(pool: ScorerPool) -> list[object]:
+        jobs: list[object] = []
+        hand_over = pool.do
+
+        async def do(run_id: str, job: Any) -> Any:
+            jobs.append(job)
+            return await hand_over(run_id, job)
+
+        monkeypatch.setattr(pool, "do", do)
+        return jobs
+
+    return record
+
+
 async def test_a_scorer_gives_the_scores_that_the_orchestrator_gives(
     make_pool: Callable[..., ScorerPool],
     scorer_of: Callable[..., RowScorer],
+    jobs_of: Callable[[ScorerPool], list[object]],
     full_row: Row,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wherever a row is scored, its scores are the same to the last bit, details included."""
-    scorer = scorer_of(make_pool(), *METRICS)
+    pool = make_pool()
+    scorer, jobs = scorer_of(pool, *METRICS), jobs_of(pool)
     here = await scorer.score(full_row)
     monkeypatch.setattr(row_scorer, "WORK_AT_ONCE", 0)
     in_turn = await scorer.score(full_row)
+    assert not jobs
     monkeypatch.setattr(row_scorer, "WORK_HERE", 0)
     away = await scorer.score(full_row)
+    assert len(jobs) == 1
     assert [score_to_json(score) for score in away] == [score_to_json(score) for score in here]
     assert in_turn == here
     assert {score.status for score in here} == {ScoreStatus.SCORED}
@@ -147,16 +169,46 @@ async def test_what_a_scorer_sends_is_checked(
         assert (score.status, score.reason) == (ScoreStatus.ERROR, "scoring_crashed")
 
 
-async def test_replies_are_the_same_answers_wherever_they_are_read(make_pool: Callable[..., ScorerPool]) -> None:
+@pytest.mark.parametrize(
+    ("failure", "expression", "advice"),
+    [
+        ("scoring_memory", "bytearray(10**15)", "shorten the answer or simplify the metric's schema or pattern"),
+        ("scoring_failed", "1 / 0", "orchestrator's log"),
+    ],
+)
+async def test_a_row_without_scores_says_what_to_do(
+    failure: str,
+    expression: str,
+    advice: str,
+    make_pool: Callable[..., ScorerPool],
+    scorer_of: Callable[..., RowScorer],
+    row_of: Callable[..., Row],
+    effect: type[Any],
+) -> None:
+    """An error of a scorer process is an error of each metric, and the detail says what is wrong and what to do."""
+    scorer = scorer_of(make_pool(), ("exact_match", {}))
+    row = dataclasses.replace(row_of("a" * 300_000, "a"), embeddings={"m": effect(expression)})
+    (score,) = await scorer.score(row)
+    assert (score.status, score.value, score.reason) == (ScoreStatus.ERROR, None, failure)
+    assert advice in score.detail["message"]
+
+
+async def test_replies_are_the_same_answers_wherever_they_are_read(
+    make_pool: Callable[..., ScorerPool], jobs_of: Callable[[ScorerPool], list[object]]
+) -> None:
     """An HTTP agent's reply that is much work to read is read elsewhere, with the same outcome."""
     pool = make_pool()
+    jobs = jobs_of(pool)
     expressions = {"text": "a", "output": "sort_by(items, &n)[*].n", "sources": "s"}
     body = b'{"a": "hi", "items": [%s], "s": ["x", {"title": "y", "score": 0.5, "k": 1}]}' % b",".join(
         b'{"n": %d}' % index for index in range(3000)
     )
     elsewhere = ReplyReader(expressions, pool)
     assert elsewhere._mapping.work(body) > row_scorer.WORK_HERE
+    await elsewhere.read(b'{"a": "hi", "items": [{"n": 1}]}', "run")
+    assert not jobs
     answer = await elsewhere.read(body, "run")
+    assert len(jobs) == 1
     assert answer == await ReplyReader(expressions, None).read(body, "run")
     assert answer.output[-1] == 2999
 
