@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Flusher"]
 
 _MAX_BATCH = 500
+_RELEASED_PER_ROUND = 32
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -119,9 +120,7 @@ class Flusher:
                         if not entry.done.done():
                             entry.done.set_exception(problem)
                 else:
-                    for entry in batch:
-                        if not entry.done.done():
-                            entry.done.set_result(None)
+                    _release(batch)
                     self._on_held(write.begun, {entry.shard: stored.slots[entry.shard.shard_index] for entry in batch})
                     if write.rows:
                         self._on_results(_numbered(write.rows, stored.first_sequence))
@@ -178,6 +177,15 @@ class _Batch:
         attempts.begin(connection, self._run_id, self._attempts)
         attempts.end(connection, self._run_id, [self._open[key] for key in self._keys if key in self._open])
         return stored
+
+
+def _release(entries: Sequence[_Entry]) -> None:
+    """Let the rows of stored entries proceed, some in each round of the event loop, which then serves others too."""
+    for entry in entries[:_RELEASED_PER_ROUND]:
+        if not entry.done.done():
+            entry.done.set_result(None)
+    if len(entries) > _RELEASED_PER_ROUND:
+        asyncio.get_running_loop().call_soon(_release, entries[_RELEASED_PER_ROUND:])
 
 
 def _numbered(rows: Sequence[CaseResult], first: int) -> list[CaseResult]:

@@ -10,6 +10,7 @@ from assay.metrics import build_metric
 from assay.spec.model import wants_verdicts
 from assay_orchestrator.agents import build_agent
 from assay_orchestrator.agents.hosted import HostedAgent
+from assay_orchestrator.engine.turns import Turns
 from assay_orchestrator.runner import Plan
 from assay_orchestrator.scoring.pool import ScorerPool
 from assay_orchestrator.scoring.row_scorer import RowScorer
@@ -58,6 +59,7 @@ class Planner:
         self._judge = judge
         self._hosted: dict[str, HostedAgent] = {}
         self._scorers = ScorerPool(settings.scoring)
+        self._turns = Turns()
 
     def plan(self, run: Run, pausing: asyncio.Event, *, pause_count: int = 0) -> Plan:
         """Return what the runner needs for a run.
@@ -95,6 +97,7 @@ class Planner:
             ),
             pausing=pausing,
             try_limit=self._settings.row_try_limit,
+            turns=self._turns,
             metrics=metrics,
             scorer=RowScorer(self._scorers, run.run_id, wanted.metrics, metrics),
             embedders=self._embedders(models),

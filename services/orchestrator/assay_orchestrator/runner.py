@@ -17,13 +17,14 @@ from assay.spec.judging import NO_JUDGE
 from assay_orchestrator import dead_letters
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.canary_rows import CanaryRows
+from assay_orchestrator.engine.turns import Turns
 from assay_orchestrator.store import attempts, datasets, results
 from assay_orchestrator.store.attempts import Tries
 from assay_orchestrator.store.results import AnswerRecord
 from assay_orchestrator.verdicts import JudgedRow, NotYetError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from assay.cases import Case
     from assay.metrics.score import EmbeddingEvidence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.engine.storage_pauses import RunStore
     from assay_orchestrator.juries import RunJury
     from assay_orchestrator.scoring.row_scorer import RowScorer
+    from assay_orchestrator.store.results import RowKey
     from assay_orchestrator.store.shards import Shard
 
 __all__ = ["Plan", "ShardRunner"]
@@ -62,6 +64,7 @@ class Plan:
         judge: Who judges; None where nobody does, or no metric needs it.
         pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
         try_limit: How often a row is tried before it is given up.
+        turns: How many rows a round of the event loop may start and score, of all runs of the process.
     """
 
     run_id: str
@@ -77,6 +80,7 @@ class Plan:
     judge: RunJury | None = None
     pausing: asyncio.Event = field(default_factory=asyncio.Event)
     try_limit: int = 3
+    turns: Turns = field(default_factory=Turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,7 @@ class ShardRunner:
                     if work.tries.interrupted:
                         suspects.append(work)
                         continue
+                    await self._plan.turns.take()
                     await self._session.enter()
                     if self._plan.pausing.is_set():
                         self._session.leave()
@@ -155,7 +160,7 @@ class ShardRunner:
         except BaseExceptionGroup as group:
             raise _first(group) from group
 
-    async def _unfinished(self) -> list[_Work]:
+    async def _unfinished(self) -> Iterator[_Work]:
         plan, first, count = self._plan, self._shard.first_case, self._shard.case_count
         cases, finished, stored, tries = await self._store.read(
             lambda connection: (
@@ -166,13 +171,24 @@ class ShardRunner:
             )
         )
         if plan.judge is not None:
-            self._canaries = CanaryRows(plan.judge, plan.metrics, [found.case for found in cases], first)
-        return [
-            _Work(found.case, *key, stored.get(key, ()), tries.get(key, Tries()), found.problem)
-            for offset, found in enumerate(cases)
-            for repeat in range(plan.repeats)
-            if (key := (first + offset, repeat)) not in finished
-        ]
+            decoded = await asyncio.to_thread(lambda: [datasets.stored_case(*each).case for each in cases])
+            self._canaries = CanaryRows(plan.judge, plan.metrics, decoded, first)
+        return self._works(cases, finished, stored, tries)
+
+    def _works(
+        self,
+        cases: Sequence[tuple[str, str]],
+        finished: Container[RowKey],
+        stored: Mapping[RowKey, Sequence[AgentResponse]],
+        tries: Mapping[RowKey, Tries],
+    ) -> Iterator[_Work]:
+        """Yield the rows without a result. A case is decoded when its first row is due: all at once delay others."""
+        for case_index, (case_id, text) in enumerate(cases, self._shard.first_case):
+            keys = [key for repeat in range(self._plan.repeats) if (key := (case_index, repeat)) not in finished]
+            if keys:
+                found = datasets.stored_case(case_id, text)
+                for key in keys:
+                    yield _Work(found.case, *key, stored.get(key, ()), tries.get(key, Tries()), found.problem)
 
     async def _finish_beside(self, work: _Work) -> None:
         try:
@@ -192,9 +208,7 @@ class ShardRunner:
                 await self._put(fresh, None)
                 fresh = None
             await self._order(rubrics, work, answers)
-            evidence, verdicts = await asyncio.gather(
-                self._gather(wanted, work.case, response), self._judge(rubrics, work, answers)
-            )
+            evidence, verdicts = await self._evidence(wanted, rubrics, work, answers)
             if verdicts is None:
                 self._unjudged += 1
                 return
@@ -283,6 +297,13 @@ class ShardRunner:
         await self._session.require(self._shard)
         failpoint("agent.before_call")
 
+    async def _evidence(
+        self, wanted: Mapping[str, bool], rubrics: Sequence[str], work: _Work, answers: Sequence[AgentResponse]
+    ) -> tuple[dict[str, EmbeddingEvidence], Mapping[str, JudgeEvidence] | None]:
+        if not wanted and not rubrics:
+            return {}, {}  # without the two tasks of a gather: most rows are such
+        return await asyncio.gather(self._gather(wanted, work.case, answers[-1]), self._judge(rubrics, work, answers))
+
     async def _gather(
         self, wanted: Mapping[str, bool], case: Case, response: AgentResponse
     ) -> dict[str, EmbeddingEvidence]:
@@ -341,6 +362,7 @@ class ShardRunner:
         verdicts: Mapping[str, JudgeEvidence],
     ) -> CaseResult:
         row = Row(case=work.case, response=response, embeddings=evidence, verdicts=verdicts)
+        await self._plan.turns.take()
         scores = await self._plan.scorer.score(row)
         return CaseResult(
             case_index=work.case_index,

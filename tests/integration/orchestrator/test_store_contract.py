@@ -268,7 +268,9 @@ async def test_text_that_no_database_takes_is_stored_cleaned(store: Database) ->
     run = await store.read(lambda c: runs.get_by_request(c, "request\0"))
     assert run is not None
     assert (run.run_id, run.spec, run.state_reason) == ("run�", {"name": "n�"}, "because�")
-    cases = [found.case for found in await store.read(lambda c: datasets.read_cases(c, "d\0", 0, 9))]
+    cases = [
+        datasets.stored_case(*found).case for found in await store.read(lambda c: datasets.read_cases(c, "d\0", 0, 9))
+    ]
     assert [(case.case_id, case.turns[0].input) for case in cases] == [("c�", "q�")]
     (found,) = await store.read(lambda c: results.read_sequence(c, "run\0", 0, 9))
     assert (found.case_id, found.category, found.reason, found.tags) == ("c�", "�", "�", ("t�",))

@@ -117,7 +117,10 @@ async def test_an_upgrade_keeps_what_is_stored(revision: str, open_store: Open, 
         connection.commit()
     database = open_store()
     try:
-        cases = [found.case for found in await database.read(lambda c: datasets.read_cases(c, "d", 0, 9))]
+        cases = [
+            datasets.stored_case(*found).case
+            for found in await database.read(lambda c: datasets.read_cases(c, "d", 0, 9))
+        ]
         run = await database.read(lambda c: runs.get(c, "r"))
         answers = await database.read(lambda c: results.stored_answers(c, "r", 0, 1))
         rows = await database.read(lambda c: results.read_sequence(c, "r", 0, 9))

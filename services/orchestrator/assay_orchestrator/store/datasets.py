@@ -35,6 +35,7 @@ __all__ = [
     "new_upload_id",
     "read_cases",
     "read_questions",
+    "stored_case",
 ]
 
 _LONGEST_UPLOAD = timedelta(days=1)
@@ -154,8 +155,8 @@ def get(connection: sa.Connection, dataset_id: str) -> DatasetRef | None:
     return DatasetRef(row.dataset_id, row.name, row.format, row.case_count) if row is not None else None
 
 
-def read_cases(connection: sa.Connection, dataset_id: str, first_index: int, count: int) -> list[StoredCase]:
-    """Return up to `count` cases from position `first_index` on."""
+def read_cases(connection: sa.Connection, dataset_id: str, first_index: int, count: int) -> list[tuple[str, str]]:
+    """Return (case id, case text) pairs of up to `count` cases from position `first_index` on; see `stored_case`."""
     cases, datasets = schema.dataset_cases, schema.datasets
     rows = connection.execute(
         sa.select(cases.c.case_id, cases.c.case_json)
@@ -167,10 +168,11 @@ def read_cases(connection: sa.Connection, dataset_id: str, first_index: int, cou
         )
         .order_by(cases.c.case_index)
     ).all()
-    return [_stored_case(row.case_id, row.case_json) for row in rows]
+    return [(case_id, text) for case_id, text in rows]
 
 
-def _stored_case(case_id: str, text: str) -> StoredCase:
+def stored_case(case_id: str, text: str) -> StoredCase:
+    """Return the case that a stored text holds."""
     try:
         case = case_from_json(json.loads(text))
         return StoredCase(case) if case.turns else StoredCase(_empty(case_id), "it has no turn")

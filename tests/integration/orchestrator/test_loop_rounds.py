@@ -1,0 +1,111 @@
+"""Rows that are ready together: the event loop takes a few of them a round, so that other calls wait for few."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.answers import AgentResponse
+from assay.cases import Case, Turn
+from assay.results import RunState
+from assay_orchestrator.agents.replay import ReplayAgent
+from assay_orchestrator.engine.session import Session
+from assay_orchestrator.engine.turns import Turns
+from assay_orchestrator.scoring import row_scorer
+from assay_orchestrator.store import datasets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from assay.client import Client
+    from assay.results import RunSettings
+
+_ROWS = 400
+_MOST_PER_ROUND = 32
+
+
+class Rounds:
+    """Counts, for each round of the event loop, the calls of functions."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.calls: dict[str, Counter[int]] = {}
+        self._handle: asyncio.Handle | None = None
+
+    def count(self) -> None:
+        """Count this round, and each that follows."""
+        self.number += 1
+        self._handle = asyncio.get_running_loop().call_soon(self.count)
+
+    def stop(self) -> None:
+        """Count no more rounds."""
+        assert self._handle is not None
+        self._handle.cancel()
+
+    def noting(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that does the same and notes the round of each call."""
+        calls = self.calls[name] = Counter()
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            calls[self.number] += 1
+            return function(*args, **kwargs)
+
+        return noted
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_rows_that_are_ready_together_share_rounds(
+    serve: Callable[..., AbstractAsyncContextManager[Client]],
+    settings_of: Callable[..., RunSettings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of hundreds of recorded answers, each round decodes, asks, scores and releases a few and then serves others."""
+    rounds = Rounds()
+    for owner, name in (
+        (datasets, "stored_case"),
+        (ReplayAgent, "answer"),
+        (row_scorer, "score_row"),
+        (Session, "leave"),
+    ):
+        monkeypatch.setattr(owner, name, rounds.noting(name, getattr(owner, name)))
+    cases = [
+        Case(f"c{index}", (Turn("q", references=("right",)),), recorded=AgentResponse(text="right"))
+        for index in range(_ROWS)
+    ]
+    async with serve() as client:
+        dataset = await client.upload_dataset(cases, name="d")
+        rounds.count()
+        try:
+            run = await client.create_run(settings_of(), dataset.dataset_id)
+            async for _ in client.watch_run(run.run_id):
+                pass
+        finally:
+            rounds.stop()
+        run = await client.get_run(run.run_id)
+    assert run.state is RunState.SUCCEEDED
+    assert {name: calls.total() for name, calls in rounds.calls.items()} == dict.fromkeys(rounds.calls, _ROWS)
+    most = {name: max(calls.values()) for name, calls in rounds.calls.items()}
+    assert max(most.values()) <= _MOST_PER_ROUND, most
+
+
+async def test_turns_come_in_order_and_a_few_a_round() -> None:
+    """A cancelled call takes no turn; the others return in the order in which they were made."""
+    turns, rounds, order = Turns(per_round=3), Rounds(), list[tuple[int, int]]()
+
+    async def take(index: int) -> None:
+        await turns.take()
+        order.append((rounds.number, index))
+
+    rounds.count()
+    tasks = [asyncio.create_task(take(index)) for index in range(20)]
+    await asyncio.sleep(0)
+    for index in (5, 6, 7):
+        tasks[index].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    rounds.stop()
+    assert [index for _, index in order] == [*range(5), *range(8, 20)]
+    assert max(Counter(number for number, _ in order).values()) <= 3
