@@ -1,7 +1,8 @@
 """Cases per second and peak memory of whole `assay run` commands, beside what the machine allows.
 
 Each figure is a whole command, results durable, in a state directory of its own: start of the services,
-validation, run, report, stop. `--json FILE` saves the figures. See README.md beside this file.
+validation, run, report, stop. `--json FILE` saves the figures. With `--against CHECKOUT` the same commands run by turns
+from another checkout that has its own `.venv`, and ratios of the two are printed. See README.md beside this file.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -30,19 +32,33 @@ AGENTS = {
 }
 
 
+JOBS = [
+    ("1,000 instant cases", 1000, "instant", 64),
+    ("5,000 instant cases", 5000, "instant", 64),
+    ("20,000 instant cases", 20000, "instant", 64),
+    ("1,000 cases of 50 ms at concurrency 100", 1000, "50 ms", 100),
+]
+
+
 def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--against", type=Path, help="another checkout, set up, to compare with")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    jobs = [
-        ("1,000 instant cases", 1000, "instant", 64),
-        ("5,000 instant cases", 5000, "instant", 64),
-        ("20,000 instant cases", 20000, "instant", 64),
-        ("1,000 cases of 50 ms at concurrency 100", 1000, "50 ms", 100),
-    ]
-    figures = {name: measure(count, agent, width, given.repeats) for name, count, agent, width in jobs}
+    pythons = [Path(sys.executable)]
+    if given.against:
+        pythons.append(given.against.resolve() / ".venv/bin/python")
+        if not pythons[1].exists():
+            sys.exit(f"{given.against} is not set up: {pythons[1]} is missing; run `make demo` there first")
+    figures: dict[str, Any] = {}
+    for name, count, agent, width in JOBS:
+        here, *others = measure(count, agent, width, given.repeats, pythons)
+        figures[name] = here | {f"against_{key}": value for other in others for key, value in other.items()}
+        for other in others:
+            for key in ("cases_per_s_running", "cpu_s"):
+                figures[name][f"ratio_{key}"] = round(here[key] / other[key], 3)
     figures["floor: start Python and import grpc"] = floor(given.repeats)
     for name, figure in figures.items():
         print(f"{name:<45} " + "  ".join(f"{key} {value}" for key, value in figure.items()))
@@ -52,27 +68,46 @@ def main() -> None:
         given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
 
 
-def measure(count: int, agent: str, concurrency: int, repeats: int) -> dict[str, Any]:
-    """Return medians of whole commands: wall seconds, cases per second once running, peak memory in MiB."""
-    walls, rates, orchestrators, own, commands = [], [], [], [], []
+def measure(count: int, agent: str, concurrency: int, repeats: int, pythons: list[Path]) -> list[dict[str, Any]]:
+    """Return for each Python the medians of whole commands, which take turns.
+
+    `wall_s` and `cpu_s` are seconds of the command and its services, `cases_per_s_running` is counted between the run's
+    start and end, and memory is peak MiB.
+    """
+    seen: list[list[dict[str, float]]] = [[] for _ in pythons]
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_project(folder, count, AGENTS[agent], concurrency)
-        run(folder)  # makes the database
+        folders = [Path(name) / str(index) for index in range(len(pythons))]
+        for folder, python in zip(folders, pythons, strict=True):
+            folder.mkdir()
+            write_project(folder, count, AGENTS[agent], concurrency)
+            run(folder, python)  # makes the database
         for _ in range(repeats):
-            wall, document, peaks = run(folder)
-            walls.append(wall)
-            rates.append(count / seconds_between(document["run"]["started_at"], document["run"]["ended_at"]))
-            orchestrators.append(peaks["orchestrator"])
-            own.append(peaks["orchestrator_own"])
-            commands.append(peaks["command"])
-    return {
-        "wall_s": round(statistics.median(walls), 2),
-        "cases_per_s_running": round(statistics.median(rates)),
-        "orchestrator_mib": round(statistics.median(orchestrators)),
-        "orchestrator_own_mib": round(statistics.median(own)),
-        "command_mib": round(statistics.median(commands)),
-    }
+            for folder, python, figures in zip(folders, pythons, seen, strict=True):
+                figures.append(figures_of(count, *run(folder, python)))
+    return [
+        {
+            "wall_s": round(median(figures, "wall_s"), 2),
+            "cpu_s": round(median(figures, "cpu_s"), 2),
+            "cases_per_s_running": round(median(figures, "cases_per_s_running")),
+            "orchestrator_mib": round(median(figures, "orchestrator")),
+            "orchestrator_own_mib": round(median(figures, "orchestrator_own")),
+            "command_mib": round(median(figures, "command")),
+        }
+        for figures in seen
+    ]
+
+
+def figures_of(
+    count: int, seconds: dict[str, float], document: dict[str, Any], peaks: dict[str, float]
+) -> dict[str, float]:
+    """Return the figures of one command."""
+    running = seconds_between(document["run"]["started_at"], document["run"]["ended_at"])
+    return seconds | peaks | {"cases_per_s_running": count / running}
+
+
+def median(figures: list[dict[str, float]], name: str) -> float:
+    """Return the median of one figure."""
+    return statistics.median(one[name] for one in figures)
 
 
 def write_project(folder: Path, count: int, agent: str, concurrency: int) -> None:
@@ -87,11 +122,12 @@ def write_project(folder: Path, count: int, agent: str, concurrency: int) -> Non
     )
 
 
-def run(folder: Path) -> tuple[float, dict[str, Any], dict[str, float]]:
-    """Run the command once; return wall seconds, its report and the peak memory of its processes in MiB."""
+def run(folder: Path, python: Path) -> tuple[dict[str, float], dict[str, Any], dict[str, float]]:
+    """Run the command once; return its seconds, its report and the peak memory of its processes in MiB."""
     env = {**os.environ, "ASSAY_HOME": str(folder / "home")}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # users have compiled modules
-    command = [sys.executable, "-m", "assay_cli", "run", "assay.yaml", "--no-progress", "--output-dir", "out"]
+    command = [str(python), "-m", "assay_cli", "run", "assay.yaml", "--no-progress", "--output-dir", "out"]
+    before = cpu_seconds()
     start = time.perf_counter()
     with subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         peaks: dict[str, float] = {"command": 0.0, "orchestrator": 0.0, "orchestrator_own": 0.0}
@@ -102,7 +138,14 @@ def run(folder: Path) -> tuple[float, dict[str, Any], dict[str, float]]:
         watcher.join()
     if process.returncode != 0:
         sys.exit(f"the command failed: {errors.decode()}")
-    return wall, json.loads((folder / "out" / "results.json").read_text()), peaks
+    seconds = {"wall_s": wall, "cpu_s": cpu_seconds() - before}
+    return seconds, json.loads((folder / "out" / "results.json").read_text()), peaks
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of all processes that have ended, those that they waited for included."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def watch_memory(process: subprocess.Popen[bytes], peaks: dict[str, float]) -> None:
