@@ -208,8 +208,8 @@ async def follow(
             # A further snapshot means that the connection was lost, as when the orchestrator was restarted.
             may_resume = resume
         paused = await _paused(client, run_id, event)
-        if paused is None or paused.pause_cause is PauseCause.STORAGE:
-            continue  # it resumes by itself
+        if paused is None or paused.waits_for_storage:
+            continue
         if not may_resume or paused.pause_cause not in (PauseCause.INTERRUPTED, PauseCause.UNATTENDED):
             return
         may_resume = False

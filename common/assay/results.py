@@ -453,6 +453,11 @@ class Run:
         """Whether the run has ended for good."""
         return self.state in FINISHED_STATES
 
+    @property
+    def waits_for_storage(self) -> bool:
+        """Whether it is shown as paused while its rows cannot be stored: it resumes by itself."""
+        return self.state is RunState.PAUSED and self.pause_cause is PauseCause.STORAGE
+
 
 @dataclass(frozen=True, slots=True)
 class StateChange:

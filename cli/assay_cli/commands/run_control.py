@@ -48,10 +48,13 @@ def watch(run_id: str, output_dir: Path | None, server: str | None, as_json: boo
     ending = Ending(server, output_dir, Form.lines_if(as_json))
 
     async def main() -> int:
+        from assay.results import RunState
+
         async with connect(server) as (client, stack):
             run = await client.get_run(run_id, partial=False)
             run = await _take_up(client, stack, run)
-            if not as_json and (run.finished or run.state.value == "paused"):
+            is_over = run.finished or (run.state is RunState.PAUSED and not run.waits_for_storage)
+            if is_over and not as_json:
                 click.echo(say_state(run))
                 return await conclude(client, run, ending)
             return await follow_to_end(client, run, ending, stack=stack)

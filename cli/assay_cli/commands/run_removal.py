@@ -16,9 +16,8 @@ from assay_cli.options import connect, debug_option, json_option, run_async, ser
 from assay_cli.terminal import table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
-    from assay.client import Client
     from assay.results import Deletion, Run
 
 __all__ = ["delete", "prune"]
@@ -81,7 +80,8 @@ def delete(run_ids: tuple[str, ...], yes: bool, server: str | None, as_json: boo
                 click.echo(_shown(found))
             if (status := _refused(found, yes)) is not None:
                 return status
-            await _delete(client, found, as_json=as_json)
+            gone = [_Found(each.run, await client.delete_run(each.run.run_id)) for each in found]
+            _report(gone, as_json=as_json)
         return 0
 
     return run_async(main())
@@ -123,7 +123,9 @@ def prune(
     async def main() -> int:
         async with connect(server) as (client, _):
             chosen = _chosen(await client.list_runs(_MOST_RUNS), older_than, keep, states)
-            found = [_Found(run, await client.delete_run(run.run_id, only_check=True)) for run in chosen]
+            found: list[_Found] = []
+            for run in chosen:
+                found += await _unless_changed(run, client.delete_run(run.run_id, only_check=True))
             if not as_json:
                 click.echo(_shown(found))
             if dry_run or not found:
@@ -132,7 +134,10 @@ def prune(
                 return 0
             if (status := _refused(found, yes)) is not None:
                 return status
-            await _delete(client, found, as_json=as_json)
+            gone: list[_Found] = []
+            for each in found:
+                gone += await _unless_changed(each.run, client.delete_run(each.run.run_id))
+            _report(gone, as_json=as_json)
         return 0
 
     return run_async(main())
@@ -142,11 +147,22 @@ def _chosen(
     newest_first: Sequence[Run], older_than: timedelta | None, keep: int | None, states: tuple[str, ...]
 ) -> list[Run]:
     """Return the runs that are to go, newest first."""
-    chosen = [run for run in newest_first if run.state.value in states][keep or 0 :]
+    chosen = [run for run in newest_first if run.state.value in states and not run.waits_for_storage][keep or 0 :]
     if older_than is None:
         return chosen
     limit = datetime.now(UTC) - older_than
     return [run for run in chosen if datetime.fromisoformat(run.ended_at or run.created_at) < limit]
+
+
+async def _unless_changed(run: Run, deleting: Awaitable[Deletion]) -> list[_Found]:
+    """Return a run and what goes with it; nothing where another client resumed or deleted it since it was listed."""
+    from assay.errors import NotFoundError, WrongStateError
+
+    try:
+        return [_Found(run, await deleting)]
+    except (NotFoundError, WrongStateError) as problem:
+        click.echo(f"skipped: {problem.message}", err=True)
+        return []
 
 
 def _refused(found: Sequence[_Found], yes: bool) -> int | None:
@@ -163,8 +179,7 @@ def _refused(found: Sequence[_Found], yes: bool) -> int | None:
     return EXIT_INTERRUPTED
 
 
-async def _delete(client: Client, found: Sequence[_Found], *, as_json: bool) -> None:
-    gone = [_Found(each.run, await client.delete_run(each.run.run_id)) for each in found]
+def _report(gone: Sequence[_Found], *, as_json: bool) -> None:
     if as_json:
         click.echo(_document(gone))
     else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import uuid
+from asyncio.subprocess import PIPE
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,7 @@ from assay_orchestrator.engine import storage_pauses
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
 
     from assay.answers import AgentRequest
     from assay.client import Client
@@ -322,6 +325,34 @@ async def test_its_owner_may_pause_a_run_that_waits_for_storage(
         await client.host_agent(run.run_id, AgentCaller(agent), concurrency=_CONCURRENCY)
         assert (await client.get_run(run.run_id)).state is RunState.SUCCEEDED
     assert_asked_once(agent)
+
+
+async def test_commands_take_a_run_that_waits_for_storage_for_a_running_one(
+    serve: Callable[..., Any], settings_of: Callable[..., Any], admin: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    """`runs prune` leaves it out, and `runs watch` follows it until it has ended."""
+
+    async def command(*arguments: str) -> asyncio.subprocess.Process:
+        to = ("--server", f"unix:{tmp_path}/o.sock")
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "assay_cli", "runs", *arguments, *to, stdout=PIPE, stderr=PIPE
+        )
+
+    async with serve() as client, running(client, settings_of) as (run, agent):
+        refusal = await refuse(admin, "53100", "answers", "results")
+        agent.may_answer.set()
+        await until_shown(client, run.run_id, RunState.PAUSED)
+        prune = await command("prune", "--keep", "0", "--state", "paused", "--yes")
+        assert (await prune.communicate())[0].decode() == "no run is that old\n"
+        assert prune.returncode == 0
+        watch = await command("watch", run.run_id)
+        assert watch.stderr is not None
+        assert f"run {run.run_id}: {_CASES} cases" in (await watch.stderr.readline()).decode()
+        agent.may_continue.set()
+        await refusal.lift()
+        shown, _ = await watch.communicate()
+        assert watch.returncode == 0, shown
+        assert f"{run.run_id}  succeeded" in shown.decode()
 
 
 async def test_a_run_that_waits_for_storage_can_be_cancelled(
