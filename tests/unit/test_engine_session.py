@@ -9,6 +9,8 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from tests.waiting import until
+
 from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.storage_pauses import RunStore, StoragePauses
 from assay_orchestrator.runner import Plan
@@ -142,3 +144,18 @@ async def test_alone_all_questions_are_those_of_this_process() -> None:
     async with made.share(only, NOW):
         made._hold(NOW, {only: 8})
         assert await free(made.asking) == 8
+
+
+async def test_a_row_that_is_cancelled_while_another_has_the_run_alone_frees_its_room() -> None:
+    """As many rows as before may be worked on after a shard was cancelled while it waited."""
+    made = session()
+    room = made._rows._value
+    async with made.alone():
+        waiting = [asyncio.ensure_future(made.enter()) for _ in range(room)]
+        await until(lambda: made._rows.locked(), bool)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    async with asyncio.timeout(60):
+        for _ in range(room):
+            await made.enter()

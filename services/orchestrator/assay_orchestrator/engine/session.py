@@ -132,8 +132,12 @@ class Session:
     async def enter(self) -> None:
         """Wait until there is room for one more row, and take it."""
         await self._rows.acquire()
-        while not self._gate.is_set():
-            await self._gate.wait()
+        try:
+            while not self._gate.is_set():
+                await self._gate.wait()
+        except asyncio.CancelledError:
+            self._rows.release()  # other shards of the run share the room
+            raise
         self._row_count += 1
         self._empty.clear()
 
