@@ -8,8 +8,10 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError
+from assay.failpoints import failpoint
 from assay.retry_after import retry_after_s
 from assay_judge.batch_results import Step, come_of, failed
+from assay_judge.batch_store import LeaseLostError
 from assay_judge.calling import refused
 from assay_judge.orders import judge_of_line
 from assay_judge.providers.batching import BatchResult, Standing
@@ -18,14 +20,14 @@ from assay_judge.providers.protocol import MalformedReplyError, ProviderStatusEr
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from assay_judge.batch_store import BatchRecord, BatchStore
+    from assay_judge.batch_store import BatchRecord, OrderStore
     from assay_judge.calling import Line
     from assay_judge.clock import Clock
     from assay_judge.orders import Order
     from assay_judge.providers.batching import BatchApi, BatchStanding
     from assay_judge.switchboard import Switchboard
 
-    Settle = Callable[[Sequence[tuple[Order, Step]]], Awaitable[None]]
+    Settle = Callable[[BatchRecord, Sequence[tuple[Order, Step]]], Awaitable[None]]
 
 __all__ = ["Journey"]
 
@@ -59,7 +61,7 @@ class Journey:
     def __init__(
         self,
         record: BatchRecord,
-        store: BatchStore,
+        store: OrderStore,
         switchboard: Switchboard,
         settle: Settle,
         *,
@@ -81,12 +83,15 @@ class Journey:
         self._readings = 0
 
     async def run(self) -> None:
-        """Return when all orders of the batch have outcomes or go on in another one."""
+        """Return when all orders of the batch have outcomes or are in another one, or another replica has the batch."""
         while True:
             asked_s: float | None = None
             try:
                 if await self._step():
                     return
+            except LeaseLostError:
+                logger.info("lost the lease of batch %s, epoch %d", self.record.batch_id, self.record.epoch)
+                return
             except ProviderStatusError as refusal:
                 asked_s = retry_after_s(refusal.headers)
                 self._complain(refused(refusal).message)
@@ -99,6 +104,7 @@ class Journey:
 
     async def _step(self) -> bool:
         """Do what is next; return whether the journey is over."""
+        await self._store.renew(self.record)
         line = await self._switchboard.line(judge_of_line(self.record.line))
         if not self.record.provider_id:
             return await self._submit(line)
@@ -110,7 +116,8 @@ class Journey:
                 raise
             orders = await self._store.orders(self.record.batch_id)
             message = f"the provider does not know the batch any more ({refused(refusal).message})"
-            await self._settle([(o, failed(o, line, "batch_failed", message, cost=o.reserved)) for o in orders])
+            steps = [(o, failed(o, line, "batch_failed", message, cost=o.reserved)) for o in orders]
+            await self._settle(self.record, steps)
             return await self._end()
         self.done_count = standing.done
         return standing.standing is not Standing.RUNNING and await self._read(line, standing)
@@ -125,19 +132,26 @@ class Journey:
         try:
             async with asyncio.timeout(_SUBMIT_S):
                 requests = [order.request for order in orders]
-                provider_id = await line.batches.submit(self.record.batch_id, line.model, requests)
+                provider_id = await line.batches.submit(self.record.batch_id, line.model, requests, self._confirm)
+                failpoint("judge.batch_after_submit")
         except ProviderStatusError as refusal:
             self._is_uncertain = refusal.may_pass and not refusal.throttles
             if refusal.may_pass:
                 raise
             failure = line.refused(refusal)
-            await self._settle([(o, failed(o, line, failure.reason, failure.message, cost=0)) for o in orders])
+            steps = [(o, failed(o, line, failure.reason, failure.message, cost=0)) for o in orders]
+            await self._settle(self.record, steps)
             return await self._end()
         except UnreachableError as problem:
             self._is_uncertain = problem.sent
             raise
         await self._is_out_as(provider_id)
         return False
+
+    async def _confirm(self) -> None:
+        """Check that no other replica has acquired the batch, directly before the call that it is paid for."""
+        failpoint("judge.batch_before_submit")
+        await self._store.renew(self.record)
 
     async def _is_missing(self, batches: BatchApi, orders: Sequence[Order]) -> bool:
         """Look for the batch among those that the provider has; return whether it has to be submitted."""
@@ -153,7 +167,7 @@ class Journey:
     async def _is_out_as(self, provider_id: str) -> None:
         self.record.provider_id = provider_id
         self._pause_s = self._poll_s
-        await self._store.submitted(self.record.batch_id, provider_id)
+        await self._store.submitted(self.record, provider_id)
         logger.info("batch %s of %d requests is out as %s", self.record.batch_id, self.record.requests, provider_id)
 
     async def _read(self, line: Line, standing: BatchStanding) -> bool:
@@ -187,10 +201,10 @@ class Journey:
         orders = await self._store.orders(self.record.batch_id, by_item)
         steps = [(order, come_of(order, by_item[order.item_id], line, said)) for order in orders]
         if steps:
-            await self._settle(steps)
+            await self._settle(self.record, steps)
 
     async def _end(self) -> bool:
-        await self._store.remove(self.record.batch_id)
+        await self._store.remove(self.record)
         logger.info("batch %s is over", self.record.batch_id)
         return True
 

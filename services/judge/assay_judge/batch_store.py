@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from assay.failpoints import failpoint
 from assay_judge.orders import Order, outcome_for
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from assay_judge.outcome import Outcome
     from assay_judge.store import JudgeStore
 
-__all__ = ["BatchRecord", "BatchStore", "Finished", "OpenOrder"]
+__all__ = ["OUTCOMES_KEPT_S", "BatchRecord", "BatchStore", "Finished", "LeaseLostError", "OpenOrder", "OrderStore"]
 
-_FINISHED_KEPT_S = 30 * 24 * 3600.0
+OUTCOMES_KEPT_S = 30 * 24 * 3600.0
 _WAITING = ""  # the batch of orders that have none yet
 _COLUMNS = "item_id, key, run_id, cap, reserved, request"
 
@@ -34,6 +34,7 @@ class BatchRecord:
         provider_id: The provider's id; empty until it is known to be submitted.
         created_at: When it was made up, before it was submitted, in seconds since 1970.
         requests: How many.
+        epoch: How often it was acquired, this time included, where replicas share it: the fencing token of its writes.
     """
 
     batch_id: str
@@ -41,6 +42,7 @@ class BatchRecord:
     provider_id: str
     created_at: float
     requests: int
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,55 @@ class OpenOrder:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What has come of an order: its outcome as text, or what is ordered in its place."""
+    """What has come of an order: its outcome as text, or what is ordered in its place, and the cost of its turn."""
 
-    item_id: str
+    order: Order
     outcome: str
+    cost: int
     again: Order | None = None
+
+
+class LeaseLostError(Exception):
+    """Another replica has acquired the batch: nothing is written."""
+
+
+class OrderStore(Protocol):
+    """Where batches and their orders are kept.
+
+    Where replicas share it, each method that takes a BatchRecord raises LeaseLostError if its epoch has passed.
+    """
+
+    async def batches(self) -> list[BatchRecord]:
+        """Return the batches that an earlier process left to this one."""
+
+    async def open_orders(self) -> list[OpenOrder]:
+        """Return the orders that an earlier process left to this one."""
+
+    async def add(self, order: Order, now: float) -> str | None:
+        """Keep an order; where the key has one already, keep nothing and return the run of that one."""
+
+    async def form(
+        self, batch_id: str, line: str, now: float, *, most: int, most_chars: int
+    ) -> tuple[BatchRecord, set[str]] | None:
+        """Make a batch of what waits, the oldest first; return it and its orders once both are durable."""
+
+    async def renew(self, record: BatchRecord) -> None:
+        """Extend the lease on a batch."""
+
+    async def submitted(self, record: BatchRecord, provider_id: str) -> None:
+        """Keep the provider's id of a batch."""
+
+    async def orders(self, batch_id: str, item_ids: Collection[str] | None = None) -> list[Order]:
+        """Return the orders of a batch that have no outcome, all or some of them."""
+
+    async def finish(self, record: BatchRecord, finished: Sequence[Finished], now: float) -> None:
+        """Keep what has come of some orders of a batch, all or nothing."""
+
+    async def remove(self, record: BatchRecord) -> None:
+        """Forget a batch whose orders all have outcomes."""
+
+    async def fetch(self, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
+        """Return what has come of a run's order; None where there is nothing, or it is to be ordered anew."""
 
 
 class BatchStore:
@@ -82,7 +128,7 @@ class BatchStore:
 
         def prepare(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "DELETE FROM orders WHERE outcome IS NOT NULL AND changed_at < ?", (now - _FINISHED_KEPT_S,)
+                "DELETE FROM orders WHERE outcome IS NOT NULL AND changed_at < ?", (now - OUTCOMES_KEPT_S,)
             )
 
         await store.run(prepare)
@@ -101,14 +147,15 @@ class BatchStore:
         )
         return await self._store.run(lambda connection: [OpenOrder(*row) for row in connection.execute(query)])
 
-    async def add(self, order: Order, now: float) -> None:
-        """Keep an order that waits for a batch."""
+    async def add(self, order: Order, now: float) -> str | None:
+        """Keep an order that waits for a batch; here there are no others that add any."""
 
         def work(connection: sqlite3.Connection) -> None:
             _insert(connection, order, now)
             failpoint("judge.order_before_commit")
 
         await self._store.run(work)
+        return None
 
     async def form(
         self, batch_id: str, line: str, now: float, *, most: int, most_chars: int
@@ -141,10 +188,13 @@ class BatchStore:
 
         return await self._store.run(work, surely=True)
 
-    async def submitted(self, batch_id: str, provider_id: str) -> None:
+    async def renew(self, record: BatchRecord) -> None:
+        """Do nothing: this process alone has the batch."""
+
+    async def submitted(self, record: BatchRecord, provider_id: str) -> None:
         """Keep the provider's id of a batch."""
         query = "UPDATE batches SET provider_id = ? WHERE batch_id = ?"
-        await self._store.run(lambda connection: connection.execute(query, (provider_id, batch_id)), surely=True)
+        await self._store.run(lambda connection: connection.execute(query, (provider_id, record.batch_id)), surely=True)
 
     async def orders(self, batch_id: str, item_ids: Collection[str] | None = None) -> list[Order]:
         """Return the orders of a batch that have no outcome, all or some of them."""
@@ -158,7 +208,7 @@ class BatchStore:
 
         return await self._store.run(work)
 
-    async def finish(self, finished: Sequence[Finished], now: float) -> None:
+    async def finish(self, record: BatchRecord, finished: Sequence[Finished], now: float) -> None:
         """Keep what has come of some orders, all or nothing; what was asked is forgotten."""
 
         def work(connection: sqlite3.Connection) -> None:
@@ -166,18 +216,18 @@ class BatchStore:
                 if one.again is None:
                     connection.execute(
                         "UPDATE orders SET outcome = ?, request = '', changed_at = ? WHERE item_id = ?",
-                        (one.outcome, now, one.item_id),
+                        (one.outcome, now, one.order.item_id),
                     )
                 else:
-                    connection.execute("DELETE FROM orders WHERE item_id = ?", (one.item_id,))
+                    connection.execute("DELETE FROM orders WHERE item_id = ?", (one.order.item_id,))
                     _insert(connection, one.again, now)
 
         await self._store.run(work, surely=True)
 
-    async def remove(self, batch_id: str) -> None:
+    async def remove(self, record: BatchRecord) -> None:
         """Forget a batch whose orders all have outcomes."""
         query = "DELETE FROM batches WHERE batch_id = ?"
-        await self._store.run(lambda connection: connection.execute(query, (batch_id,)))
+        await self._store.run(lambda connection: connection.execute(query, (record.batch_id,)))
 
     async def fetch(self, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
         """Return what has come of a run's order; None where there is nothing, or it is to be ordered anew."""

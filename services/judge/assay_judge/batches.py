@@ -19,10 +19,10 @@ from assay.errors import AssayError, OverloadedError, StorageError
 from assay.failpoints import failpoint
 from assay_judge.batch_journey import Journey
 from assay_judge.batch_results import Step
-from assay_judge.batch_store import Finished
+from assay_judge.batch_store import Finished, LeaseLostError
 from assay_judge.budget import SpendCapReachedError
 from assay_judge.calling import CallFailedError, Payer, cap_reached
-from assay_judge.orders import Order, new_id, outcome_text
+from assay_judge.orders import Order, kept_outcome, new_id, outcome_text
 from assay_judge.outcome import Outcome, Status
 from assay_judge.prompting import build_prompt
 from assay_judge.reading import wanted_parameters
@@ -30,7 +30,7 @@ from assay_judge.reading import wanted_parameters
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from assay_judge.batch_store import BatchRecord, BatchStore
+    from assay_judge.batch_store import BatchRecord, OrderStore
     from assay_judge.budget import Ledger, Reservable
     from assay_judge.calling import Line
     from assay_judge.clock import Clock
@@ -40,13 +40,15 @@ if TYPE_CHECKING:
     from assay_judge.providers.protocol import Parameters
     from assay_judge.switchboard import Switchboard
 
-__all__ = ["BatchRules", "Batches"]
+__all__ = ["MOST_CHARS", "BatchRules", "Batches", "Ordered", "returned"]
 
 T = TypeVar("T")
 logger = logging.getLogger("assay_judge")
 
+MOST_CHARS = 32_000_000
+"""Most characters of one batch; providers take 200 MB and more."""
+
 _MOST_ORDERS = 200_000
-_MOST_CHARS = 32_000_000  # of one batch; providers take 200 MB and more
 _LEAST_RETRY_S = 1.0
 _LASTS_S = 3 * 24 * 3600.0  # longer than any batch takes
 
@@ -67,23 +69,27 @@ class BatchRules:
 
 
 @dataclass(slots=True, eq=False)
-class _Ordered:
-    """An order without an outcome, and whether it is on disk."""
+class Ordered:
+    """An order without an outcome, whether it is stored, and, when it is done, its outcome as text.
+
+    The text is empty where another replica has handed the outcome out already.
+    """
 
     item_id: str
     run_id: str
-    reservation: Reservable
+    reservation: Reservable | None
     close: Callable[[], None]
     batch_id: str = ""
+    callers: int = 0
     is_kept: asyncio.Event = field(default_factory=asyncio.Event)
-    done: asyncio.Future[Outcome] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    done: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class _Ordering:
     """The making of an order: on its way to the disk, or waiting until the run's cap has room for it."""
 
     def __init__(self) -> None:
-        self.work: asyncio.Task[_Ordered]
+        self.work: asyncio.Task[Ordered]
         self.waits_for_money = asyncio.Event()
 
 
@@ -100,7 +106,7 @@ class Batches:
     """Takes orders and brings their outcomes; `start` it, `aclose` it.
 
     Args:
-        store: Orders and batches on disk.
+        store: Where orders and batches are kept.
         switchboard: The judges.
         ledger: What runs have spent.
         keeping: Takes valid verdicts.
@@ -111,7 +117,7 @@ class Batches:
 
     def __init__(
         self,
-        store: BatchStore,
+        store: OrderStore,
         switchboard: Switchboard,
         ledger: Ledger,
         keeping: Keeping,
@@ -129,7 +135,7 @@ class Batches:
         self._stopping = stopping
         self._stopped: asyncio.Task[Any] | None = None
         self._ordering: dict[tuple[str, str, int | None], _Ordering] = {}
-        self._open: dict[str, _Ordered] = {}
+        self._open: dict[str, Ordered] = {}
         self._collecting: dict[str, _Collecting] = {}
         self._journeys: dict[str, Journey] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -140,7 +146,7 @@ class Batches:
         for order in await self._store.open_orders():
             account, close = await self._ledger.open(order.run_id)
             reservation = account.adopt(order.reserved, self._ledger.journal, order.reservation)
-            ordered = self._open[order.key] = _Ordered(order.item_id, order.run_id, reservation, close, order.batch_id)
+            ordered = self._open[order.key] = Ordered(order.item_id, order.run_id, reservation, close, order.batch_id)
             ordered.is_kept.set()
             if not order.batch_id:
                 self._collect(order.line, order.size)
@@ -159,7 +165,7 @@ class Batches:
 
     async def found(self, grading: Grading, key: str) -> Outcome | None:
         """Return what comes of an order that is out, or what came of one of this run; None where there is neither."""
-        ordered = self._open.get(key)
+        ordered = await self._joined(key)
         if ordered is not None:
             return await self._awaited(ordered, grading, key, _until(grading))
         return await self._store.fetch(key, grading.run_id, grading.rubric, grading.asker)
@@ -183,9 +189,14 @@ class Batches:
                 ordered = ordering.work.result()
             except CallFailedError as failure:
                 return Outcome(Status.UNAVAILABLE, reason=failure.reason, message=failure.message)
-        return await self._awaited(ordered, grading, key, until)
+        outcome = await self._awaited(ordered, grading, key, until)
+        return outcome or self._pending("another request has its outcome", _LEAST_RETRY_S)
 
-    async def _awaited(self, ordered: _Ordered, grading: Grading, key: str, until: float) -> Outcome:
+    async def _joined(self, key: str) -> Ordered | None:
+        """Return the order that is out for a key."""
+        return self._open.get(key)
+
+    async def _awaited(self, ordered: Ordered, grading: Grading, key: str, until: float) -> Outcome | None:
         await _first_of(ordered.done, ordered.is_kept)
         await self._wait(ordered.done, until)
         return await self._handed_out(ordered, grading, key) if ordered.done.done() else self._not_yet(ordered)
@@ -202,7 +213,7 @@ class Batches:
         name = (key, grading.run_id, grading.cap)
         ordering = self._ordering.get(name)
         if ordering is None:
-            if len(self._open) + len(self._ordering) >= _MOST_ORDERS:
+            if self._backlog() + len(self._ordering) >= _MOST_ORDERS:
                 raise OverloadedError(
                     f"{_MOST_ORDERS} verdicts wait for batches; ask again later.", reason="QUEUE_FULL"
                 )
@@ -211,7 +222,11 @@ class Batches:
             ordering.work.add_done_callback(lambda _: self._ordering.pop(name, None))
         return ordering
 
-    async def _order(self, line: Line, grading: Grading, key: str, waits_for_money: asyncio.Event) -> _Ordered:
+    def _backlog(self) -> int:
+        """Return how many orders have no outcome."""
+        return len(self._open)
+
+    async def _order(self, line: Line, grading: Grading, key: str, waits_for_money: asyncio.Event) -> Ordered:
         line.check_price(grading.cap)
         prompt = build_prompt(grading.rubric, grading.material)
         sent = line.accepted(wanted_parameters(grading.judge))
@@ -229,22 +244,23 @@ class Batches:
             raise
         other = self._open.get(key)
         if other is not None:
-            await _returned(reservation, close)
+            await returned(reservation, close)
             return other
         order = _order_of(grading, key, prompt, sent, most, reservation.name)
-        ordered = self._open[key] = _Ordered(order.item_id, order.run_id, reservation, close)
-        await self._accept(order, ordered)
+        ordered = self._open[key] = Ordered(order.item_id, order.run_id, reservation, close)
+        await self._accept(order, ordered, reservation)
         return ordered
 
-    async def _accept(self, order: Order, ordered: _Ordered) -> None:
-        """Put an order on disk."""
+    async def _accept(self, order: Order, ordered: Ordered, reservation: Reservable) -> None:
+        """Store an order."""
         try:
             await self._store.add(order, self._clock.now())
         except StorageError:
             del self._open[order.key]
-            await _returned(ordered.reservation, ordered.close)
+            await returned(reservation, ordered.close)
             message = "the judge's state cannot be written"
-            ordered.done.set_result(Outcome(Status.UNAVAILABLE, reason="batch_failed", message=message))
+            failed = Outcome(Status.UNAVAILABLE, reason="batch_failed", message=message)
+            ordered.done.set_result(outcome_text(failed, order.round))
             raise
         failpoint("judge.order_after_commit")
         ordered.is_kept.set()
@@ -257,7 +273,7 @@ class Batches:
             self._task(self._gather(line, collecting))
         collecting.count += count
         collecting.chars += chars
-        if collecting.count >= self._rules.requests or collecting.chars >= _MOST_CHARS:
+        if collecting.count >= self._rules.requests or collecting.chars >= MOST_CHARS:
             collecting.is_full.set()
 
     async def _gather(self, line: str, collecting: _Collecting) -> None:
@@ -279,7 +295,7 @@ class Batches:
         """Make one batch of what waits, and send it off; return how many orders that are or may have been."""
         try:
             formed = await self._store.form(
-                new_id(), line, self._clock.now(), most=self._rules.requests, most_chars=_MOST_CHARS
+                new_id(), line, self._clock.now(), most=self._rules.requests, most_chars=MOST_CHARS
             )
         except StorageError as error:
             logger.warning("no batch can be made up: %s", error)
@@ -304,31 +320,50 @@ class Batches:
             poll_s=self._rules.poll_s,
             is_new=is_new,
         )
-        self._task(journey.run()).add_done_callback(lambda _: self._journeys.pop(record.batch_id, None))
 
-    async def _settle(self, steps: Sequence[tuple[Order, Step]]) -> None:
+        def forget(_: asyncio.Task[None]) -> None:
+            if self._journeys.get(record.batch_id) is journey:
+                del self._journeys[record.batch_id]
+
+        self._task(journey.run()).add_done_callback(forget)
+
+    async def _settle(self, record: BatchRecord, steps: Sequence[tuple[Order, Step]]) -> None:
         """Keep what has come of some orders, pay for it, and hand it to the callers that wait."""
-        told: list[tuple[_Ordered, int, Reservable | None]] = []
+        await self._store.renew(record)
+        reservations: list[Reservable | None] = []
         finished: list[Finished] = []
-        outcomes: list[Outcome] = []
         for order, step in steps:
             again, reservation = (None, None) if step.again is None else await self._afford(step.again)
             outcome = dataclasses.replace(step.outcome, message=self._switchboard.redact(step.outcome.message))
             if again is None:
                 await self._keeping.keep(order.key, order.rubric, order.judge, outcome)
-            finished.append(Finished(order.item_id, outcome_text(outcome, order.round), again))
-            outcomes.append(outcome)
-            told.append((self._open[order.key], step.cost, reservation))
-        await self._store.finish(finished, self._clock.now())
-        await asyncio.gather(*(ordered.reservation.settle(cost) for ordered, cost, _ in told))
-        for (order, _), one, outcome, (ordered, _, reservation) in zip(steps, finished, outcomes, told, strict=True):
-            if one.again is not None and reservation is not None:
+            finished.append(Finished(order, outcome_text(outcome, order.round), step.cost, again))
+            reservations.append(reservation)
+        failpoint("judge.batch_before_settle")
+        try:
+            await self._store.finish(record, finished, self._clock.now())
+        except LeaseLostError:
+            await asyncio.gather(*(one.settle(0) for one in reservations if one is not None))
+            raise
+        await self._settled(finished, reservations)
+
+    async def _settled(self, finished: Sequence[Finished], reservations: Sequence[Reservable | None]) -> None:
+        """Pay for what is kept, and hand it to the callers that wait."""
+        told = [self._open[one.order.key] for one in finished]
+        paying = [
+            ordered.reservation.settle(one.cost)
+            for ordered, one in zip(told, finished, strict=True)
+            if ordered.reservation is not None
+        ]
+        await asyncio.gather(*paying)
+        for one, ordered, reservation in zip(finished, told, reservations, strict=True):
+            if one.again is not None:
                 ordered.item_id, ordered.reservation, ordered.batch_id = one.again.item_id, reservation, ""
                 self._collect(one.again.line, len(one.again.text))
             else:
-                del self._open[order.key]
+                del self._open[one.order.key]
                 ordered.close()
-                ordered.done.set_result(outcome)
+                ordered.done.set_result(one.outcome)
 
     async def _afford(self, again: Order) -> tuple[Order, Reservable] | tuple[None, None]:
         """Set money aside for another turn, unless that would have to wait for other verdicts."""
@@ -343,18 +378,21 @@ class Batches:
             return None, None
         return dataclasses.replace(again, reserved=most, reservation=reservation.name), reservation
 
-    async def _handed_out(self, ordered: _Ordered, grading: Grading, key: str) -> Outcome:
+    async def _handed_out(self, ordered: Ordered, grading: Grading, key: str) -> Outcome | None:
         """Return an outcome: with what it has cost to the row of its run that has it first, as found to all others."""
-        outcome = ordered.done.result()
+        text = ordered.done.result()
+        outcome = kept_outcome(text, grading.rubric) if text else None
         if grading.run_id == ordered.run_id:
             try:
-                return await self._store.fetch(key, grading.run_id, grading.rubric, grading.asker) or outcome.as_found()
+                fetched = await self._store.fetch(key, grading.run_id, grading.rubric, grading.asker)
             except StorageError as error:
                 logger.warning("an outcome was handed out and may be so again: %s", error)
                 return outcome
-        return outcome.as_found()
+            if fetched is not None:
+                return fetched
+        return None if outcome is None else outcome.as_found()
 
-    def _not_yet(self, ordered: _Ordered) -> Outcome:
+    def _not_yet(self, ordered: Ordered) -> Outcome:
         journey = self._journeys.get(ordered.batch_id)
         if journey is None:
             return self._pending("the request waits for a batch")
@@ -410,7 +448,7 @@ def _until(grading: Grading) -> float:
     return asyncio.get_running_loop().time() + grading.timeout_s
 
 
-async def _returned(reservation: Reservable, close: Callable[[], None]) -> None:
+async def returned(reservation: Reservable, close: Callable[[], None]) -> None:
     """Give back what was set aside for nothing."""
     try:
         await reservation.settle(0)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from assay.rubric import Rubric
+    from assay_judge.batch_store import OrderStore
     from assay_judge.clock import Clock
     from assay_judge.settings import Settings
     from assay_judge.shared.store import SharedStore
@@ -64,10 +65,8 @@ async def open_service(
         stack.push_async_callback(switchboard.aclose)
         ledger = Ledger(store, shared=shared)
         keeping = Keeping(shared or store, caches=settings.cache, record_to=settings.record)
-        batch_store = await BatchStore.open(store, clock.now())
-        batches = Batches(
-            batch_store, switchboard, ledger, keeping, rules=settings.batch_rules, clock=clock, stopping=stopping
-        )
+        orders, kind = await _order_store(store, shared, settings, clock)
+        batches = kind(orders, switchboard, ledger, keeping, rules=settings.batch_rules, clock=clock, stopping=stopping)
         grader = Grader(switchboard, keeping, ledger, batches, recording=recording, queue_limit=settings.queue_limit)
         stack.push_async_callback(grader.aclose)
         stack.push_async_callback(batches.aclose)
@@ -87,6 +86,18 @@ async def _open_shared(settings: Settings) -> SharedStore | None:
     return await SharedStore.open(
         settings.database_url, path=path, max_verdicts=settings.cache_entries, patience_s=settings.database_patience_s
     )
+
+
+async def _order_store(
+    store: JudgeStore, shared: SharedStore | None, settings: Settings, clock: Clock
+) -> tuple[OrderStore, type[Batches]]:
+    """Return where orders and batches are kept, and what works with that."""
+    if shared is None:
+        return await BatchStore.open(store, clock.now()), Batches
+    from assay_judge.shared.batch_store import SharedBatchStore  # imported here, as above
+    from assay_judge.shared.batches import SharedBatches, lease_s
+
+    return SharedBatchStore(shared.database, lease_s(settings.batch_rules)), SharedBatches
 
 
 def read_rubrics(paths: Sequence[Path]) -> Mapping[str, Rubric]:

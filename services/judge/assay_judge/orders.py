@@ -23,6 +23,7 @@ __all__ = [
     "Asker",
     "Order",
     "judge_of_line",
+    "kept_outcome",
     "line_of",
     "new_id",
     "outcome_for",
@@ -186,6 +187,11 @@ def outcome_for(asker: Asker, text: str, rubric: Rubric) -> tuple[Outcome | None
     elif owner != asker.row:
         outcome = outcome.as_found()
     return outcome, text
+
+
+def kept_outcome(text: str, rubric: Rubric) -> Outcome | None:
+    """Return an outcome that was kept as text; None where its verdict is not valid any more."""
+    return _outcome_from(json.loads(text), rubric)
 
 
 def _outcome_from(data: dict[str, Any], rubric: Rubric) -> Outcome | None:

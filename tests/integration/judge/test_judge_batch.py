@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,6 +35,14 @@ def full(count: int) -> dict[str, Any]:
 
 
 both_protocols = pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def start(request: pytest.FixtureRequest, start: Start) -> Start:
+    """Start a service with its orders in a file of its own, or in the database of all replicas."""
+    if request.param == "sqlite":
+        return start
+    return partial(start, database_url=request.getfixturevalue("postgres_url"))
 
 
 def asked(count: int, **fields: Any) -> list[dict[str, Any]]:
@@ -430,6 +439,7 @@ class ManualClock:
         (await self._wakes.get()).set()
 
 
+@pytest.mark.parametrize("start", ["sqlite"], indirect=True)
 async def test_a_batch_is_looked_at_less_and_less_often(start: Start) -> None:
     """From half a minute to five minutes, on a clock of the test's: a day of waiting costs some 300 looks."""
     clock = ManualClock()

@@ -15,7 +15,7 @@ from assay_judge.providers.connection import failure_of
 from assay_judge.providers.protocol import MalformedReplyError, ProviderStatusError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
     from assay_judge.providers.batching import BatchRequest
 
@@ -49,7 +49,9 @@ class AnthropicBatches:
     def __init__(self, client: anthropic.AsyncAnthropic) -> None:
         self._client = client
 
-    async def submit(self, batch_id: str, model: str, requests: Sequence[BatchRequest]) -> str:
+    async def submit(
+        self, batch_id: str, model: str, requests: Sequence[BatchRequest], confirm: Callable[[], Awaitable[None]]
+    ) -> str:
         """Submit a batch; return the provider's id for it."""
         listed: Any = [
             {
@@ -59,6 +61,7 @@ class AnthropicBatches:
             for request in requests
         ]
         try:
+            await confirm()
             batch = await self._client.messages.batches.create(requests=listed)
         except _Failures as problem:
             _fail(problem)

@@ -10,7 +10,7 @@ from assay.strict_json import REPLY_DECODER
 from assay_judge.providers.protocol import MalformedReplyError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 
     from assay_judge.prompting import Prompt
     from assay_judge.providers.protocol import Parameters, ProviderStatusError, Reply
@@ -109,8 +109,17 @@ class BatchApi(Protocol):
     All methods raise ProviderStatusError, UnreachableError or MalformedReplyError where the service does not answer.
     """
 
-    async def submit(self, batch_id: str, model: str, requests: Sequence[BatchRequest]) -> str:
-        """Submit a batch; return the provider's id for it."""
+    async def submit(
+        self, batch_id: str, model: str, requests: Sequence[BatchRequest], confirm: Callable[[], Awaitable[None]]
+    ) -> str:
+        """Submit a batch; return the provider's id for it.
+
+        Args:
+            batch_id: Our id for it.
+            model: Who is asked.
+            requests: What is asked.
+            confirm: Awaited directly before the call that creates the batch; what it raises prevents that call.
+        """
 
     async def search(self, batch_id: str, item_ids: Collection[str], since: float) -> BatchSearch:
         """Look for a batch that was perhaps submitted.

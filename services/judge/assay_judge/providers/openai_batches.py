@@ -15,7 +15,7 @@ from assay_judge.providers.openai import completion_of, completion_request
 from assay_judge.providers.protocol import MalformedReplyError, ProviderStatusError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
     from assay_judge.providers.batching import BatchRequest
 
@@ -46,7 +46,9 @@ class OpenAIBatches:
     def __init__(self, client: openai.AsyncOpenAI) -> None:
         self._client = client
 
-    async def submit(self, batch_id: str, model: str, requests: Sequence[BatchRequest]) -> str:
+    async def submit(
+        self, batch_id: str, model: str, requests: Sequence[BatchRequest], confirm: Callable[[], Awaitable[None]]
+    ) -> str:
         """Submit a batch; return the provider's id for it."""
         lines = [
             json.dumps(
@@ -63,8 +65,10 @@ class OpenAIBatches:
         try:
             content = "\n".join(lines).encode()
             file = await self._client.files.create(file=(f"{batch_id}.jsonl", content), purpose="batch")
+            file_id = id_of(file)
+            await confirm()
             batch = await self._client.batches.create(
-                input_file_id=id_of(file),
+                input_file_id=file_id,
                 endpoint=_ENDPOINT,
                 completion_window="24h",
                 metadata={_MARK: batch_id},

@@ -9,9 +9,19 @@ import sqlalchemy as sa
 from assay.storage.tables import ServiceTables
 from assay.storage.texts import CleanText
 
-__all__ = ["HEAD_REVISION", "TABLES", "VERSION_TABLE", "metadata", "reservations", "spending", "verdicts"]
+__all__ = [
+    "HEAD_REVISION",
+    "TABLES",
+    "VERSION_TABLE",
+    "batches",
+    "metadata",
+    "orders",
+    "reservations",
+    "spending",
+    "verdicts",
+]
 
-HEAD_REVISION = "0001"
+HEAD_REVISION = "0002"
 VERSION_TABLE = "judge_version"
 
 metadata = sa.MetaData()
@@ -42,6 +52,42 @@ reservations = sa.Table(
     sa.Column("nano", sa.BigInteger, nullable=False),
     sa.Column("expires_at", sa.Float(53), nullable=False),
 )
+
+# Batches that are not finished. The owner's lease ends at lease_until, by the database's clock; each acquisition
+# increments the epoch, without which no write of the batch or of its orders is done.
+batches = sa.Table(
+    "judge_batches",
+    metadata,
+    sa.Column("batch_id", sa.String(32), primary_key=True),
+    sa.Column("line", CleanText, nullable=False),
+    sa.Column("provider_id", CleanText, nullable=False),
+    sa.Column("created_at", sa.Float(53), nullable=False),
+    sa.Column("requests", sa.Integer, nullable=False),
+    sa.Column("owner", sa.String(32), nullable=False),
+    sa.Column("epoch", sa.Integer, nullable=False),
+    sa.Column("lease_until", sa.Float(53), nullable=False),
+)
+
+# Orders, one for each key that has no outcome yet, and outcomes, one for each key of a run.
+orders = sa.Table(
+    "judge_orders",
+    metadata,
+    sa.Column("item_id", sa.String(32), primary_key=True),
+    sa.Column("batch_id", sa.String(32), nullable=False),
+    sa.Column("line", CleanText, nullable=False),
+    sa.Column("key", sa.String(64), nullable=False),
+    sa.Column("run_id", CleanText, nullable=False),
+    sa.Column("cap", sa.BigInteger),
+    sa.Column("reserved", sa.BigInteger, nullable=False),
+    sa.Column("size", sa.Integer, nullable=False),
+    sa.Column("request", CleanText, nullable=False),
+    sa.Column("outcome", CleanText),
+    sa.Column("changed_at", sa.Float(53), nullable=False),
+)
+_OPEN = orders.c.outcome.is_(None)
+sa.Index("judge_orders_open", orders.c.key, unique=True, postgresql_where=_OPEN, sqlite_where=_OPEN)
+sa.Index("judge_orders_of_run", orders.c.key, orders.c.run_id, unique=True)
+sa.Index("judge_orders_of_batch", orders.c.batch_id, orders.c.line)
 
 write_marks = sa.Table(
     "judge_write_marks",

@@ -36,7 +36,7 @@ class SharedStore:
     """
 
     def __init__(self, database: Database, max_verdicts: int) -> None:
-        self._database = database
+        self.database = database
         self._max_verdicts = max_verdicts
         self._puts = 0
         self.verdict_count = 0
@@ -56,19 +56,19 @@ class SharedStore:
 
     async def aclose(self) -> None:
         """Close the database after what is under way."""
-        await asyncio.to_thread(self._database.close)
+        await asyncio.to_thread(self.database.close)
 
     async def verdict(self, key: str) -> dict[str, Any] | None:
         """Return the record of a verdict; None where there is none that can be read."""
         table = schema.verdicts
         query = sa.select(table.c.record, table.c.used_at).where(table.c.key == key)
-        row = await self._database.read(lambda connection: connection.execute(query).one_or_none())
+        row = await self.database.read(lambda connection: connection.execute(query).one_or_none())
         if row is None:
             return None
         now = time.time()
         if row.used_at < now - _TOUCH_AFTER_S:
             used = table.update().where(table.c.key == key).values(used_at=now)
-            await self._database.write(lambda connection: connection.execute(used))
+            await self.database.write(lambda connection: connection.execute(used))
         try:
             record = json.loads(row.record)
         except ValueError:
@@ -85,24 +85,24 @@ class SharedStore:
             insert = spending.upsert(connection, table).values(**values).on_conflict_do_nothing()
             return len(connection.execute(insert.returning(table.c.key)).all())
 
-        self.verdict_count += await self._database.write(put)
+        self.verdict_count += await self.database.write(put)
         self._puts += 1
         if self._puts % _PRUNE_EVERY == 0:
-            self.verdict_count = await self._database.write(self._prune)
+            self.verdict_count = await self.database.write(self._prune)
 
     async def standing(self, run_id: str) -> Standing:
         """Return what a run has spent and set aside."""
-        return await self._database.read(lambda connection: spending.read(connection, run_id))
+        return await self.database.read(lambda connection: spending.read(connection, run_id))
 
     async def reserve(self, run_id: str, reservation_id: str, most: int, cap: int | None, lasts_s: float) -> Standing:
         """Set an amount aside if it fits, over all replicas; durable when this returns."""
-        return await self._database.write(
+        return await self.database.write(
             lambda connection: spending.reserve(connection, run_id, reservation_id, most, cap, lasts_s)
         )
 
     async def settle(self, run_id: str, reservation_id: str, cost: int) -> Standing:
         """Replace what was set aside by what was paid; a second time changes nothing."""
-        return await self._database.write(lambda connection: spending.settle(connection, run_id, reservation_id, cost))
+        return await self.database.write(lambda connection: spending.settle(connection, run_id, reservation_id, cost))
 
     def _prune(self, connection: sa.Connection) -> int:
         table, count = schema.verdicts, _count(connection)
