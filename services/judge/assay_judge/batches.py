@@ -189,8 +189,14 @@ class Batches:
                 ordered = ordering.work.result()
             except CallFailedError as failure:
                 return Outcome(Status.UNAVAILABLE, reason=failure.reason, message=failure.message)
-        outcome = await self._awaited(ordered, grading, key, until)
-        return outcome or self._pending("another request has its outcome", _LEAST_RETRY_S)
+        return await self._awaited(ordered, grading, key, until) or await self._cached(grading, key)
+
+    async def _cached(self, grading: Grading, key: str) -> Outcome:
+        """Return what an order comes to whose outcome another request has: the cached verdict, else "not yet"."""
+        found = await self._keeping.find(key, grading.rubric)
+        if found is None:
+            return self._pending("another request has the outcome", _LEAST_RETRY_S)
+        return dataclasses.replace(found, cached=True)
 
     async def _joined(self, key: str) -> Ordered | None:
         """Return the order that is out for a key."""

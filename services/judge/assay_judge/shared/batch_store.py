@@ -94,9 +94,10 @@ class SharedBatchStore:
 
         def work(connection: sa.Connection) -> str | None:
             insert = postgresql.insert(_orders).values(key=order.key, run_id=order.run_id, **_values(order))
-            added = connection.execute(insert.on_conflict_do_nothing()).rowcount
+            insert = insert.on_conflict_do_nothing()
+            added = connection.execute(insert.returning(_orders.c.item_id)).one_or_none()
             failpoint("judge.order_before_commit")
-            if added:
+            if added is not None:
                 return None
             found = connection.execute(sa.select(_orders.c.run_id).where(_orders.c.key == order.key, _OPEN)).scalar()
             return order.run_id if found is None else str(found)
