@@ -32,7 +32,7 @@ from assay_judge.shared.batch_store import SharedBatchStore
 from assay_judge.shared.store import SharedStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from assay_judge.batch_store import BatchRecord
 
@@ -138,7 +138,8 @@ async def test_a_former_owner_writes_nothing(stores: Stores, postgres_url: str, 
     if write == "renew_all":
         assert await stores.brief.renew_all([stale]) == set()
     else:
-        arguments = {"submitted": ["theirs"], "finish": [[again], 0.0]}.get(write, [])
+        given: dict[str, list[Any]] = {"submitted": ["theirs"], "finish": [[again], 0.0]}
+        arguments = given.get(write, [])
         with pytest.raises(LeaseLostError):
             await getattr(stores.brief, write)(stale, *arguments)
     assert contents(postgres_url) == before
@@ -184,7 +185,7 @@ class Replica:
 @asynccontextmanager
 async def replica(
     folder: Path, name: str, provider: ScriptedProvider, url: str, *, protocol: str = "openai", failpoints: str = "",
-    **flags: Any,
+    flags: Mapping[str, Any] = QUICK,
 ) -> AsyncIterator[Replica]:  # fmt: skip
     """A replica; it is killed in the end."""
     (folder / "prices.yaml").write_text("prices: [{model: '*', input: 1, output: 5}]")
@@ -251,7 +252,7 @@ async def test_a_batch_of_a_killed_replica_is_carried_by_another(
         async with (
             replica(tmp_path, "one", provider, postgres_url, protocol=protocol, failpoints=f"{point}=kill") as one,
             # Its poll would take the order up at once: the one that is to be killed must have the batch.
-            replica(tmp_path, "two", provider, postgres_url, protocol=protocol, **{"batch-wait-s": 3}) as two,
+            replica(tmp_path, "two", provider, postgres_url, protocol=protocol, flags={"batch-wait-s": 6}) as two,
         ):
             asking = asyncio.ensure_future(one.grade())
             await until(one.process.poll, lambda code: code is not None)
@@ -274,7 +275,7 @@ async def test_a_suspended_replica_neither_submits_nor_writes(tmp_path: Path, po
     with ScriptedProvider(script) as provider:
         async with (
             replica(tmp_path, "one", provider, postgres_url, failpoints=f"{point}=stop@1") as one,
-            replica(tmp_path, "two", provider, postgres_url, **{"batch-wait-s": 3}) as two,
+            replica(tmp_path, "two", provider, postgres_url, flags={"batch-wait-s": 6}) as two,
         ):
             asking = asyncio.ensure_future(one.grade(row=""))
             await until(lambda: is_suspended(one.process))
@@ -296,8 +297,8 @@ async def test_a_graceful_stop_releases_its_batches(tmp_path: Path, postgres_url
     slow = {"batch-poll-s": 1_800}
     with ScriptedProvider(says(GOOD)) as provider:
         async with (
-            replica(tmp_path, "one", provider, postgres_url, **slow) as one,
-            replica(tmp_path, "two", provider, postgres_url, **slow, **{"batch-wait-s": 600}) as two,
+            replica(tmp_path, "one", provider, postgres_url, flags=slow) as one,
+            replica(tmp_path, "two", provider, postgres_url, flags={**slow, "batch-wait-s": 600}) as two,
         ):
             assert (await one.grade(timeout_ms=1)).verdict.reason == "batch_pending"
             await until(lambda: "is out as" in one.log)
