@@ -34,8 +34,8 @@ class Settings:
         limits: A file of rates that the operator allows; None for none.
         replay: A file of recorded verdicts for the provider "replay".
         record: A file that takes every new verdict.
-        state_dir: The folder of batch orders, and without database_url of verdicts and spending; None: in memory.
-        database_url: The PostgreSQL database that all replicas share for verdicts and spending; empty for state_dir.
+    add("state_dir", "folder of verdicts, spending and batches", _folder, _folder(f"{home}/judge"))
+    url = "PostgreSQL for verdicts, spending and batches of replicas; also ASSAY_DATABASE_URL, safer with a password"
         database_patience_s: How long a PostgreSQL that went away is waited for, in seconds.
         cache: Whether verdicts are used again.
         cache_entries: Most verdicts that are kept.
@@ -176,13 +176,8 @@ def _flags(environment: Mapping[str, str]) -> SettingsFlags:
     add("replay", "recorded verdicts for the provider replay, as JSON lines", Path)
     add("record", "file to which new verdicts are appended, for a later replay", Path)
     home = environment.get("ASSAY_HOME") or _DEFAULT_STATE
-    add(
-        "state_dir",
-        "folder of batch orders, and without --database-url of verdicts and spending",
-        _folder,
-        _folder(f"{home}/judge"),
-    )
-    url = "PostgreSQL that all replicas share for verdicts and spending; also ASSAY_DATABASE_URL, safer with a password"
+    add("state_dir", "folder of verdicts, spending and batches", _folder, _folder(f"{home}/judge"))
+    url = "PostgreSQL for verdicts, spending and batches of replicas; also ASSAY_DATABASE_URL, safer with a password"
     flags.add("database_url", url, str, "", shown="none", also="ASSAY_DATABASE_URL")
     add("database_patience_s", "seconds to retry an unreachable PostgreSQL", float)
     flags.switch("cache", "answer repeated requests from the cache")

@@ -236,9 +236,14 @@ async def test_two_replicas_that_are_asked_the_same_order_it_once(tmp_path: Path
             for response in responses:
                 check(response.verdict)
             assert await one.spent() == await two.spent() == (round(20 * HALF_PRICE, 9), 0)
-            runs = await asyncio.gather(*(at.grade("b", run_id=f"{at.process.pid}") for at in (one, two)))
-            assert sum(response.verdict.usage.requests for response in runs) == 1
-            assert all(dict(response.verdict.scores) == {"score": 4.0} for response in runs)
+            provider.batches.is_held = True
+            runs = {"one": one, "two": two}
+            for run_id, at in runs.items():
+                assert (await at.grade("b", run_id=run_id, timeout_ms=1)).verdict.reason == "batch_pending"
+            provider.batches.is_held = False
+            responses = await asyncio.gather(*(at.grade("b", run_id=run_id) for run_id, at in runs.items()))
+            assert sum(response.verdict.usage.requests for response in responses) == 1
+            assert all(dict(response.verdict.scores) == {"score": 4.0} for response in responses)
         assert sum(map(len, provider.batches.submitted)) == len(provider.batches.paid) == 21
 
 

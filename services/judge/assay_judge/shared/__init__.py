@@ -1,1 +1,1 @@
-"""Verdicts and spending in PostgreSQL: one cache and exact caps over all replicas of the judge."""
+"""Verdicts, spending and batches in PostgreSQL: one cache, exact caps and one order over all replicas of the judge."""
