@@ -34,8 +34,8 @@ class Settings:
         limits: A file of rates that the operator allows; None for none.
         replay: A file of recorded verdicts for the provider "replay".
         record: A file that takes every new verdict.
-    add("state_dir", "folder of verdicts, spending and batches", _folder, _folder(f"{home}/judge"))
-    url = "PostgreSQL for verdicts, spending and batches of replicas; also ASSAY_DATABASE_URL, safer with a password"
+        state_dir: The folder of verdicts, spending and batches; None: in memory.
+        database_url: The PostgreSQL database that all replicas share for them; empty for state_dir.
         database_patience_s: How long a PostgreSQL that went away is waited for, in seconds.
         cache: Whether verdicts are used again.
         cache_entries: Most verdicts that are kept.
