@@ -94,6 +94,17 @@ async def test_a_key_has_one_order_over_all_replicas(stores: Stores) -> None:
     assert await stores.brief.add(order_for(order.key, "c"), 0.0) == order.run_id
 
 
+async def test_only_an_order_that_is_not_stored_returns_its_money(stores: Stores) -> None:
+    """Where a commit took place though its connection broke, the money stays set aside for the order."""
+    for key in ("stored", "lost"):
+        order = order_for(key, reservation=key)
+        await stores.shared.reserve("r", key, 70, None, LONG_S)
+        if key == "stored":
+            await stores.lasting.add(order, 0.0)
+        await stores.lasting.withdraw(order)
+    assert (await stores.shared.standing("r")).reserved == 70
+
+
 async def test_an_outcome_of_the_run_is_not_ordered_again(stores: Stores) -> None:
     """A replica that waited for money while another one's order came to its end adds none."""
     order = order_for("k")

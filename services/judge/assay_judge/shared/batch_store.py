@@ -104,6 +104,16 @@ class SharedBatchStore:
 
         return await self._database.write(work)
 
+    async def withdraw(self, order: Order) -> None:
+        """Return the money of an order whose `add` has failed, unless its commit took place all the same."""
+        stored = sa.select(_orders.c.item_id).where(_orders.c.item_id == order.item_id)
+
+        def work(connection: sa.Connection) -> None:
+            if connection.execute(stored).one_or_none() is None and order.reservation:
+                spending.settle(connection, order.run_id, order.reservation, 0)
+
+        await self._database.write(work)
+
     async def backlog(self, *, wait_s: float, most: int, most_chars: int) -> Backlog:
         """Return what there is to do: orders are due after `wait_s`, or when there are enough for a batch."""
         count, size = sa.func.count(), sa.func.sum(_orders.c.size)

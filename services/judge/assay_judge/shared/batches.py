@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -116,7 +117,9 @@ class SharedBatches(Batches):
             winner = await self._shared.add(order, self._clock.now())
         except StorageError:
             self._drop(order.key, ordered)
-            await returned(reservation, ordered.close)
+            ordered.close()
+            with contextlib.suppress(StorageError):  # else it stays set aside
+                await self._shared.withdraw(order)
             failed = Outcome(Status.UNAVAILABLE, reason="batch_failed", message="the database cannot be written")
             ordered.done.set_result(outcome_text(failed, order.round))
             raise
@@ -147,7 +150,8 @@ class SharedBatches(Batches):
         while True:
             try:
                 await self._renew_leases()
-                await self._take_up()
+                if not self._stopping.is_set():
+                    await self._take_up()
                 await self._look()
             except StorageError as error:
                 logger.warning("batches wait for the database: %s", error)
