@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import uuid
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
@@ -224,6 +224,15 @@ def killable_postgres() -> Iterator[PostgresServer]:
         yield server
 
 
+def _drop_schema(connection: psycopg.Connection[tuple[object, ...]], name: str) -> None:
+    """Drop a schema; the server may still be ending transactions of processes that a test has killed."""
+    for _ in range(10):
+        with suppress(psycopg.errors.DeadlockDetected):
+            connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
+            return
+    raise AssertionError(f"{name} cannot be dropped: some process of the test still uses it")
+
+
 @pytest.fixture
 def postgres_url(postgres_server: str) -> Iterator[str]:
     """Return the URL of an empty schema that is the test's own and is dropped with it."""
@@ -231,4 +240,4 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
     with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}".encode())
         yield f"{postgres_server}{'&' if '?' in postgres_server else '?'}options={quote(f'-c search_path={name}')}"
-        connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
+        _drop_schema(connection, name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.waiting import until
 
+from assay.errors import StorageError
 from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.storage_pauses import RunStore, StoragePauses
 from assay_orchestrator.runner import Plan
@@ -159,3 +160,26 @@ async def test_a_row_that_is_cancelled_while_another_has_the_run_alone_frees_its
     async with asyncio.timeout(60):
         for _ in range(room):
             await made.enter()
+
+
+async def test_a_run_is_paused_while_its_process_cannot_store_that_it_lives() -> None:
+    """A refused heartbeat pauses the run with its reason, since its rows cannot be stored either."""
+    seen: list[str] = []
+    pauses = StoragePauses(Looks(), lambda run_id: seen.append(pauses.reason(run_id)), resumed)  # type: ignore[arg-type]
+    refusals = [StorageError("its disk is full")]
+
+    async def until_sure() -> None:
+        if refusals:
+            raise refusals.pop()
+
+    made = Session(pauses.of("r"), PLAN, alone=False, on_results=lambda _: None, known_s=inf, until_sure=until_sure)
+    async with made.share(shard(0, 1), monotonic()):
+        requiring = asyncio.ensure_future(made.require(shard(0, 1)))
+        await until(lambda: seen)
+        pauses.retry("r")
+        await requiring
+    assert seen == ["its disk is full", ""]
+
+
+async def resumed(run_id: str) -> None:
+    """End a stored pause: there is none."""

@@ -43,6 +43,9 @@ def read_page(
     """Return up to `count` results with their answers, and whether more follow.
 
     A page also ends early, so that it fits in one message.
+
+    Raises:
+        NotFoundError: The run was deleted; its rows may be there still.
     """
     found = results.read_in_order(connection, run_id, after, count + 1, failed_only=failed_only)
     page: list[CaseResult] = []
@@ -73,7 +76,7 @@ def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]
         return []
     record = runs.get(connection, run_id)
     if record is None:
-        return []  # the run was deleted in this moment, and its rows are about to follow
+        raise NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND")
     indexes = sorted({row.case_index for row in rows})
     questions = datasets.read_questions(connection, record.dataset_id, indexes)
     answers = results.read_answers(connection, run_id, indexes)

@@ -15,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.refusals import refuse
 from tests.waiting import until
 
+from assay.errors import StorageError
 from assay_orchestrator.engine.dispatcher import TryAgainError
 from assay_orchestrator.engine.embedded import EmbeddedDispatcher
 from assay_orchestrator.engine.queue import QueueDispatcher, create_tables
@@ -357,6 +358,34 @@ async def test_a_process_that_was_suspended_takes_its_jobs_back(engine: sa.Engin
     finally:
         await queue.aclose()
     assert work.done == [("r", 0)]
+
+
+async def test_a_suspended_process_says_why_it_cannot_take_its_jobs_back(engine: sa.Engine, postgres_url: str) -> None:
+    """A heartbeat that the database refuses is an error with its reason; a later one ends the wait."""
+    clock, work = Suspended(), Work()
+    queue = QueueDispatcher(
+        conninfo_to_dict(postgres_url), works=True, concurrency=1, dead_after_s=1.0, on_dead=lambda: None, clock=clock
+    )
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        try:
+            queue.open(work)
+            await until(lambda: [worker for worker in queue._workers if worker.worker_id is not None])
+            refusal = await refuse(admin, "25006", "procrastinate_workers", change="UPDATE")
+            await refusal.until_met(1)
+            clock.ahead_s += 30
+            with pytest.raises(StorageError, match="the orchestrator's database: it may only be read"):
+                await queue.until_sure()
+            await refusal.lift()
+
+            async def is_sure() -> bool:
+                with suppress(StorageError):  # a heartbeat may have been on its way
+                    await queue.until_sure()
+                    return True
+                return False
+
+            await until(is_sure)
+        finally:
+            await queue.aclose()
 
 
 async def test_a_job_in_progress_that_comes_again_is_not_begun_twice(engine: sa.Engine, postgres_url: str) -> None:

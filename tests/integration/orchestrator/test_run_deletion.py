@@ -13,6 +13,7 @@ from assay.answers import AgentResponse
 from assay.cases import Case, Turn
 from assay.errors import NotFoundError, WrongStateError
 from assay.results import Run, RunState
+from assay_orchestrator import history
 from assay_orchestrator.deletion import Deleter
 from assay_orchestrator.store import datasets, deletions, schema
 
@@ -141,6 +142,17 @@ async def fill(database: Database, rows: int) -> PendingDeletion:
         return deletions.PendingDeletion("r", "u")
 
     return await database.write(change)
+
+
+async def test_a_page_of_a_run_that_is_being_deleted_is_not_found(open_store: Callable[[], Database]) -> None:
+    """A deletion that begins between the check of the run and the read of its rows, of which some are there still."""
+    store = open_store()
+    try:
+        pending = await fill(store, 3)
+        with pytest.raises(NotFoundError, match="was deleted"):
+            await store.read(lambda c: history.read_page(c, pending.run_id, (-1, -1), 2, failed_only=False))
+    finally:
+        store.close()
 
 
 async def test_no_transaction_removes_many_rows(open_store: Callable[[], Database], engine: sa.Engine) -> None:

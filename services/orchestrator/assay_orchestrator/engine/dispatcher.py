@@ -73,7 +73,11 @@ class Dispatcher(Protocol):
         ...
 
     async def until_sure(self) -> None:
-        """Wait until this process knows which jobs it has: after a suspend, until it has taken back its own."""
+        """Wait until this process knows which jobs it has: after a suspend, until it has taken back its own.
+
+        Raises:
+            StorageError: The database refuses what it takes; the next call waits for the next attempt.
+        """
         ...
 
     async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:

@@ -23,9 +23,10 @@ from procrastinate import retry as queue_retry
 from procrastinate import schema as queue_schema
 from procrastinate import worker as queue_worker
 
+from assay.errors import StorageError
 from assay.failpoints import failpoint
 from assay.hosting.suspension import boot_time
-from assay.storage.postgres_errors import sentence
+from assay.storage.postgres_errors import client_sentence, is_passing, sentence
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 from assay_orchestrator.engine.liveness import GONE_BEATS, Liveness
 from assay_orchestrator.store.shards import SUMMARY
@@ -135,6 +136,7 @@ class QueueDispatcher:
         self._liveness = Liveness(self._beat_s, dead_after_s, clock)
         self._sure, self._woken = asyncio.Event(), asyncio.Event()
         self._sure.set()
+        self._maintained, self._refusal = asyncio.Event(), ""  # set after each maintenance; why the database refused it
         self._opening, self._opened, self._closed = asyncio.Lock(), False, False
         self._parameters = dict(parameters)
         self._session: psycopg.AsyncConnection[Any] | None = None
@@ -212,6 +214,7 @@ class QueueDispatcher:
             return
         self._work, self._closed = None, True
         self._sure.set()
+        self._maintained.set()
         keeping = [task for task in (self._keeping, self._ticking) if task is not None]
         running = [*self._tasks.values(), *self._leaving, *keeping]
         for task in running:
@@ -259,6 +262,7 @@ class QueueDispatcher:
                 async with asyncio.timeout(self._beat_s):
                     await self._woken.wait()
             self._woken.clear()
+            self._refusal = ""
             try:
                 async with asyncio.timeout(self._dead_after_s):
                     await self._look_after()
@@ -266,6 +270,9 @@ class QueueDispatcher:
                 self._liveness.lose()
                 await self._end_session()
                 _log.warning("cannot maintain the queue, retrying: %s", self._reason(problem))
+                self._refusal = _refusal(problem)
+            self._maintained.set()
+            self._maintained = asyncio.Event()
 
     async def _look_after(self) -> None:
         await self._open()
@@ -298,9 +305,20 @@ class QueueDispatcher:
         """Wait until this process has beaten again after a suspend and has taken back the jobs that are still its own.
 
         From then on no other process takes them, and those that were taken meanwhile show by their shards' epochs.
+
+        Raises:
+            StorageError: The database has just refused the heartbeat.
         """
         self._notice()
-        await self._sure.wait()
+        while not self._sure.is_set():
+            await self._maintained.wait()
+            if self._refusal and not self._sure.is_set():
+                raise StorageError(self._refusal)
+
+    async def _until_sure_at_last(self) -> None:
+        while True:
+            with contextlib.suppress(StorageError):
+                return await self.until_sure()
 
     async def _take_back(self) -> None:
         """Take back jobs in progress here that were given to others and that none has taken yet."""
@@ -414,7 +432,7 @@ class QueueDispatcher:
                 self._opened = True
 
     async def _do(self, context: procrastinate.JobContext, run_id: str, shard_index: int, ticket: int) -> None:
-        await self.until_sure()
+        await self._until_sure_at_last()
         if self._work is None:
             raise TryAgainError
         is_given_back = context.job.attempts > 0
@@ -435,6 +453,15 @@ def _reason(problem: BaseException, password: str) -> str:
     if isinstance(problem, procrastinate.exceptions.ProcrastinateException) and problem.__cause__ is not None:
         problem = problem.__cause__
     return sentence("its database", problem, password)
+
+
+def _refusal(problem: BaseException) -> str:
+    """Return what clients may know of a refusal by the database; empty where the problem may pass by itself."""
+    if isinstance(problem, procrastinate.exceptions.ProcrastinateException) and problem.__cause__ is not None:
+        problem = problem.__cause__
+    if not isinstance(problem, psycopg.Error) or is_passing(problem):
+        return ""
+    return client_sentence("the orchestrator's database", problem)
 
 
 class _Again(queue_retry.BaseRetryStrategy):

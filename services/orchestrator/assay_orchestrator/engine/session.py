@@ -116,7 +116,7 @@ class Session:
         if not await self._store.until_storable(self.plan.pausing):
             raise NotAskedError
         if self._until_sure is not None:
-            await self._until_sure()
+            await self._store.outlast(self._until_sure)
         if self._alone or self._is_known(shard):
             return
         async with self._looking:
