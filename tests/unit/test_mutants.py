@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from tools.mutants.operators import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
-MUTANTS = all_mutants(ROOT)
+
+
+@pytest.fixture(scope="module")
+def mutants() -> dict[str, list[Mutant]]:
+    """Return the mutants of each area."""
+    return all_mutants(ROOT)
 
 
 def changes(source: str) -> set[str]:
@@ -60,29 +65,29 @@ def test_what_is_changed(source: str, expected: set[str]) -> None:
     assert changes(source) == expected
 
 
-def test_every_mutant_is_another_module_that_python_reads() -> None:
+def test_every_mutant_is_another_module_that_python_reads(mutants: dict[str, list[Mutant]]) -> None:
     """A change that is no change, or no Python, would count for nothing."""
-    for chosen in chosen_mutants(MUTANTS, 200, 3).values():
+    for chosen in chosen_mutants(mutants, 200, 3).values():
         for mutant in chosen:
             source = (ROOT / mutant.path).read_bytes()
             mutated = mutant.applied_to(source)
             assert ast.dump(ast.parse(mutated)) != ast.dump(ast.parse(source))
 
 
-def test_every_mutant_has_a_name_of_its_own() -> None:
+def test_every_mutant_has_a_name_of_its_own(mutants: dict[str, list[Mutant]]) -> None:
     """A verdict belongs to one mutant."""
-    names = [mutant.name for found in MUTANTS.values() for mutant in found]
+    names = [mutant.name for found in mutants.values() for mutant in found]
     assert len(names) == len(set(names))
 
 
-def test_a_sample_is_stratified_and_stays_when_other_code_changes() -> None:
+def test_a_sample_is_stratified_and_stays_when_other_code_changes(mutants: dict[str, list[Mutant]]) -> None:
     """Small areas are tried whole, the others in equal parts; removing mutants leaves the order of the rest."""
-    sample = chosen_mutants(MUTANTS, 440, 1)
+    sample = chosen_mutants(mutants, 440, 1)
     assert sum(map(len, sample.values())) == 440
     assert min(map(len, sample.values())) >= 50
-    assert [each.name for each in chosen_mutants(MUTANTS, 440, 2)["store"]] != [each.name for each in sample["store"]]
+    assert [each.name for each in chosen_mutants(mutants, 440, 2)["store"]] != [each.name for each in sample["store"]]
     gone = sample["metrics"][0]
-    fewer: dict[str, list[Mutant]] = {area: [each for each in all_ if each != gone] for area, all_ in MUTANTS.items()}
+    fewer: dict[str, list[Mutant]] = {area: [each for each in all_ if each != gone] for area, all_ in mutants.items()}
     assert chosen_mutants(fewer, 440, 1)["metrics"][:-1] == sample["metrics"][1:]
 
 
@@ -93,9 +98,9 @@ def test_a_renamed_module_is_missed() -> None:
         files_of_areas(ROOT / "docs")
 
 
-def test_what_is_called_equivalent_is_there() -> None:
+def test_what_is_called_equivalent_is_there(mutants: dict[str, list[Mutant]]) -> None:
     """An entry whose mutant is gone, as after a change of the line, is removed or renewed."""
-    names = {mutant.name for found in MUTANTS.values() for mutant in found}
+    names = {mutant.name for found in mutants.values() for mutant in found}
     for name, reason in command.read_equivalents().items():
         assert name in names, f"tools/mutants/equivalents.toml lists {name!r}, which is no mutant any more"
         assert len(reason) > 20

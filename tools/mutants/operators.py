@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -91,14 +92,9 @@ def mutants_of(path: str, source: bytes) -> list[Mutant]:
     found: list[Mutant] = []
     seen: Counter[tuple[str, str, str]] = Counter()
     for function, change in sorted(finder.find(), key=lambda each: (each[1].start, each[1].end, each[1].replacement)):
-        mutated = source[: change.start] + change.replacement.encode() + source[change.end :]
-        try:
-            ast.parse(mutated)
-        except SyntaxError:
-            continue
-        line = source.count(b"\n", 0, change.start) + 1
-        end_line = source.count(b"\n", 0, change.end) + 1
-        before, after = (text.split(b"\n")[line - 1].decode().strip() for text in (source, mutated))
+        line, before = finder.line_at(change.start)
+        end_line, _ = finder.line_at(change.end)
+        after = finder.first_line_after(change)
         number = seen[function, before, after]
         seen[function, before, after] += 1
         place = (change.start, change.end, change.replacement)
@@ -111,14 +107,27 @@ class _Finder:
 
     def __init__(self, source: bytes) -> None:
         self._source = source
-        lines = source.split(b"\n")
+        self._lines = source.split(b"\n")
         self._offsets = [0]
-        for line in lines:
+        for line in self._lines:
             self._offsets.append(self._offsets[-1] + len(line) + 1)
 
     def find(self) -> Iterator[tuple[str, _Change]]:
         """Return every change with the dotted name of its function."""
         yield from self._walk(ast.parse(self._source), "")
+
+    def line_at(self, offset: int) -> tuple[int, str]:
+        """Return the line that holds a byte, from 1, and its text without indentation."""
+        line = bisect_right(self._offsets, offset)
+        return line, self._lines[line - 1].decode().strip()
+
+    def first_line_after(self, change: _Change) -> str:
+        """Return the line where a change begins, as it is with the change, without indentation."""
+        line, _ = self.line_at(change.start)
+        end_line, _ = self.line_at(change.end)
+        kept = self._source[self._offsets[line - 1] : change.start]
+        rest = self._source[change.end : self._offsets[end_line] - 1]
+        return (kept + change.replacement.encode() + rest).split(b"\n")[0].decode().strip()
 
     def _walk(self, node: ast.AST, function: str) -> Iterator[tuple[str, _Change]]:
         for child in _children(node):
