@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,12 +13,14 @@ import pytest
 from tools.mutants import __main__ as command
 from tools.mutants import trial
 from tools.mutants.areas import AREAS, files_of_areas
-from tools.mutants.covering import Covering
+from tools.mutants.covering import Covering, update_covering
 from tools.mutants.covering import test_files_of as files_of_tests
 from tools.mutants.operators import mutants_of
 from tools.mutants.sample import all_mutants, chosen_mutants
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tools.mutants.operators import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,3 +144,91 @@ def test_at_the_top_of_a_module_tests_that_import_it_come_first() -> None:
     )
     assert "tests/integration/orchestrator/test_store_migrations.py" in files
     assert "tests/unit/test_gates.py" not in files
+
+
+MODULE = "def answer(x: int) -> int:\n    return x + 1\n"
+TEST = "tests/unit/test_m.py::test_it"
+PASSES = "def test_it() -> None:\n    import m\n\n    assert m.answer(1) == 2\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Callable[[str], trial.Copy]:
+    """Return a function that makes a project of one module and one test file, and returns a copy of it."""
+
+    def make(test: str) -> trial.Copy:
+        root = tmp_path / "root"
+        shutil.copytree(ROOT / "tools" / "mutants", root / "tools" / "mutants", ignore=shutil.ignore_patterns("*.pyc"))
+        (root / "tests" / "unit").mkdir(parents=True)
+        (root / "tests" / "unit" / "test_m.py").write_text(test, encoding="utf-8")
+        (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '--import-mode=importlib'\n")
+        (root / "common").mkdir()
+        (root / "common" / "m.py").write_text(MODULE, encoding="utf-8")
+        subprocess.run(["git", "init", "-q", root], check=True)
+        return trial.Copy(root, tmp_path / "copy", "")
+
+    return make
+
+
+def tried(copy: trial.Copy, before: str, after: str) -> trial.Verdict:
+    """Try one change of the module with the project's one test."""
+    (mutant,) = [
+        each for each in mutants_of("common/m.py", MODULE.encode()) if (each.before, each.after) == (before, after)
+    ]
+    return trial.try_mutant(mutant, copy, [TEST], Covering({TEST: 0.1}, {"tests/unit/test_m.py": ""}))
+
+
+def test_a_failing_test_kills_and_the_module_is_as_before(project: Callable[[str], trial.Copy]) -> None:
+    """The test that failed is named."""
+    copy = project(PASSES)
+    verdict = tried(copy, "return x + 1", "return x - 1")
+    assert (verdict.outcome, verdict.test) == ("killed", TEST)
+    assert (copy.folder / "common" / "m.py").read_text() == MODULE
+
+
+def test_a_crash_kills_only_where_the_change_causes_it(project: Callable[[str], trial.Copy]) -> None:
+    """A process that ends without a test's failure says nothing by itself: the same tests run without the change."""
+    copy = project("def test_it() -> None:\n    import os, m\n\n    os._exit(3 if m.answer(1) != 2 else 0)\n")
+    assert tried(copy, "return x + 1", "return x - 1").outcome == "killed"
+    (copy.folder / "tests" / "unit" / "test_m.py").write_text(
+        "import os\n\n\ndef test_it() -> None:\n    os._exit(3)\n"
+    )
+    assert tried(copy, "return x + 1", "return x - 1").outcome == "unclear"
+
+
+def test_only_files_that_were_measured_are_known(project: Callable[[str], trial.Copy], tmp_path: Path) -> None:
+    """What a test's process runs counts as the test's; files that cannot be read are measured again the next time."""
+    copy = project(
+        "import subprocess, sys\n\n\n"
+        "def test_it() -> None:\n"
+        "    subprocess.run([sys.executable, '-c', 'import m; m.answer(1)'], check=True)\n"
+    )
+    kept = tmp_path / "covering.json"
+    covering = update_covering(kept, copy.folder, copy.environment, 1)
+    assert covering.tests_of("common/m.py", 2, 2) == {TEST}
+    (copy.folder / "tests" / "unit" / "test_m.py").write_text("import nothing_of_this_name\n")
+    assert update_covering(kept, copy.folder, copy.environment, 1).digests == {}
+    (copy.folder / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '--no-such-option'\n")
+    with pytest.raises(RuntimeError, match="failed with exit status 4"):
+        update_covering(kept, copy.folder, copy.environment, 1)
+
+
+def test_a_verdict_holds_while_its_module_and_its_tests_are_as_they_were(tmp_path: Path) -> None:
+    """For a kill the file of the test that failed counts, for a survivor the files of all its tests."""
+    mutant = mutants_of("m.py", b"x = a < b\n")[0]
+    tests = ["tests/a.py::one", "tests/b.py::two"]
+    now = command.Planned(mutant, tests, "m", {"tests/a.py": "a", "tests/b.py": "b"})
+    journal = command.Journal(tmp_path / "journal.jsonl")
+    journal.add(now, trial.Verdict("killed", "tests/a.py::one", 2, 1.0))
+
+    def is_known(**changes: object) -> bool:
+        return bool(journal.known([replace(now, **changes)], again=False))  # type: ignore[arg-type]
+
+    assert is_known(files={"tests/a.py": "a", "tests/b.py": "other"})
+    assert not is_known(files={"tests/a.py": "other", "tests/b.py": "b"})
+    assert not is_known(module="other")
+    journal.add(now, trial.Verdict("survived", "", 2, 1.0))
+    assert is_known()
+    assert not is_known(files={"tests/a.py": "a", "tests/b.py": "other"})
+    assert not journal.known([now], again=True)
+    journal.add(now, trial.Verdict("unclear", "pytest ended with 3", 2, 1.0))
+    assert not is_known()

@@ -16,6 +16,8 @@ import tomllib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from tools.mutants.covering import Covering
     from tools.mutants.operators import Mutant
+    from tools.mutants.trial import Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 STATE = ROOT / ".mutants"
@@ -39,27 +42,33 @@ KILLED = ("killed", "timeout")
 def main() -> None:
     """Try a sample of mutants and write what became of them."""
     options = _options()
+    began = time.monotonic()
     mutants = all_mutants(ROOT)
     sample = chosen_mutants(mutants, options.count, options.seed)
     reasons = read_equivalents()
-    journal = Journal(STATE / "journal.jsonl")
     wanted = [
         each
         for area, chosen in sample.items()
         for each in chosen
         if each.name not in reasons and options.area in ("", area) and options.only in each.name
     ]
+    commit = _commit()
     with database() as url, tempfile.TemporaryDirectory(prefix="assay-mutants-") as folder:
         copies = [Copy(ROOT, Path(folder) / str(number), url) for number in range(options.workers)]
         covering = update_covering(STATE / "covering.json", copies[0].folder, copies[0].environment, options.workers)
-        known = journal.known(wanted, covering, again=options.again)
-        pending = [each for each in wanted if each.name not in known]
-        print(f"{len(wanted)} mutants, {len(known)} of them tried before", flush=True)
+        named = {path: files_that_import(path, covering) for path in {each.path for each in wanted}}
+        plan = [Planned.of(each, copies[0].folder, covering, named[each.path]) for each in wanted]
+        journal = Journal(STATE / "journal.jsonl")
+        before = journal.known(plan, again=options.again)
+        pending = [each for each in plan if each.mutant.name not in before]
+        print(f"{len(plan)} mutants, {len(before)} of them tried before", flush=True)
         _try_all(pending, copies, covering, journal, options.most_minutes)
-        verdicts = journal.known(wanted, covering, again=False)
+    verdicts = journal.known(plan, again=False)
     _report(mutants, sample, reasons, verdicts)
     if options.json and len(verdicts) == len(wanted) and not (options.area or options.only):
-        document = _document(options.seed, mutants, sample, reasons, verdicts)
+        document = commit | _document(options.seed, mutants, sample, reasons, verdicts)
+        document |= {"wall_minutes": round((time.monotonic() - began) / 60.0, 1), "workers": options.workers}
+        document |= {"from_journal": sorted(before)}
         options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
@@ -83,6 +92,44 @@ def read_equivalents() -> dict[str, str]:
     return {each["mutant"]: each["reason"] for each in listed}
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A mutant, its tests, and what a verdict on it depends on.
+
+    Args:
+        mutant: The mutant.
+        tests: The ids of its tests, in the order in which they run.
+        module: SHA-256 of its module.
+        files: SHA-256 of each file of its tests.
+    """
+
+    mutant: Mutant
+    tests: list[str]
+    module: str
+    files: dict[str, str]
+
+    @classmethod
+    def of(cls, mutant: Mutant, copy: Path, covering: Covering, named: set[str]) -> Planned:
+        """Return a mutant with what is to be run for it in a copy of the checkout.
+
+        Args:
+            mutant: The mutant.
+            copy: The copy.
+            covering: The map from lines to tests.
+            named: The test files that import its module by name.
+        """
+        source = (copy / mutant.path).read_bytes()
+        tests = tests_for(mutant, covering, _function_lines(source).get(mutant.function), named)
+        files = {test.partition("::")[0] for test in tests}
+        digests = {file: covering.digests.get(file, "") for file in sorted(files)}
+        return cls(mutant, tests, hashlib.sha256(source).hexdigest(), digests)
+
+    def decided_by(self, test: str) -> str:
+        """Return a digest of the file of the test that killed the mutant, of the files of all tests where none did."""
+        file = test.partition("::")[0]
+        return self.files[file] if file in self.files else hashlib.sha256(repr(self.files).encode()).hexdigest()
+
+
 class Journal:
     """What became of the mutants that were tried, one line each: an interrupted run continues where it ended.
 
@@ -93,37 +140,31 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def known(self, mutants: list[Mutant], covering: Covering, *, again: bool) -> dict[str, dict[str, Any]]:
-        """Return the last verdict of each mutant, where its module and the test that killed it are as they were.
+    def known(self, plan: list[Planned], *, again: bool) -> dict[str, dict[str, Any]]:
+        """Return the last verdict of each mutant, where its module and the tests that decided are as they were.
 
         Args:
-            mutants: The mutants.
-            covering: Which tests there are.
+            plan: The mutants.
             again: Leave out those that were not killed.
         """
         lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
         entries = {entry["mutant"]: entry for entry in map(json.loads, lines)}
         found = {}
-        for mutant in mutants:
-            entry = entries.get(mutant.name)
-            if entry is None or entry["module"] != digest_of(mutant.path):
+        for each in plan:
+            entry = entries.get(each.mutant.name)
+            if entry is None or entry["module"] != each.module or entry["decided_by"] != each.decided_by(entry["test"]):
                 continue
-            killed = entry["outcome"] in KILLED
-            if (killed and (not entry["test"].startswith("tests/") or entry["test"] in covering.durations)) or (
-                not killed and not again
-            ):
-                found[mutant.name] = entry
+            if entry["outcome"] in KILLED or (entry["outcome"] != "unclear" and not again):
+                found[each.mutant.name] = entry
         return found
 
-    def add(self, entry: dict[str, Any]) -> None:
+    def add(self, planned: Planned, verdict: Verdict) -> None:
         """Write a verdict."""
+        mutant = planned.mutant
+        entry = {"mutant": mutant.name, "line": mutant.line, "operator": mutant.operator} | asdict(verdict)
+        entry |= {"module": planned.module, "decided_by": planned.decided_by(verdict.test)}
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
-
-
-def digest_of(path: str) -> str:
-    """Return the SHA-256 of a module's text."""
-    return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()
 
 
 @contextmanager
@@ -139,29 +180,25 @@ def database() -> Iterator[str]:
 
 
 def _try_all(
-    pending: list[Mutant], copies: list[Copy], covering: Covering, journal: Journal, most_minutes: float
+    pending: list[Planned], copies: list[Copy], covering: Covering, journal: Journal, most_minutes: float
 ) -> None:
     """Try mutants, each in the copy of a worker."""
     free: Queue[Copy] = Queue()
     for copy in copies:
         free.put(copy)
     deadline = time.monotonic() + 60.0 * most_minutes
-    ranges = {path: _function_lines(path) for path in {each.path for each in pending}}
 
-    def attempt(place: int, mutant: Mutant) -> None:
+    def attempt(place: int, planned: Planned) -> None:
         if time.monotonic() > deadline:
             return
-        named = files_that_import(mutant.path, covering)
-        tests = tests_for(mutant, covering, ranges[mutant.path].get(mutant.function), named)
         copy = free.get()
         try:
-            verdict = try_mutant(mutant, copy, tests, covering)
+            verdict = try_mutant(planned.mutant, copy, planned.tests, covering)
         finally:
             free.put(copy)
-        entry = {"mutant": mutant.name, "line": mutant.line, "operator": mutant.operator, "outcome": verdict.outcome}
-        entry |= {"test": verdict.test, "test_count": verdict.test_count, "took_s": verdict.took_s}
-        journal.add(entry | {"module": digest_of(mutant.path)})
-        print(f"{place}/{len(pending)} {verdict.outcome} {verdict.took_s} s {mutant.name} {verdict.test}", flush=True)
+        journal.add(planned, verdict)
+        said = f"{verdict.outcome} {verdict.took_s} s {planned.mutant.name} {verdict.test}"
+        print(f"{place}/{len(pending)} {said}", flush=True)
 
     with ThreadPoolExecutor(len(copies)) as pool:
         list(pool.map(attempt, range(1, len(pending) + 1), pending))
@@ -176,7 +213,8 @@ def files_that_import(path: str, covering: Covering) -> set[str]:
     return {file for file in covering.digests if pattern.search((ROOT / file).read_text(encoding="utf-8"))}
 
 
-def _function_lines(path: str) -> dict[str, tuple[int, int]]:
+@cache
+def _function_lines(source: bytes) -> dict[str, tuple[int, int]]:
     """Return the first and last line of every function of a module, by its dotted name."""
     found: dict[str, tuple[int, int]] = {}
 
@@ -190,8 +228,17 @@ def _function_lines(path: str) -> dict[str, tuple[int, int]]:
             else:
                 walk(child, name)
 
-    walk(ast.parse((ROOT / path).read_bytes()), "")
+    walk(ast.parse(source), "")
     return found
+
+
+def _commit() -> dict[str, Any]:
+    """Return the commit that is checked out, and whether files differ from it."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
 
 
 def _counts(chosen: list[Mutant], reasons: dict[str, str], verdicts: dict[str, dict[str, Any]]) -> Counter[str]:
@@ -221,7 +268,7 @@ def _report(
 
 def _share(counts: Counter[str]) -> float:
     killed = sum(counts[each] for each in KILLED)
-    tried = killed + counts["survived"] + counts["uncovered"]
+    tried = killed + counts["survived"] + counts["uncovered"] + counts["unclear"]
     return killed / tried if tried else 0.0
 
 
@@ -234,9 +281,7 @@ def _document(
 ) -> dict[str, Any]:
     areas = {area: _counts(chosen, reasons, verdicts) for area, chosen in sample.items()}
     total = sum(areas.values(), Counter[str]())
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return {
-        "commit": commit.strip(),
         "python": platform.python_version(),
         "seed": seed,
         "test_file_count": len(test_files_of(ROOT)),
@@ -246,7 +291,7 @@ def _document(
             area: {"mutants": len(mutants[area]), "killed_share": round(_share(counts), 4), **counts}
             for area, counts in areas.items()
         },
-        "trial_s": round(sum(entry["took_s"] for entry in verdicts.values())),
+        "worker_minutes": round(sum(entry["took_s"] for entry in verdicts.values()) / 60.0, 1),
         "not_killed": sorted(name for name, entry in verdicts.items() if entry["outcome"] not in KILLED),
     }
 

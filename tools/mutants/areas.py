@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["AREAS", "files_of_areas"]
+__all__ = ["AREAS", "FIRST_TESTS", "files_of_areas"]
 
 _ORCHESTRATOR = "services/orchestrator/assay_orchestrator"
 _JUDGE = "services/judge/assay_judge"
@@ -33,6 +33,9 @@ AREAS: dict[str, tuple[str, ...]] = {
     "metrics": ("common/assay/metrics/*.py",),
 }
 """Patterns of paths by area. A pattern that matches nothing is an error: the module was renamed."""
+
+FIRST_TESTS = {f"{_ORCHESTRATOR}/store/schema.py": "tests/integration/orchestrator/test_store_migrations.py"}
+"""Test files that notice most about modules whose lines run before any test."""
 
 
 def files_of_areas(root: Path) -> dict[str, list[Path]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["Covering", "load_covering", "test_files_of", "update_covering"]
 
 FOLDERS = ("tests/unit", "tests/integration")
-"""Tests that run the code in their own process: what a started process runs, coverage does not see."""
+"""Tests that are measured. Those of the command line run the same code, slowly, in processes they start."""
+
+STARTED = Path(__file__).with_name("started")
+"""On the path of Python, records the processes that tests start."""
+
+# pytest's exit status where all passed, some failed, or a marker deselects all.
+_MEASURED = (0, 1, 5)
 
 
 @dataclass
@@ -121,34 +128,46 @@ def update_covering(path: Path, copy: Path, environment: dict[str, str], workers
     covering.move_to(copy)
     if wanted := [file for file in now if file not in covering.digests]:
         print(f"measuring which lines the tests of {len(wanted)} files run", flush=True)
-        add_measured(covering, copy, _measured(copy, wanted, environment, workers))
-        covering.digests |= {file: now[file] for file in wanted}
+        files = add_measured(covering, copy, _measured(copy, wanted, environment, workers))
+        covering.digests |= {file: now[file] for file in wanted if file in files}
+        if missing := sorted(set(wanted) - files):
+            print(f"not measured, so that their tests kill nothing: {', '.join(missing)}", flush=True)
     save_covering(path, covering)
     return covering
 
 
-def _measured(copy: Path, files: Iterable[str], environment: dict[str, str], workers: int) -> list[dict[str, object]]:
+def _measured(copy: Path, files: Iterable[str], environment: dict[str, str], workers: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pytest", "-p", "tools.mutants.covering_plugin", "--covering", folder]
         options = ["-q", "-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder", "-p", "no:randomly"]
-        # Tests that fail under coverage, as one that measures memory may, are not used: no mutant would be theirs.
-        subprocess.run(
+        path = os.pathsep.join([str(STARTED), environment["PYTHONPATH"]])
+        done = subprocess.run(
             [*command, *options, "-p", "no:cacheprovider", *files],
-            cwd=copy, env=environment, check=False, stdout=subprocess.DEVNULL,
+            cwd=copy, env=environment | {"PYTHONPATH": path}, check=False, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
-        return [json.loads(each.read_text(encoding="utf-8")) for each in Path(folder).glob("*.json")]
+        # Tests that fail under coverage, as one that measures memory may, are not used: no mutant would be theirs.
+        if done.returncode not in _MEASURED:
+            said = done.stdout[-2000:]
+            raise RuntimeError(f"measuring which lines the tests run failed with exit status {done.returncode}: {said}")
+        return [json.loads(each.read_text(encoding="utf-8")) for each in sorted(Path(folder).glob("*.json"))]
 
 
-def add_measured(covering: Covering, copy: Path, measured: Iterable[dict[str, object]]) -> None:
-    """Add what the plugin wrote to a map."""
+def add_measured(covering: Covering, copy: Path, measured: Iterable[dict[str, Any]]) -> set[str]:
+    """Add what the plugin wrote to a map; return the test files that were run to their end.
+
+    Each process has its tests and the lines that they run there. One that a test started may belong to one that failed.
+    """
+    files: set[str] = set()
     for each in measured:
-        durations, lines = each["tests"], each["lines"]
-        assert isinstance(durations, dict)
-        assert isinstance(lines, dict)
-        covering.durations |= durations
-        tests = list(durations)
-        for module, known in lines.items():
+        files.update(each.get("files", ()))
+        covering.durations |= each.get("durations", {})
+        tests = each["tests"]
+        for module, known in each["lines"].items():
             covering.texts[module] = (copy / module).read_text(encoding="utf-8").split("\n")
             target = covering.lines.setdefault(module, {})
             for line, places in known.items():
                 target.setdefault(int(line), set()).update(tests[place] for place in places)
+    for lines in covering.lines.values():
+        for line in lines:
+            lines[line] &= covering.durations.keys()
+    return files

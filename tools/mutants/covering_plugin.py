@@ -1,11 +1,12 @@
 """A pytest plugin that writes which lines of which files each passed test runs, and how long it takes.
 
-One file per process of pytest-xdist, in the folder of the option --covering.
+One file per process of pytest-xdist, in the folder of the option --covering, and one per process that a test starts.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,11 @@ class Recorder:
         self._root = root
         self._passed: dict[str, float] = {}
         self._failed: set[str] = set()
+        self._files: set[str] = set()
+        self._deselected: set[str] = set()
+        # Processes that tests start read these: tools/mutants/started/sitecustomize.py.
+        os.environ |= {"COVERING_FOLDER": str(path.parent), "COVERING_ROOT": str(root)}
+        path.parent.mkdir(parents=True, exist_ok=True)
         sources = [str(root / each) for each in ("common", "cli", "services")]
         self._coverage = coverage.Coverage(data_file=None, source=sources, config_file=False, messages=False)
         self._coverage.start()
@@ -48,14 +54,25 @@ class Recorder:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Count what runs from a test's first fixture to its last as the test's."""
         self._coverage.switch_context(item.nodeid)
+        os.environ["COVERING_TEST"] = item.nodeid
         try:
             return (yield)
         finally:
+            del os.environ["COVERING_TEST"]
             self._coverage.switch_context(OUTSIDE_TESTS)
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        """Note files of which a marker leaves nothing."""
+        self._deselected |= {_file_of(item.nodeid) for item in items}
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Count files without a test to run as measured."""
+        self._files |= self._deselected - {_file_of(item.nodeid) for item in session.items}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add a phase's duration to its test's."""
         self._passed[report.nodeid] = self._passed.get(report.nodeid, 0.0) + report.duration
+        self._files.add(_file_of(report.nodeid))
         if not report.passed:
             self._failed.add(report.nodeid)
 
@@ -73,5 +90,9 @@ class Recorder:
             }
             if any(found.values()):
                 lines[str(Path(name).relative_to(self._root))] = found
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(json.dumps({"tests": passed, "lines": lines}), encoding="utf-8")
+        found_here = {"files": sorted(self._files), "durations": passed, "tests": list(passed), "lines": lines}
+        self._path.write_text(json.dumps(found_here), encoding="utf-8")
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]

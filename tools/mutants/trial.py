@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tools.mutants.areas import FIRST_TESTS
+
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from tools.mutants.covering import Covering
     from tools.mutants.operators import Mutant
@@ -23,14 +25,17 @@ if TYPE_CHECKING:
 __all__ = ["Copy", "Verdict", "tests_for", "try_mutant"]
 
 SOURCES = ("common", "cli", "services/embedder", "services/judge", "services/orchestrator")
-# Seconds of tests, as measured under coverage: first those that are most about the module, then as many more.
-FIRST_S, ALL_S = 25.0, 120.0
+# Seconds of tests, as measured under coverage: of one start of pytest, and of a mutant.
+PART_S, ALL_S = 25.0, 120.0
 MOST_TESTS = 400
 # What starting pytest, its imports and its fixtures may take, and how much slower than measured tests may be.
 START_S, FACTOR = 60.0, 6.0
-# Exit status of pytest for a test that is not there.
-_NOT_FOUND = 4
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+?(?:\[.*?\])?)(?: - .*)?$", re.MULTILINE)
+# What one test may take besides.
+TEST_S = 30.0
+# Exit status of pytest.
+_PASSED, _FAILED, _NOT_FOUND = 0, 1, 4
+_FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (tests/\S+?(?:\[.*?\])?)(?: - .*)?$", re.MULTILINE)
+_TIMED_OUT = re.compile(r" - Failed: Timeout \(>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +43,8 @@ class Verdict:
     """What became of a mutant.
 
     Args:
-        outcome: killed, timeout, survived or uncovered.
-        test: The test that killed it; empty for the others.
+        outcome: killed, timeout, survived, uncovered, or unclear: pytest ends without the change as it does with it.
+        test: The test that killed it, or how pytest ended; empty for the others.
         test_count: How many tests it was given.
         took_s: Seconds.
     """
@@ -79,24 +84,35 @@ class Copy:
         (self.folder / path).write_bytes(text)
         os.utime(self.folder / path, (self._date, self._date))
 
-    def run(self, tests: Sequence[str], limit_s: float) -> tuple[str, str]:
-        """Run tests up to the first that fails; return the outcome and that test."""
-        code, output = self._pytest(tests, limit_s)
+    def run(self, tests: Sequence[str], durations: Mapping[str, float]) -> tuple[str, str]:
+        """Run tests up to the first that fails; return the outcome and that test.
+
+        Args:
+            tests: Their ids.
+            durations: Seconds that each takes.
+        """
+        limit_s = START_S + FACTOR * sum(durations[each] for each in tests)
+        test_s = TEST_S + FACTOR * max(durations[each] for each in tests)
+        code, output = self._pytest(tests, limit_s, test_s)
         if code == _NOT_FOUND:
             # The change may only have renamed the parameters of a test: then the test runs with all of them.
-            code, output = self._pytest(list(dict.fromkeys(test.partition("[")[0] for test in tests)), limit_s)
-        if code in (0, None):
-            return ("survived" if code == 0 else "timeout"), ""
-        failed = _FAILED.search(output)
-        return "killed", failed[1] if failed else f"pytest ended with {code}: {output[-300:].strip()}"
+            names = list(dict.fromkeys(test.partition("[")[0] for test in tests))
+            code, output = self._pytest(names, limit_s, test_s)
+        if code in (_PASSED, None):
+            return ("survived" if code == _PASSED else "timeout"), ""
+        failed = _FAILED_TEST.search(output)
+        if code == _FAILED and failed:
+            return "timeout" if _TIMED_OUT.search(failed[0]) else "killed", failed[1]
+        return "killed", f"pytest ended with {code}: {failed[1] if failed else output[-300:].strip()}"
 
-    def _pytest(self, tests: Sequence[str], limit_s: float) -> tuple[int | None, str]:
+    def _pytest(self, tests: Sequence[str], limit_s: float, test_s: float) -> tuple[int | None, str]:
         """Return pytest's exit status, None where its time was over, and its output."""
         listed = self.folder / ".mutant-tests"
         listed.write_text("\n".join(tests), encoding="utf-8")
         options = ["-x", "-q", "--tb=no", "-rfE", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        options += ["-p", "tools.mutants.order_plugin", "-o", f"timeout={test_s:.0f}"]
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *options, "-p", "tools.mutants.order_plugin", f"@{listed}"],
+            [sys.executable, "-m", "pytest", *options, f"@{listed}"],
             cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True,
         )  # fmt: skip
@@ -134,11 +150,16 @@ def tests_for(
         found = covering.tests_of(mutant.path, mutant.line, mutant.end_line)
         # The first line of a statement stands for all of it.
         found = found or covering.tests_of(mutant.path, *function_lines)
-    is_first = {test: function_lines is None and test.partition("::")[0] in named for test in found}
-    rank = {test: (not is_first[test], -focus.get(test, 1) / (covering.durations[test] + 0.2), test) for test in found}
+    first = FIRST_TESTS.get(mutant.path)
+
+    def rank(test: str) -> tuple[bool, bool, float, str]:
+        file = test.partition("::")[0]
+        is_named = function_lines is None and file in named
+        return file != first, not is_named, -focus.get(test, 1) / (covering.durations[test] + 0.2), test
+
     chosen: list[str] = []
     left_s = ALL_S
-    for test in sorted(found, key=rank.__getitem__):
+    for test in sorted(found, key=rank):
         left_s -= covering.durations[test]
         if len(chosen) == MOST_TESTS or (chosen and left_s < 0):
             break
@@ -151,31 +172,44 @@ def try_mutant(mutant: Mutant, copy: Copy, tests: Sequence[str], covering: Cover
     began = time.monotonic()
     outcome, test, given = "uncovered", "", 0
     source = (copy.folder / mutant.path).read_bytes()
-    try:
-        copy.write(mutant.path, mutant.applied_to(source))
-        for part in _parts(tests, covering):
+    left = list(tests)
+    while left:
+        part = _next_part(left, covering)
+        try:
+            copy.write(mutant.path, mutant.applied_to(source))
+            outcome, test = copy.run(part, covering.durations)
+        finally:
+            copy.write(mutant.path, source)
+        if outcome == "survived":
             given += len(part)
-            expected_s = sum(covering.durations[each] for each in part)
-            outcome, test = copy.run(part, START_S + FACTOR * expected_s)
-            if outcome != "survived":
-                break
-    finally:
-        copy.write(mutant.path, source)
-    # A test over processes or a network may fail for another reason: then it fails without the change, too.
-    if outcome == "killed" and test in covering.durations and not test.startswith("tests/unit"):
-        again, _ = copy.run([test], START_S + FACTOR * covering.durations[test])
-        if again != "survived":
-            rest = [each for each in tests if each != test]
-            return try_mutant(mutant, copy, rest, covering)
+            left = left[len(part) :]
+        elif _is_due_to_change(part, outcome, test, copy, covering):
+            given += len(part)
+            break
+        elif test in left:
+            left.remove(test)
+            outcome, test = "survived", ""
+        else:
+            outcome = "unclear"
+            break
     return Verdict(outcome, test, given, round(time.monotonic() - began, 1))
 
 
-def _parts(tests: Sequence[str], covering: Covering) -> list[list[str]]:
-    first: list[str] = []
-    left_s = FIRST_S
+def _is_due_to_change(part: Sequence[str], outcome: str, test: str, copy: Copy, covering: Covering) -> bool:
+    """Return whether the tests pass without the change, if they may have failed, crashed or hung for another reason."""
+    if outcome == "killed" and test in covering.durations and test.startswith("tests/unit"):
+        return True
+    again, _ = copy.run([test] if test in covering.durations else part, covering.durations)
+    return again == "survived"
+
+
+def _next_part(tests: Sequence[str], covering: Covering) -> list[str]:
+    """Return as many tests as pytest is given at once."""
+    found: list[str] = []
+    left_s = PART_S
     for test in tests:
         left_s -= covering.durations[test]
-        if first and left_s < 0:
+        if found and left_s < 0:
             break
-        first.append(test)
-    return [part for part in (first, list(tests[len(first) :])) if part]
+        found.append(test)
+    return found
