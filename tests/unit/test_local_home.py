@@ -1,17 +1,14 @@
-"""The state directory: its sockets lie where no other user reaches them."""
+"""The state directory: where it is, and that its sockets lie where no other user reaches them."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from assay.errors import SetupError
 from assay.local.home import Home
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777, 0o1777, 0o710, 0o701, 0o740])
@@ -45,3 +42,49 @@ def test_the_folders_that_are_made_are_private(tmp_path: Path, mask: int) -> Non
         os.umask(before)
     folders = (home.path, home.sockets, home.path / "logs")
     assert [folder.stat().st_mode & 0o777 for folder in folders] == [0o700] * 3
+
+
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    """Only its owner decides who enters it."""
+    if os.getuid() != 0:
+        pytest.skip("only root gives a folder to another user")
+    Home.open(tmp_path / "home")
+    os.chown(tmp_path / "home" / "run", 1, -1)
+    with pytest.raises(SetupError, match="is not a private folder of yours"):
+        Home.open(tmp_path / "home")
+
+
+def test_the_state_directory_is_named_or_of_the_environment_or_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this order; an empty ASSAY_HOME names none, and a tilde is the user's folder."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ASSAY_HOME", "/var/assay")
+    assert Home.find(Path("/srv/assay")).path == Path("/srv/assay")
+    assert Home.find(Path("~/assay")).path == tmp_path / "assay"
+    assert Home.find().path == Path("/var/assay")
+    monkeypatch.setenv("ASSAY_HOME", "")
+    assert Home.find().path == tmp_path / ".assay"
+    monkeypatch.delenv("ASSAY_HOME")
+    assert Home.find().path == tmp_path / ".assay"
+
+
+def test_what_an_earlier_version_kept_is_found(tmp_path: Path) -> None:
+    """Names below the state directory stay from version to version; logs can be written at once."""
+    home = Home.open(tmp_path)
+    assert home.database == tmp_path / "assay.db"
+    assert home.verdicts == tmp_path / "verdicts"
+    assert home.socket("judge") == tmp_path / "run" / "judge.sock"
+    home.log("judge").write_text("")
+    assert (tmp_path / "logs" / "judge.log").exists()
+    assert Home.open(tmp_path) == home
+
+
+def test_a_long_path_has_its_sockets_elsewhere() -> None:
+    """The kernel takes no path of over 107 bytes for a socket; two state directories never share their sockets."""
+    fitting = Home.find(Path("/" + 85 * "x"))
+    assert fitting.sockets == Path("/" + 85 * "x" + "/run")
+    long, other = Home.find(Path("/" + 86 * "x")), Home.find(Path("/" + 86 * "y"))
+    assert len(os.fsencode(long.socket("orchestrator"))) <= 107
+    assert long.sockets != other.sockets
+    assert long == Home.find(Path("/" + 86 * "x"))

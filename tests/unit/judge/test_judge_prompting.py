@@ -13,7 +13,7 @@ from assay.rubric import Example
 from assay.testing.injections import INJECTIONS
 from assay_judge import precheck as module
 from assay_judge import prompting
-from assay_judge.content_key import content_key
+from assay_judge.content_key import content_key, fingerprint
 from assay_judge.disarming import disarm
 from assay_judge.judges import JudgeChoice
 from assay_judge.orders import Order
@@ -202,6 +202,11 @@ def test_the_documented_key() -> None:
     }  # fmt: skip
     key = content_key(**parts)  # type: ignore[arg-type]  # a table of keyword arguments
     assert key == "31113cda290d7e005b68e7f5f16c0012e36ae55d9e37e7d6c8c32a1fc63495cc"
+    whole = {**parts, "context": ["x", "é"], "history": [("user", "x")], "sample_index": 2}
+    assert (
+        content_key(**whole)  # type: ignore[arg-type]
+        == "68d93d7c85a0ae4c62b28258d2af97b6bf4c9c2b88e8be64a629fba100f1b1a3"
+    )
     changes: list[dict[str, object]] = [
         {"answer": "Paris "}, {"answer": ["Paris"]}, {"model": "judge-2"}, {"params": {"temperature": None}},
         {"question": "capital of France?"}, {"reference": None}, {"reference": ""}, {"schema": "structured/2"},
@@ -212,6 +217,16 @@ def test_the_documented_key() -> None:
     ]  # fmt: skip
     keys = [content_key(**{**parts, **change}) for change in changes]  # type: ignore[arg-type]
     assert len({key, *keys}) == len(changes) + 1
+
+
+def test_a_fingerprint_outlives_an_upgrade() -> None:
+    """Baselines hold it: it stays the same to the last digit, whatever the order of the parameters."""
+    parts = {"schema": "s", "template": "t", "parser": "p"}
+    found = [
+        fingerprint(model="judge-1", params=params, **parts)
+        for params in ({"temperature": 0.1, "max_tokens": 5}, {"max_tokens": 5, "temperature": 0.1})
+    ]
+    assert found == ["def47ddbdc5f32324c683b3a2a30fdee0d6f067df70a19e5b7b6b049af3f0db2"] * 2
 
 
 def test_the_layout_of_material_has_a_version() -> None:

@@ -1,0 +1,126 @@
+"""Verdicts that are kept: what is written, and how much of it is believed when it is read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay_judge.calling import Tally
+from assay_judge.judges import JudgeChoice
+from assay_judge.keeping import Keeping, verdict_from
+from assay_judge.outcome import Outcome, Status
+from assay_judge.providers.protocol import Tokens
+from assay_judge.rubrics import BUILT_IN
+from assay_judge.store import JudgeStore
+from assay_judge.verdicts import JudgeVerdict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RUBRIC = BUILT_IN["quality"]
+JUDGE = JudgeChoice("openai", "judge-1")
+SAID = {"reasoning": "It is right.", "score": 4}
+OUTCOME = Outcome(
+    Status.VALID,
+    JudgeVerdict("It is right.", {"score": 4.0}),
+    tally=Tally(3, [Tokens(100, 20), Tokens(50, 7)], 1_234),
+    temperature=0.1,
+    model="judge-1-2026",
+)
+
+
+async def test_a_verdict_comes_back_as_it_was_with_what_it_saves(tmp_path: Path) -> None:
+    """All that a report says about it is kept; the reader pays nothing."""
+    store = await JudgeStore.open(None)
+    kept = Keeping(store, caches=True, record_to=tmp_path / "record.jsonl")
+    await kept.keep("k", RUBRIC, JUDGE, OUTCOME)
+    found = await kept.find("k", RUBRIC)
+    assert found is not None
+    assert (found.status, found.verdict) == (Status.VALID, OUTCOME.verdict)
+    assert (found.temperature, found.model) == (0.1, "judge-1-2026")
+    assert (found.tally, found.saved) == (Tally(), Tally(3, [Tokens(150, 27)], 1_234))
+    record = json.loads((tmp_path / "record.jsonl").read_text())
+    assert record.pop("time") > 0
+    assert record == {
+        "key": "k", "judge": "openai:judge-1", "rubric": "quality", "verdict": SAID, "temperature": 0.1,
+        "model": "judge-1-2026", "input_tokens": 150, "output_tokens": 27, "calls": 3, "cost_nano": 1_234,
+    }  # fmt: skip
+    await store.aclose()
+
+
+async def test_a_comparison_comes_back_with_its_winner() -> None:
+    """A verdict on two answers has no scores."""
+    store = await JudgeStore.open(None)
+    kept = Keeping(store, caches=True, record_to=None)
+    verdict = JudgeVerdict("The second one is right.", winner="second")
+    await kept.keep("k", BUILT_IN["pairwise"], JUDGE, Outcome(Status.VALID, verdict))
+    found = await kept.find("k", BUILT_IN["pairwise"])
+    assert found is not None
+    assert found.verdict == verdict
+    await store.aclose()
+
+
+async def test_without_a_cache_nothing_is_kept_or_found(tmp_path: Path) -> None:
+    """Nor is an outcome without a verdict; what is recorded for a replay is recorded all the same."""
+    store = await JudgeStore.open(None)
+    cached = Keeping(store, caches=True, record_to=None)
+    await cached.keep("none", RUBRIC, JUDGE, Outcome(Status.INVALID, reason="no_verdict"))
+    assert store.verdict_count == 0
+    record = tmp_path / "record.jsonl"
+    uncached = Keeping(store, caches=False, record_to=record)
+    await uncached.keep("k", RUBRIC, JUDGE, OUTCOME)
+    assert store.verdict_count == 0
+    assert json.loads(record.read_text())["key"] == "k"
+    await cached.keep("k", RUBRIC, JUDGE, OUTCOME)
+    assert await uncached.find("k", RUBRIC) is None
+    assert await cached.find("k", RUBRIC) is not None
+    await store.aclose()
+
+
+@pytest.mark.parametrize("verdict", [None, "4", [4], {"score": 4}, {"reasoning": "r", "score": 9}])
+def test_a_record_without_a_valid_verdict_is_none(verdict: Any) -> None:
+    """A file may have been changed, or an older version may have written it."""
+    assert verdict_from({"verdict": verdict}, RUBRIC) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "tally"),
+    [
+        ({}, Tally()),
+        ({"calls": 2, "input_tokens": 9, "output_tokens": 0, "cost_nano": 0}, Tally(2, [Tokens(9, 0)], 0)),
+        ({"calls": 1, "input_tokens": 0, "output_tokens": 0}, Tally(1)),
+        ({"input_tokens": 9}, Tally()),
+        ({"output_tokens": 9}, Tally()),
+        ({"calls": "2", "input_tokens": "9", "output_tokens": 1, "cost_nano": 1.5}, Tally()),
+        ({"calls": True, "input_tokens": True, "output_tokens": 1, "cost_nano": False}, Tally()),
+        ({"calls": -1, "input_tokens": -9, "output_tokens": 1, "cost_nano": -1}, Tally()),
+        ({"calls": 2**40, "input_tokens": 2**40, "output_tokens": 1, "cost_nano": 2**40}, Tally()),
+        (
+            {"calls": 2**40 - 1, "input_tokens": 2**40 - 1, "output_tokens": 1, "cost_nano": 2**40 - 1},
+            Tally(2**40 - 1, [Tokens(2**40 - 1, 1)], 2**40 - 1),
+        ),
+    ],
+)
+def test_what_a_verdict_took_is_believed_where_it_is_a_count(said: dict[str, Any], tally: Tally) -> None:
+    """Whole numbers that a sum can hold; a service that does not count its tokens says 0 of both."""
+    found = verdict_from({"verdict": SAID, **said}, RUBRIC)
+    assert found is not None
+    assert found.saved == tally
+
+
+@pytest.mark.parametrize(
+    ("said", "temperature", "model"),
+    [
+        ({}, None, ""), ({"temperature": 1, "model": "m"}, 1, "m"), ({"temperature": 0.5, "model": 5}, 0.5, ""),
+        ({"temperature": "hot", "model": None}, None, ""),
+    ],
+)  # fmt: skip
+def test_temperature_and_model_are_what_they_should_be_or_absent(
+    said: dict[str, Any], temperature: float | None, model: str
+) -> None:
+    """A record of an older version has neither."""
+    found = verdict_from({"verdict": SAID, **said}, RUBRIC)
+    assert found is not None
+    assert (found.temperature, found.model) == (temperature, model)
