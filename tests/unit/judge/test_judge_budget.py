@@ -129,6 +129,99 @@ def test_a_call_waits_where_those_under_way_may_leave_enough() -> None:
     run_in_virtual_time(main)
 
 
+def test_an_amount_that_cannot_fit_is_refused_at_once() -> None:
+    """Neither those who wait nor calls under way keep it: what is spent already decides."""
+
+    async def main() -> None:
+        journal, account = Journal(), Account("run")
+        first, second = [await account.reserve(40, 100, journal) for _ in range(2)]
+        waiting = asyncio.ensure_future(account.reserve(50, 100, journal))
+        await asyncio.sleep(1)
+        with pytest.raises(SpendCapReachedError):
+            await asyncio.wait_for(account.reserve(101, 100, journal), 1)
+        await first.settle(60)  # more than was set aside, so that 50 more never fit
+        with pytest.raises(SpendCapReachedError):
+            await asyncio.wait_for(waiting, 1)
+        await second.settle(0)
+        assert (account.spent, account.reserved) == (60, 0)
+
+    run_in_virtual_time(main)
+
+
+def test_waiting_for_the_money_of_others_is_announced() -> None:
+    """A call that fits at once, in which nothing waits, leaves the event as it is."""
+
+    async def main() -> None:
+        journal, account, waits = Journal(), Account("run"), asyncio.Event()
+        first = await account.reserve(80, 100, journal, waits=waits)
+        assert not waits.is_set()
+        waiting = asyncio.ensure_future(account.reserve(50, 100, journal, waits=waits))
+        await asyncio.wait_for(waits.wait(), 1)
+        assert not waiting.done()
+        await first.settle(0)
+        await (await waiting).settle(0)
+
+    run_in_virtual_time(main)
+
+
+def test_what_is_wanted_at_once_does_not_pass_those_who_wait() -> None:
+    """It is set aside where it fits and no call waits; without a cap always."""
+
+    async def main() -> None:
+        journal, account = Journal(), Account("run")
+        first = await account.reserve_now(80, 100, journal)
+        assert first is not None
+        assert await account.reserve_now(21, 100, journal) is None
+        waiting = asyncio.ensure_future(account.reserve(50, 100, journal))
+        await asyncio.sleep(1)
+        assert await account.reserve_now(1, 100, journal) is None
+        assert account.reserved == 80
+        assert await account.reserve_now(7, None, journal) is not None
+        assert account.reserved == 87
+        assert journal.kept == {"run": 87}
+        await first.settle(0)
+        await waiting
+        assert await account.reserve_now(43, 100, journal) is not None
+        assert account.reserved == 100
+
+    run_in_virtual_time(main)
+
+
+def test_retries_are_ten_or_a_fifth_of_all_calls() -> None:
+    """So many and no more: a storm of retries does not feed itself."""
+    assert [Account("run", retries=retries).may_retry() for retries in (0, 9, 10)] == [True, True, False]
+    assert [Account("run", calls=50, retries=retries).may_retry() for retries in (9, 10)] == [True, False]
+    assert [Account("run", calls=100, retries=retries).may_retry() for retries in (19, 20)] == [True, False]
+
+
+async def test_the_account_used_longest_ago_is_forgotten_first() -> None:
+    """Beyond the limit accounts that no request uses are read again from the journal; those in use stay."""
+    journal = Journal({"a": 1, "b": 2, "c": 3})
+    ledger = Ledger(journal, accounts=2)
+    for run_id in "abac":
+        _, close = await ledger.open(run_id)
+        close()
+    journal.kept = {"a": 10, "b": 20, "c": 30}
+    assert [(await ledger.open(run_id))[0].spent for run_id in "acb"] == [1, 3, 20]
+    _, close = await ledger.open("d")
+    close()
+    assert [(await ledger.open(run_id))[0].spent for run_id in "acb"] == [1, 3, 20]
+
+
+async def test_ten_thousand_accounts_stay_in_memory() -> None:
+    """One more, and the first one that is idle is forgotten."""
+    journal = Journal()
+    ledger = Ledger(journal)
+    closes = [(await ledger.open(str(number)))[1] for number in range(10_000)]
+    closes[0]()
+    journal.kept = {"0": 5, "1": 5}
+    assert (await ledger.open("0"))[0].spent == 0
+    closes[1]()
+    await ledger.open("one more")
+    closes[2]()
+    assert (await ledger.open("1"))[0].spent == 5
+
+
 async def test_what_a_dead_process_had_set_aside_is_spent(tmp_path: Path) -> None:
     """The next process finds it on the run's bill: it may have been paid."""
     store = await JudgeStore.open(tmp_path)
