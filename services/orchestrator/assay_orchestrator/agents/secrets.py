@@ -118,7 +118,9 @@ class _Value:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.beginnings = {text, quote(text), quote(text, safe=""), json.dumps(text)[1:-1]}
+        # The environment may hold bytes that are no UTF-8.
+        in_urls = {quote(text, safe=safe, errors="surrogatepass") for safe in ("/", "")}
+        self.beginnings = {text, *in_urls, json.dumps(text)[1:-1]}
         # What no spelling changes: a text without it need not be searched.
         self._core = max(re.findall(r"[A-Za-z0-9_.~-]*", text), key=len)
         self._pattern = re.compile("".join(map(_spellings, text)))
