@@ -9,6 +9,7 @@ import html
 import json
 import re
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -61,8 +62,7 @@ class Secrets:
         for value in self._values:
             text = value.redact(text)
         for value in self._values:
-            for beginning in value.beginnings:
-                text = _without_beginning(text, beginning)
+            text = _without_beginnings(text, value.beginnings)
         return text
 
     def redact_answer(self, response: AgentResponse) -> AgentResponse:
@@ -166,14 +166,19 @@ def _as_base64(value: bytes, before: int) -> str:
     return code[first:last]
 
 
-def _without_beginning(text: str, value: str) -> str:
-    if len(value) <= _RECOGNISABLE_CHARS:
-        return text
-    start = text.find(value[:_RECOGNISABLE_CHARS])
-    while start >= 0:
-        end = start + _RECOGNISABLE_CHARS
-        while text[start : end + 1] == value[: end + 1 - start] and end < len(text):
-            end += 1
+def _without_beginnings(text: str, spellings: set[str]) -> str:
+    """Return a text without the beginnings of a value: of several spellings the one that reaches farthest."""
+    long = [each for each in spellings if len(each) > _RECOGNISABLE_CHARS]
+    after = 0
+    while found := [at for each in long if (at := text.find(each[:_RECOGNISABLE_CHARS], after)) >= 0]:
+        start = min(found)
+        end = start + max(_shared_chars(text, start, each) for each in long)
         text = text[:start] + _REDACTED + text[end:]
-        start = text.find(value[:_RECOGNISABLE_CHARS], start + len(_REDACTED))
+        after = start + len(_REDACTED)
     return text
+
+
+def _shared_chars(text: str, start: int, value: str) -> int:
+    """Return how many characters from a place on are those that a value begins with."""
+    there = text[start : start + len(value)]
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(there, value, strict=False)))
