@@ -59,6 +59,7 @@ def changes(source: str) -> set[str]:
         ("x.y = z", {"pass"}),
         ("'''Text.'''", set()),
         ("_log.warning('a', b + c)", set()),
+        ("failpoint('run.before_commit')", set()),
         ("assert a < b", set()),
         ("x: int = 1", {"x: int = 2"}),
         ("raise ValueError", {"pass"}),
@@ -66,7 +67,7 @@ def changes(source: str) -> set[str]:
     ],
 )  # fmt: skip
 def test_what_is_changed(source: str, expected: set[str]) -> None:
-    """Operators change what a result may depend on: no types, messages, logs, assertions or docstrings."""
+    """Operators change what a result may depend on: no types, messages, logs, failpoints, assertions or docstrings."""
     assert changes(source) == expected
 
 
