@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,57 +11,35 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict
+from tests.integration.orchestrator.jobs import (
+    Suspended,
+    Work,
+    enqueue,
+    execute,
+    lives,
+    make_queue,
+    queue_engine,
+    take_silently,
+)
 from tests.refusals import refuse
 from tests.waiting import until
 
 from assay.errors import StorageError
 from assay_orchestrator.engine.dispatcher import TryAgainError
 from assay_orchestrator.engine.embedded import EmbeddedDispatcher
-from assay_orchestrator.engine.queue import QueueDispatcher, create_tables
+from assay_orchestrator.engine.queue import QueueDispatcher, queue_of
 from assay_orchestrator.store.shards import ShardJob
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from assay_orchestrator.engine.dispatcher import Dispatcher
-
-
-def make_queue(url: str, *, concurrency: int = 1) -> QueueDispatcher:
-    """Return a dispatcher over PostgreSQL that notices a dead worker soon."""
-    return QueueDispatcher(conninfo_to_dict(url), works=True, concurrency=concurrency, dead_after_s=1.0)
-
-
-class Work:
-    """Does jobs by noting them, and what else a test wants."""
-
-    def __init__(self) -> None:
-        self.done: list[tuple[str, int]] = []
-        self.moved = asyncio.Event()
-        self.before: Callable[[tuple[str, int]], Any] = lambda _: None
-
-    async def __call__(self, run_id: str, shard_index: int, ticket: int) -> None:
-        waited = self.before((run_id, shard_index))
-        if waited is not None:
-            await waited
-        self.done.append((run_id, shard_index))
-        self.moved.set()
-
-    async def until(self, count: int) -> None:
-        """Wait until so many jobs were done."""
-        while len(self.done) < count:
-            self.moved.clear()
-            await self.moved.wait()
 
 
 @pytest.fixture
 def engine(postgres_url: str) -> sa.Engine:
     """Return a plain engine for the test's database, with the queue's tables."""
-    made = sa.create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(postgres_url), poolclass=sa.NullPool
-    )
-    with made.begin() as connection:
-        create_tables(connection)
-    return made
+    return queue_engine(postgres_url)
 
 
 @pytest_asyncio.fixture(params=["embedded", "queue"])
@@ -71,13 +48,6 @@ async def dispatcher(request: pytest.FixtureRequest, engine: sa.Engine, postgres
     made: Dispatcher = EmbeddedDispatcher(1) if request.param == "embedded" else make_queue(postgres_url)
     yield made
     await made.aclose()
-
-
-def enqueue(dispatcher: Dispatcher, engine: sa.Engine, *jobs: ShardJob) -> None:
-    """Enqueue jobs in a transaction of their own."""
-    with engine.begin() as connection:
-        dispatcher.enqueue(connection, jobs)
-    dispatcher.committed(jobs)
 
 
 async def test_the_highest_priority_is_served_first(dispatcher: Dispatcher, engine: sa.Engine) -> None:
@@ -194,6 +164,44 @@ async def test_jobs_of_hosted_agents_go_where_their_clients_are(engine: sa.Engin
             await queue.aclose()
 
 
+async def test_a_run_whose_client_has_left_waits_and_other_jobs_do_not(engine: sa.Engine, postgres_url: str) -> None:
+    """Its jobs are taken again when a client attaches; leaving a run that was never attended changes nothing."""
+    queue, work = make_queue(postgres_url), Work()
+    try:
+        queue.open(work)
+        queue.leave("other")
+        queue.attend("hosted")
+        enqueue(queue, engine, ShardJob("hosted", 0, 0, hosted=True))
+        await work.until(1)
+        queue.leave("hosted")
+        await until(lambda: not queue._leaving)
+        enqueue(queue, engine, ShardJob("hosted", 1, 10, hosted=True), ShardJob("r", 0, 0))
+        await work.until(2)
+        assert work.done == [("hosted", 0), ("r", 0)]
+        queue.attend("hosted")
+        await work.until(3)
+        assert work.done[2:] == [("hosted", 1)]
+    finally:
+        await queue.aclose()
+
+
+def test_processes_of_different_versions_share_queues(postgres_url: str) -> None:
+    """Names of queues are stored with jobs; a queue of a run is a channel, whose name has at most 63 bytes."""
+    assert queue_of("r", hosted=False) == queue_of("r", hosted=False, is_last=True) == "shards"
+    assert queue_of("r", hosted=True, is_last=True) == "ends"
+    assert queue_of("r", hosted=True) == "run-454349e422f05297191e"
+    assert len(f"procrastinate_queue_v1#{queue_of(100 * 'r', hosted=True)}") <= 63
+
+
+async def test_enqueuing_nothing_is_allowed(engine: sa.Engine, postgres_url: str) -> None:
+    """A run whose shards are all in progress has no jobs to add."""
+    queue = make_queue(postgres_url)
+    enqueue(queue, engine)
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM procrastinate_jobs").scalar_one() == 0
+    await queue.aclose()
+
+
 async def test_a_client_may_be_here_before_the_process_takes_jobs(engine: sa.Engine, postgres_url: str) -> None:
     """A client that attaches while its process starts is asked once the process takes jobs."""
     queue, work = make_queue(postgres_url), Work()
@@ -204,24 +212,6 @@ async def test_a_client_may_be_here_before_the_process_takes_jobs(engine: sa.Eng
         await work.until(1)
     finally:
         await queue.aclose()
-
-
-def take_silently(engine: sa.Engine) -> int:
-    """Give the one job to a worker that has said nothing for an hour; return its number."""
-    with engine.begin() as connection:
-        worker_id: int = connection.exec_driver_sql(
-            "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 hour') RETURNING id"
-        ).scalar_one()
-        connection.exec_driver_sql(f"UPDATE procrastinate_jobs SET status = 'doing', worker_id = {worker_id}")
-    return worker_id
-
-
-def lives(engine: sa.Engine, worker_id: int) -> sa.Connection:
-    """Return a connection with what tells others that a worker's is not gone."""
-    connection = engine.connect()
-    lock = f"SELECT pg_advisory_lock_shared(hashtext('assay worker ' || current_schema()), {worker_id})"
-    connection.exec_driver_sql(lock)
-    return connection
 
 
 async def test_jobs_of_a_worker_that_says_nothing_go_to_another(engine: sa.Engine, postgres_url: str) -> None:
@@ -318,17 +308,6 @@ async def test_jobs_of_a_worker_whose_connection_is_gone_go_to_another_soon(
         await work.until(1)
     finally:
         await queue.aclose()
-
-
-class Suspended:
-    """A clock that a test sets forward, as a suspend does."""
-
-    def __init__(self) -> None:
-        self.ahead_s = 0.0
-
-    def __call__(self) -> float:
-        """Return the time in seconds."""
-        return time.monotonic() + self.ahead_s
 
 
 async def test_a_process_that_was_suspended_takes_its_jobs_back(engine: sa.Engine, postgres_url: str) -> None:
@@ -462,12 +441,6 @@ async def test_a_process_that_counts_as_dead_exits(engine: sa.Engine, postgres_u
         await died.wait()
     finally:
         await queue.aclose()
-
-
-def execute(engine: sa.Engine, statement: str) -> None:
-    """Do something by hand."""
-    with engine.begin() as connection:
-        connection.exec_driver_sql(statement)
 
 
 async def test_a_job_whose_end_could_not_be_stored_comes_again(engine: sa.Engine, postgres_url: str) -> None:

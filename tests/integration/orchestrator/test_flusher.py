@@ -146,7 +146,7 @@ async def test_an_attempt_that_came_to_its_result_is_over(store: Database) -> No
     pauses = StoragePauses(counting, lambda _: None, None)  # type: ignore[arg-type]  # it only writes, and nothing fails
     whole, broken_off = (Flusher(pauses.of("r"), "r", lambda _: None, lambda since, slots: None) for _ in range(2))
     for index, flusher in enumerate((whole, broken_off)):
-        await flusher.begin(shard, (index, 0, 0))
+        await flusher.begin(shard, (index, 0, 1))  # its second attempt
     await _put(whole, shard, 0)
     before = counting.count
     await whole.aclose()

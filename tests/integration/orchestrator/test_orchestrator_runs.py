@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -111,13 +112,18 @@ async def test_large_answers_travel_in_several_messages(serve: Serve, settings_o
 
 
 async def test_the_same_request_id_gives_the_same_run(serve: Serve, settings_of: SettingsOf) -> None:
-    """CreateRun is idempotent by request id; the id with other content is refused."""
+    """CreateRun is idempotent by request id, whatever the order of parameters; other content is refused."""
     async with serve() as client:
         dataset = await client.upload_dataset(recorded(3), name="d")
         first, second = await asyncio.gather(
             *(client.create_run(settings_of(), dataset.dataset_id, request_id="r1") for _ in range(2))
         )
         assert first.run_id == second.run_id
+        same = settings_of()
+        exact, *others = same.metrics
+        reordered = dataclasses.replace(exact, parameters=dict(reversed(list(exact.parameters.items()))))
+        same = dataclasses.replace(same, metrics=(reordered, *others))
+        assert (await client.create_run(same, dataset.dataset_id, request_id="r1")).run_id == first.run_id
         with pytest.raises(ConflictError, match="another spec") as refused:
             await client.create_run(settings_of(retries=3), dataset.dataset_id, request_id="r1")
         assert first.run_id not in refused.value.message, "the request id may be that of another client"

@@ -1,0 +1,165 @@
+"""When a process that takes jobs from PostgreSQL beats, when it counts as dead, and what it does after an outage."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from tests.integration.orchestrator.jobs import (
+    Suspended,
+    Work,
+    enqueue,
+    execute,
+    make_queue,
+    queue_engine,
+    take_silently,
+)
+from tests.waiting import until
+
+from assay_orchestrator.engine.queue import QueueDispatcher
+from assay_orchestrator.store.shards import ShardJob
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+
+@pytest.fixture
+def engine(postgres_url: str) -> sa.Engine:
+    """Return a plain engine for the test's database, with the queue's tables."""
+    return queue_engine(postgres_url)
+
+
+@pytest.mark.parametrize(("dead_after_s", "beat_s"), [(1.0, 0.25), (4.0, 1.0), (20.0, 1.0)])
+def test_a_process_beats_four_times_before_it_counts_as_dead(
+    postgres_url: str, dead_after_s: float, beat_s: float
+) -> None:
+    """At least every second, and shards are known to be its own for as long."""
+    queue = QueueDispatcher(conninfo_to_dict(postgres_url), works=True, concurrency=1, dead_after_s=dead_after_s)
+    assert queue.held_s == beat_s
+
+
+async def test_a_process_beats_no_more_often_than_it_must(engine: sa.Engine, postgres_url: str) -> None:
+    """Each beat is a transaction: a thousand runs that wait must not keep the database busy."""
+    queue = make_queue(postgres_url)
+    execute(engine, "CREATE SEQUENCE beats")
+    execute(
+        engine,
+        "CREATE FUNCTION count_beat() RETURNS trigger LANGUAGE plpgsql "
+        "AS $$ BEGIN PERFORM nextval('beats'); RETURN NEW; END $$",
+    )
+    execute(
+        engine,
+        "CREATE TRIGGER beat BEFORE UPDATE ON procrastinate_workers FOR EACH ROW EXECUTE FUNCTION count_beat()",
+    )
+    try:
+        queue.open(Work())
+        await until(lambda: queue._locked)
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            count = "SELECT last_value FROM beats"
+            first, since = connection.exec_driver_sql(count).scalar_one(), time.monotonic()
+            last = await until(lambda: connection.exec_driver_sql(count).scalar_one(), lambda seen: seen >= first + 8)
+        # The queue's own worker says every second that it lives, too.
+        assert time.monotonic() - since >= (last - first) / 2 * queue.held_s
+    finally:
+        await queue.aclose()
+
+
+async def test_one_process_takes_four_connections_for_the_queue(engine: sa.Engine, postgres_url: str) -> None:
+    """An administrator sizes max_connections by docs/database.md; one that listens and one that beats come on top."""
+    queue = make_queue(postgres_url)
+    try:
+        await queue._open()
+        assert queue._connector.pool.max_size == 4
+    finally:
+        await queue.aclose()
+
+
+async def test_a_worker_that_is_gone_has_two_beats_to_come_back(engine: sa.Engine, postgres_url: str) -> None:
+    """Its connection alone may have broken; after that its job goes to another, long before it counts as dead."""
+    queue = QueueDispatcher(conninfo_to_dict(postgres_url), works=True, concurrency=1, dead_after_s=2.0)
+    assert queue.held_s == 0.5
+    try:
+        enqueue(queue, engine, ShardJob("r", 0, 0))
+        take_silently(engine, "1.5 seconds")
+        await queue._open()
+        await queue._reap()
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("SELECT status FROM procrastinate_jobs").scalar_one() == "todo"
+        take_silently(engine, "-1 hour")  # it has just beaten
+        await queue._reap()
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("SELECT status FROM procrastinate_jobs").scalar_one() == "doing"
+    finally:
+        await queue.aclose()
+
+
+async def test_new_jobs_begin_at_once_and_given_back_ones_later_after_an_outage(
+    engine: sa.Engine, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that had a job may be about to take it back: it has half the time until it counts as dead."""
+    monkeypatch.setattr("assay_orchestrator.engine.queue._SERVER_AGE", "SELECT 1::float8")
+    queue = QueueDispatcher(conninfo_to_dict(postgres_url), works=True, concurrency=1, dead_after_s=1000.0)
+    work = Work()
+    try:
+        queue.open(work)
+        await until(lambda: queue._liveness.is_returning)
+        enqueue(queue, engine, ShardJob("new", 0, 1))
+        await work.until(1)
+        work.before = lambda _: pytest.fail("its process may take it back")
+        with engine.begin() as connection:
+            queue.enqueue(connection, [ShardJob("given back", 0, 1)])
+            connection.exec_driver_sql("UPDATE procrastinate_jobs SET attempts = 1")
+        waits = "SELECT extract(epoch FROM scheduled_at - now()) FROM procrastinate_jobs WHERE scheduled_at IS NOT NULL"
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            wait_s = await until(lambda: connection.exec_driver_sql(waits).scalar())
+        assert 0 < wait_s <= 500
+    finally:
+        await queue.aclose()
+
+
+async def test_a_job_that_is_just_ending_is_not_given_back(engine: sa.Engine, postgres_url: str) -> None:
+    """Between its end here and its end in the queue there is time: only what stays is given back."""
+    queue, work, may_end = make_queue(postgres_url), Work(), asyncio.Event()
+    queue._dead_after_s = 1000.0
+    work.before = lambda _: may_end.wait()
+    try:
+        queue.open(work)
+        enqueue(queue, engine, ShardJob("r", 0, 0))
+        await until(lambda: queue._doing)
+        doing = dict(queue._doing)
+        queue._doing.clear()  # as after its end here
+        for _ in range(2):
+            await queue._retry_left()
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("SELECT status FROM procrastinate_jobs").scalar_one() == "doing"
+        assert list(queue._left) == list(doing)
+        may_end.set()
+        await work.until(1)
+    finally:
+        await queue.aclose()
+
+
+async def test_a_stop_right_after_a_suspend_waits_for_no_beat(engine: sa.Engine, postgres_url: str) -> None:
+    """Jobs wait after a suspend until the process has beaten; where it stops first they are for others."""
+    clock, work = Suspended(), Work()
+    queue = QueueDispatcher(conninfo_to_dict(postgres_url), works=True, concurrency=1, dead_after_s=1000.0, clock=clock)
+    try:
+        queue.open(work)
+        await until(lambda: queue._locked)
+        with engine.connect() as connection, connection.begin():
+            # Beats wait; a job can still be taken.
+            connection.exec_driver_sql("LOCK TABLE procrastinate_workers IN SHARE MODE")
+            clock.ahead_s += 2000
+            queue._notice()
+            enqueue(queue, engine, ShardJob("r", 0, 0))
+            doing = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'doing'"
+            await until(lambda: connection.exec_driver_sql(doing).scalar())
+            closing = asyncio.create_task(queue.aclose())
+            await until(lambda: queue._closed)
+        await closing
+        assert work.done == []
+    finally:
+        await queue.aclose()
