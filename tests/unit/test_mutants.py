@@ -139,6 +139,10 @@ def test_at_the_top_of_a_module_tests_that_import_it_come_first() -> None:
     durations = {"tests/a.py::runs": 0.1, "tests/b.py::names": 5.0, "tests/c.py::neither": 0.1}
     covering = Covering(durations, {}, {"m.py": {5: {"tests/a.py::runs"}}}, {})
     assert trial.tests_for(mutant, covering, None, {"tests/b.py"}) == ["tests/b.py::names", "tests/a.py::runs"]
+    durations = {"tests/integration/a.py::runs": 0.1, "tests/unit/b.py::names": 0.5}
+    covering = Covering(durations, {}, {"m.py": {1: set(durations)}}, {})
+    named = {test.partition("::")[0] for test in durations}
+    assert trial.tests_for(mutant, covering, (1, 1), named)[0] == "tests/unit/b.py::names"
     digests = files_of_tests(ROOT)
     files = command.files_that_import(
         "services/orchestrator/assay_orchestrator/store/schema.py", Covering(digests=digests)

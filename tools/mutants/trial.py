@@ -140,7 +140,7 @@ def tests_for(
         mutant: The mutant.
         covering: The map from lines to tests.
         function_lines: First and last line of its function; None at the top of the module, which is run by all who
-            import it, before any test: then tests of files that name the module come first.
+            import it, before any test: then all tests of files that name the module come first, else unit tests.
         named: Those test files.
     """
     focus = covering.focus_of(mutant.path)
@@ -154,7 +154,7 @@ def tests_for(
 
     def rank(test: str) -> tuple[bool, bool, float, str]:
         file = test.partition("::")[0]
-        is_named = function_lines is None and file in named
+        is_named = file in named and (function_lines is None or file.startswith("tests/unit"))
         return file != first, not is_named, -focus.get(test, 1) / (covering.durations[test] + 0.2), test
 
     chosen: list[str] = []
