@@ -200,6 +200,16 @@ def test_a_crash_kills_only_where_the_change_causes_it(project: Callable[[str], 
     assert tried(copy, "return x + 1", "return x - 1").outcome == "unclear"
 
 
+def test_a_test_that_hangs_is_ended_and_named(
+    project: Callable[[str], trial.Copy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a limit of its own: what other tests may take does not matter."""
+    monkeypatch.setattr(trial, "TEST_S", 1.0)
+    copy = project("def test_it() -> None:\n    import m\n\n    while m.answer(1) != 2: pass\n")
+    verdict = tried(copy, "return x + 1", "return x - 1")
+    assert (verdict.outcome, verdict.test) == ("timeout", TEST)
+
+
 def test_only_files_that_were_measured_are_known(project: Callable[[str], trial.Copy], tmp_path: Path) -> None:
     """What a test's process runs counts as the test's; files that cannot be read are measured again the next time."""
     copy = project(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -92,12 +93,12 @@ class Copy:
             durations: Seconds that each takes.
         """
         limit_s = START_S + FACTOR * sum(durations[each] for each in tests)
-        test_s = TEST_S + FACTOR * max(durations[each] for each in tests)
-        code, output = self._pytest(tests, limit_s, test_s)
+        limits = {each: TEST_S + FACTOR * durations[each] for each in tests}
+        code, output = self._pytest(tests, limit_s, limits)
         if code == _NOT_FOUND:
             # The change may only have renamed the parameters of a test: then the test runs with all of them.
             names = list(dict.fromkeys(test.partition("[")[0] for test in tests))
-            code, output = self._pytest(names, limit_s, test_s)
+            code, output = self._pytest(names, limit_s, limits)
         if code in (_PASSED, None):
             return ("survived" if code == _PASSED else "timeout"), ""
         failed = _FAILED_TEST.search(output)
@@ -105,12 +106,14 @@ class Copy:
             return "timeout" if _TIMED_OUT.search(failed[0]) else "killed", failed[1]
         return "killed", f"pytest ended with {code}: {failed[1] if failed else output[-300:].strip()}"
 
-    def _pytest(self, tests: Sequence[str], limit_s: float, test_s: float) -> tuple[int | None, str]:
+    def _pytest(self, tests: Sequence[str], limit_s: float, limits: Mapping[str, float]) -> tuple[int | None, str]:
         """Return pytest's exit status, None where its time was over, and its output."""
         listed = self.folder / ".mutant-tests"
         listed.write_text("\n".join(tests), encoding="utf-8")
+        limited = self.folder / ".mutant-limits.json"
+        limited.write_text(json.dumps(limits), encoding="utf-8")
         options = ["-x", "-q", "--tb=no", "-rfE", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        options += ["-p", "tools.mutants.order_plugin", "-o", f"timeout={test_s:.0f}"]
+        options += ["-p", "tools.mutants.order_plugin", "--limits", str(limited)]
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", *options, f"@{listed}"],
             cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
