@@ -48,6 +48,7 @@ class Recorder:
         path.parent.mkdir(parents=True, exist_ok=True)
         sources = [str(root / each) for each in ("common", "cli", "services")]
         self._coverage = coverage.Coverage(data_file=None, source=sources, config_file=False, messages=False)
+        self._coverage.set_option("run:disable_warnings", ["no-data-collected"])
         self._coverage.start()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

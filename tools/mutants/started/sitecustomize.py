@@ -33,5 +33,6 @@ if "COVERING_TEST" in os.environ:
         }
         _file.write_text(json.dumps({"tests": [_test], "lines": lines}), encoding="utf-8")
 
+    _coverage.set_option("run:disable_warnings", ["no-data-collected"])
     _coverage.start()
     atexit.register(_write)
