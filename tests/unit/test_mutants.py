@@ -211,11 +211,16 @@ def test_a_test_that_hangs_is_ended_and_named(
 
 
 def test_only_files_that_were_measured_are_known(project: Callable[[str], trial.Copy], tmp_path: Path) -> None:
-    """What a test's process runs counts as the test's; files that cannot be read are measured again the next time."""
+    """What a process runs until it is killed counts for its test; a file that cannot be read is measured again."""
     copy = project(
-        "import subprocess, sys\n\n\n"
+        "import os, subprocess, sys, time\nfrom pathlib import Path\n\n\n"
         "def test_it() -> None:\n"
-        "    subprocess.run([sys.executable, '-c', 'import m; m.answer(1)'], check=True)\n"
+        "    folder = Path(os.environ['COVERING_FOLDER'])\n"
+        "    code = 'import m, time; m.answer(1); print(1, flush=True); time.sleep(100)'\n"
+        "    with subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE) as process:\n"
+        "        process.stdout.read(1)\n"
+        "        while not any('\"2\"' in each.read_text() for each in folder.glob('*-*.json')): time.sleep(0.01)\n"
+        "        process.kill()\n"
     )
     kept = tmp_path / "covering.json"
     covering = update_covering(kept, copy.folder, copy.environment, 1)

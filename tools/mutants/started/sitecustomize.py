@@ -1,6 +1,6 @@
 """Python imports this when it starts: record which lines a process runs for the test that started it.
 
-A process that is killed records nothing.
+It is written again and again, so that of a process that is killed only the last moment is missing.
 """
 
 from __future__ import annotations
@@ -8,8 +8,11 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import threading
 import uuid
 from pathlib import Path
+
+_INTERVAL_S = 0.5
 
 if "COVERING_TEST" in os.environ:
     import coverage
@@ -23,16 +26,28 @@ if "COVERING_TEST" in os.environ:
         config_file=False,
         messages=False,
     )
+    _lines: dict[str, set[int]] = {}
+    _writing = threading.Lock()
 
     def _write() -> None:
-        _coverage.stop()
-        data = _coverage.get_data()
-        lines = {
-            str(Path(name).relative_to(_root)): {line: [0] for line in sorted(data.lines(name) or ())}
-            for name in sorted(data.measured_files())
-        }
-        _file.write_text(json.dumps({"tests": [_test], "lines": lines}), encoding="utf-8")
+        with _writing:
+            before = sum(map(len, _lines.values()))
+            data = _coverage.get_data()  # since the last time, in each thread
+            for name in data.measured_files():
+                _lines.setdefault(str(Path(name).relative_to(_root)), set()).update(data.lines(name) or ())
+            if sum(map(len, _lines.values())) == before:
+                return
+            lines = {name: {line: [0] for line in sorted(found)} for name, found in sorted(_lines.items())}
+            whole = _file.with_suffix(".part")
+            whole.write_text(json.dumps({"tests": [_test], "lines": lines}), encoding="utf-8")
+            whole.replace(_file)
+
+    def _write_often() -> None:
+        ended = threading.Event()
+        while not ended.wait(_INTERVAL_S):
+            _write()
 
     _coverage.set_option("run:disable_warnings", ["no-data-collected"])
     _coverage.start()
     atexit.register(_write)
+    threading.Thread(target=_write_often, name="covering", daemon=True).start()
