@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.waiting import until
 
+from assay.answers import AgentResponse
 from assay.cases import Case, Turn
 from assay.errors import StorageError, UnavailableError, WrongStateError
 from assay.hosting.calling import AgentCaller
@@ -91,3 +94,28 @@ async def test_a_run_whose_file_is_away_says_so_and_resumes_when_it_is_back(
         await asyncio.wait([hosting])
     assert done.counts.finished == CASES
     assert agent.asked == Counter({f"c{i}": 1 for i in range(CASES)})
+
+
+async def test_what_follows_a_shard_that_could_not_be_ended_begins_when_it_is(
+    serve_at: Callable[..., AbstractAsyncContextManager[Client]],
+    tmp_path: Path,
+    settings_of: Callable[..., RunSettings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end of a shard is refused, so that the next one of its run is enqueued when the pause ends."""
+    monkeypatch.setattr(storage_pauses, "_FIRST_BACKOFF_S", 0.02)
+    monkeypatch.setattr(storage_pauses, "_MAX_BACKOFF_S", 0.1)
+    cases = [Case(f"c{i}", (Turn("q", references=("a",)),), recorded=AgentResponse(text="a")) for i in range(1_500)]
+    async with serve_at(tmp_path) as client:
+        with closing(sqlite3.connect(tmp_path / "assay.db", isolation_level=None)) as admin:
+            dataset = await client.upload_dataset(cases, name="d")
+            admin.execute(
+                "CREATE TRIGGER refuse BEFORE UPDATE ON shards WHEN NEW.state = 'done' "
+                "BEGIN SELECT RAISE(ABORT, 'no shard ends'); END"
+            )
+            run = await client.create_run(settings_of(concurrency=1), dataset.dataset_id)
+            cause = "SELECT pause_cause FROM runs"  # the pause itself is stored
+            await until(lambda: admin.execute(cause).fetchone(), lambda seen: seen == ("storage",))
+            admin.execute("DROP TRIGGER refuse")
+        done = await shown_as(client, run.run_id, RunState.SUCCEEDED)
+    assert done.counts.finished == len(cases)
