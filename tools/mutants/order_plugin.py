@@ -1,6 +1,7 @@
 """A pytest plugin that runs tests in the order in which they are named, each with a time limit of its own.
 
-Those most likely to notice a change come first. The limits, seconds by test, are in the file of --limits.
+Those most likely to notice a change come first. The limits, seconds by test, are in the file of --limits; that of
+--current names the test that runs.
 """
 
 from __future__ import annotations
@@ -16,8 +17,22 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that names the file of limits."""
+    """Add the options that name the files."""
     parser.addoption("--limits", help="JSON file of seconds by test")
+    parser.addoption("--current", help="file that names the test that runs")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name tests as they begin."""
+    config.pluginmanager.register(_Current(Path(config.getoption("--current"))))
+
+
+class _Current:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._path.write_text(nodeid, encoding="utf-8")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

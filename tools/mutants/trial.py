@@ -36,7 +36,8 @@ TEST_S = 30.0
 # Exit status of pytest.
 _PASSED, _FAILED, _NOT_FOUND = 0, 1, 4
 _FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (tests/\S+?(?:\[.*?\])?)(?: - .*)?$", re.MULTILINE)
-_TIMED_OUT = re.compile(r" - Failed: Timeout \(>")
+# What pytest-timeout writes before it ends the process: what a test leaves behind may hang as well.
+_TIMED_OUT = "+++ Timeout +++"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class Copy:
             if (root / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(root / name, folder / name)
+        self._current = folder / ".mutant-current"
         self._date = time.time()
         self.environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(str(folder / each) for each in SOURCES),
@@ -99,11 +101,13 @@ class Copy:
             # The change may only have renamed the parameters of a test: then the test runs with all of them.
             names = list(dict.fromkeys(test.partition("[")[0] for test in tests))
             code, output = self._pytest(names, limit_s, limits)
-        if code in (_PASSED, None):
-            return ("survived" if code == _PASSED else "timeout"), ""
+        if code == _PASSED:
+            return "survived", ""
+        if code is None or _TIMED_OUT in output:
+            return "timeout", self._current.read_text(encoding="utf-8")
         failed = _FAILED_TEST.search(output)
         if code == _FAILED and failed:
-            return "timeout" if _TIMED_OUT.search(failed[0]) else "killed", failed[1]
+            return "killed", failed[1]
         return "killed", f"pytest ended with {code}: {failed[1] if failed else output[-300:].strip()}"
 
     def _pytest(self, tests: Sequence[str], limit_s: float, limits: Mapping[str, float]) -> tuple[int | None, str]:
@@ -113,7 +117,9 @@ class Copy:
         limited = self.folder / ".mutant-limits.json"
         limited.write_text(json.dumps(limits), encoding="utf-8")
         options = ["-x", "-q", "--tb=no", "-rfE", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        options += ["-p", "tools.mutants.order_plugin", "--limits", str(limited)]
+        options += ["-p", "tools.mutants.order_plugin", "--limits", str(limited), "--current", str(self._current)]
+        options += ["-o", "timeout_method=thread"]
+        self._current.write_text("", encoding="utf-8")
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", *options, f"@{listed}"],
             cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
