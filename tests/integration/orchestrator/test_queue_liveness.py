@@ -148,18 +148,21 @@ async def test_a_stop_right_after_a_suspend_waits_for_no_beat(engine: sa.Engine,
     queue = QueueDispatcher(conninfo_to_dict(postgres_url), works=True, concurrency=1, dead_after_s=1000.0, clock=clock)
     try:
         queue.open(work)
-        await until(lambda: queue._locked)
+        enqueue(queue, engine, ShardJob("r", 0, 0))
+        await work.until(1)  # its worker has begun
         with engine.connect() as connection, connection.begin():
             # Beats wait; a job can still be taken.
             connection.exec_driver_sql("LOCK TABLE procrastinate_workers IN SHARE MODE")
+            waits = "SELECT count(*) FROM pg_locks WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+            await until(lambda: connection.exec_driver_sql(waits).scalar())
             clock.ahead_s += 2000
             queue._notice()
-            enqueue(queue, engine, ShardJob("r", 0, 0))
-            doing = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'doing'"
+            enqueue(queue, engine, ShardJob("r", 1, 0))
+            doing = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'doing' AND args ->> 'shard_index' = '1'"
             await until(lambda: connection.exec_driver_sql(doing).scalar())
             closing = asyncio.create_task(queue.aclose())
             await until(lambda: queue._closed)
         await closing
-        assert work.done == []
+        assert work.done == [("r", 0)]
     finally:
         await queue.aclose()
