@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 from tests.integration.orchestrator.jobs import (
@@ -17,6 +18,7 @@ from tests.integration.orchestrator.jobs import (
     queue_engine,
     take_silently,
 )
+from tests.refusals import refuse
 from tests.waiting import until
 
 from assay_orchestrator.engine.queue import QueueDispatcher
@@ -166,3 +168,15 @@ async def test_a_stop_right_after_a_suspend_waits_for_no_beat(engine: sa.Engine,
         assert work.done == [("r", 0)]
     finally:
         await queue.aclose()
+
+
+async def test_a_stop_whose_end_the_database_refuses_is_a_stop(engine: sa.Engine, postgres_url: str) -> None:
+    """A worker that cannot say that it ends is not followed by another."""
+    queue, work = make_queue(postgres_url), Work()
+    queue.open(work)
+    enqueue(queue, engine, ShardJob("r", 0, 0))
+    await work.until(1)
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        refusal = await refuse(admin, "P0001", "procrastinate_workers", change="DELETE")
+        await queue.aclose()
+        await refusal.until_met(1)

@@ -216,3 +216,22 @@ async def test_an_interruption_is_told_from_a_pause(serve: Serve, settings_of: S
         found = await client.get_run(run.run_id)
         assert found.pause_cause is (None if database_url else PauseCause.INTERRUPTED)
         assert found.state is (RunState.RUNNING if database_url else RunState.PAUSED)
+
+
+async def test_a_run_that_is_paused_leaves_its_agent_to_another(serve: Serve, settings_of: SettingsOf) -> None:
+    """Both may ask one question at once: the other run begins where the first has left, and the first is paused."""
+    first_agent, other_agent = GatedAgent(), GatedAgent()
+    async with serve(agent_limits={"m:f": 1}) as client:
+        settings = settings_of("python", "m:f", concurrency=1)
+        first, other = [await started(client, settings, cases(3)) for _ in range(2)]
+        async with hosting(client, first, first_agent), hosting(client, other, other_agent):
+            await first_agent.busy.wait()
+            pausing = asyncio.ensure_future(client.pause_run(first.run_id))
+            await waiting.until(lambda: client.get_run(first.run_id), lambda run: run.pause_cause is PauseCause.OWNER)
+            assert other_agent.asked == []
+            first_agent.may_answer.set()
+            await pausing
+            assert (await client.get_run(first.run_id)).state is RunState.PAUSED
+            other_agent.may_answer.set()
+            await until(client, other.run_id, RunState.SUCCEEDED)
+    assert len(other_agent.asked) == 3
