@@ -373,3 +373,16 @@ def test_the_quick_way_and_the_long_way_agree(write: Write, read: Read) -> None:
 def test_a_file_may_begin_with_much_space(write: Write, read: Read, spaces: int) -> None:
     """What a file is, its first text says, however late it comes."""
     assert [case.input for case in read(write("x.json", " " * spaces + '[{"input": "Q"}]'))] == ["Q"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.json", '[{"question": "q"}]'), ("x.jsonl", '{"question": "q"}\n'), ("x.csv", "question\nq\n"),
+        ("x.yaml", "- question: q\n"),
+    ],
+)  # fmt: skip
+def test_a_file_may_begin_with_many_blank_lines(write: Write, read: Read, name: str, text: str) -> None:
+    """Only a file of nothing else is empty, however much of it is looked at to tell its kind."""
+    (case,) = read(write(name, 70_000 * "\n" + text))
+    assert case.input == "q"
