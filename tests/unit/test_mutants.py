@@ -133,6 +133,18 @@ def test_tests_about_the_module_come_first() -> None:
     assert len(trial.tests_for(mutant, covering, None, ())) == 4
 
 
+def test_each_line_of_the_function_has_a_test_among_the_first() -> None:
+    """Of many tests that run a condition, few may run what it guards: these would come too late."""
+    (mutant,) = mutants_of("m.py", b"x = a < b\n")
+    many = {f"many {number:04}" for number in range(3_000)}
+    covering = Covering(
+        dict.fromkeys(many, 0.01) | {"rare": 9.0}, {}, {"m.py": {1: many | {"rare"}, 2: {"rare"}, 3: many}}, {}
+    )
+    tests = trial.tests_for(mutant, covering, (1, 3), ())
+    assert tests[:2] == ["many 0000", "rare"]
+    assert len(tests) < len(many)
+
+
 def test_at_the_top_of_a_module_tests_that_import_it_come_first() -> None:
     """No test runs these lines: they have been run when the first test begins."""
     (mutant,) = mutants_of("m.py", b"x = a < b\n")

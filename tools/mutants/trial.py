@@ -28,7 +28,7 @@ __all__ = ["Copy", "Verdict", "tests_for", "try_mutant"]
 SOURCES = ("common", "cli", "services/embedder", "services/judge", "services/orchestrator")
 # Seconds of tests, as measured under coverage: of one start of pytest, and of a mutant.
 PART_S, ALL_S = 25.0, 120.0
-MOST_TESTS = 400
+MOST_TESTS = 2_000
 # What starting pytest, its imports and its fixtures may take, and how much slower than measured tests may be.
 START_S, FACTOR = 60.0, 6.0
 # What one test may take besides.
@@ -166,14 +166,28 @@ def tests_for(
         is_named = file in named and (function_lines is None or file.startswith("tests/unit"))
         return file != first, not is_named, -focus.get(test, 1) / (covering.durations[test] + 0.2), test
 
+    ranked = sorted(found, key=rank)
     chosen: list[str] = []
     left_s = ALL_S
-    for test in sorted(found, key=rank):
+    # First, for each line of the function, the best test of those that run it: few may run what a condition guards.
+    for test in dict.fromkeys([*_one_for_each_line(mutant.path, ranked, covering, function_lines), *ranked]):
         left_s -= covering.durations[test]
         if len(chosen) == MOST_TESTS or (chosen and left_s < 0):
             break
         chosen.append(test)
     return chosen
+
+
+def _one_for_each_line(
+    path: str, ranked: Sequence[str], covering: Covering, function_lines: tuple[int, int] | None
+) -> list[str]:
+    """Return, of the tests in their order, the first one for each line of a function."""
+    place = {test: number for number, test in enumerate(ranked)}
+    found: set[str] = set()
+    for line in range(function_lines[0], function_lines[1] + 1) if function_lines else ():
+        if tests := place.keys() & covering.tests_of(path, line, line):
+            found.add(min(tests, key=place.__getitem__))
+    return sorted(found, key=place.__getitem__)
 
 
 def try_mutant(mutant: Mutant, copy: Copy, tests: Sequence[str], covering: Covering) -> Verdict:
