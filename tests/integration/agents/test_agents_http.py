@@ -124,6 +124,16 @@ async def test_the_request_carries_its_key_and_its_query(listen: Listen, agent_o
     assert request.headers["idempotency-key"] == "run/0/0"
 
 
+async def test_what_is_no_text_is_json_in_a_query(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
+    """Lists, numbers and absent variables; a text has no quotes."""
+    server = await listen(reply_of(OK))
+    names = {"tags": "{{variables.tags}}", "k": "{{parameters.k}}", "none": "{{variables.missing}}", "q": "{{input}}"}
+    await answer(
+        agent_of(server, method="GET", query=names), asked("q", variables={"tags": ["é", 1]}, parameters={"k": 0.5})
+    )
+    assert server.received[0].query == {"tags": '["é", 1]', "k": "0.5", "none": "null", "q": "q"}
+
+
 async def test_the_default_template_and_mapping(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
     """Without options the input is posted as `input` and the usual names of an answer are looked for."""
     server = await listen(reply_of(b'{"response": "yes"}'))

@@ -17,7 +17,7 @@ from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.storage_pauses import StoragePauses
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.runner import Plan
-from assay_orchestrator.store import datasets, deletions, fairness, results, runs, schema, shards
+from assay_orchestrator.store import control, datasets, deletions, fairness, results, runs, schema, shards
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.runs import RunRecord
 from assay_orchestrator.store.shards import FencedError, RunStoppedError, Shard
@@ -376,3 +376,15 @@ async def serve(store: Database, names: list[str], shares: FairShares, count: in
 
         waiting += await store.write(end)
     return served
+
+
+async def test_a_run_that_has_moved_since_it_was_summed_up_is_not_ended(store: Database) -> None:
+    """Its summary lacks what came since; the caller learns that it has not ended."""
+    assert not await store.write(lambda c: control.conclude(c, "r", 0, {}))  # its shards are not done
+    await store.write(lambda c: c.execute(schema.shards.update().values(state="done")))
+    assert not await store.write(lambda c: control.conclude(c, "r", 99, {}))
+    assert not await store.write(lambda c: control.conclude(c, "unknown", 0, {}))
+    found = await store.read(lambda c: runs.get(c, "r"))
+    assert found is not None
+    assert found.state is RunState.PENDING
+    assert await store.write(lambda c: control.conclude(c, "r", found.last_sequence, {}))
