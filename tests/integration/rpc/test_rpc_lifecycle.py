@@ -229,13 +229,21 @@ async def test_live_socket_is_refused_and_a_stale_one_replaced(wire: Any, tmp_pa
         ("127.0.0.1:99999", "use unix:/path or host:port"),
         ("unix:/nonexistent/x.sock", "folder of the socket"),
         ("unix:/" + "x" * 120, "longer than 107 bytes"),
-        ("unix:/etc/passwd", "is not a socket"),
     ],
 )
 async def test_address_that_cannot_be_used(wire: Any, address: str, message: str) -> None:
     """The sentence says what is wrong with the address."""
     with pytest.raises(SetupError, match=message):
         await wire.server(ECHO).start(address)
+
+
+async def test_file_in_place_of_a_socket_is_kept(wire: Any, tmp_path: Path) -> None:
+    """A server does not start at the address of an ordinary file, and does not remove the file."""
+    file = tmp_path / "notes"
+    file.write_text("keep me")
+    with pytest.raises(SetupError, match="is not a socket"):
+        await wire.server(ECHO).start(f"unix:{file}")
+    assert file.read_text() == "keep me"
 
 
 async def test_service_after_the_start_is_refused(wire: Any) -> None:

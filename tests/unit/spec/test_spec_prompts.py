@@ -119,7 +119,7 @@ def test_all_mistakes_come_with_their_lines(tmp_path: Path) -> None:
 
 def test_a_server_refuses_a_prompt_file_without_its_text() -> None:
     """A name alone says nothing to a server that has other files."""
-    agent = AgentSettings("openai", "m", options={"prompt_file": "/etc/passwd"})
+    agent = AgentSettings("openai", "m", options={"prompt_file": "prompt.md"})
     assert [problem.field for problem in check_agent(agent)] == ["agent.prompt_file"]
 
 
