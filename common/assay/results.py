@@ -14,6 +14,7 @@ from assay.answers import AgentResponse, AgentStatus
 from assay.run_settings import AgentSettings, DatasetReading, JudgeSettings, MetricSettings, RunSettings, SpendCap
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Mapping, Sequence
 
     from assay.canaries import CanarySummary
@@ -145,8 +146,8 @@ class CaseResult:
         response: The answer; None where it was not asked for.
         input: The user's text, or the case's variables as JSON where it has none; empty where it was not asked for.
         references: The references; empty where they were not asked for.
-        answer_vector: The answer's embedding as little-endian float32, where a metric over rows needs it;
-            never leaves the orchestrator.
+        answer_vector: The answer's embedding, where a metric over rows needs it: little-endian float32 as it is
+            stored, or the numbers that a user's own function returned; never leaves the orchestrator.
     """
 
     case_id: str
@@ -164,7 +165,7 @@ class CaseResult:
     references: Sequence[str] = ()
     tags: tuple[str, ...] = ()
     weight: float = 1.0
-    answer_vector: bytes = b""
+    answer_vector: bytes | array[float] = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -324,7 +324,7 @@ class Scorer:
             scores=scores,
             latency_ms=response.latency_ms,
             reason=row_reason(response, scores[:1]),
-            answer_vector=array("f", map(float, vector)).tobytes() if vector is not None else b"",
+            answer_vector=array("d", map(float, vector)) if vector is not None else b"",
         )
 
 

@@ -29,6 +29,7 @@ from assay.metrics.score import not_computed
 from assay.results import MetricSummary, Score, ScoreStatus
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Mapping, Sequence
 
     import numpy as np
@@ -79,6 +80,13 @@ def _unit(vector: ArrayLike) -> NDArray[np.float64] | None:
     found = np.asarray(vector, dtype=np.float64)
     norm = float(np.linalg.norm(found))
     return found / norm if norm > 0.0 and np.isfinite(norm) else None
+
+
+def _numbers(vector: bytes | array[float]) -> ArrayLike:
+    """Return a row's vector as numbers; those that were not stored keep their precision."""
+    import numpy as np
+
+    return np.frombuffer(vector, dtype="<f4") if isinstance(vector, bytes) else vector
 
 
 class _Pool:
@@ -194,9 +202,7 @@ class _Fold(MeanFold):
             self._all.blanks += 1
             self._case.pool.blanks += 1
         else:
-            import numpy as np
-
-            unit = _unit(np.frombuffer(row.answer_vector, dtype="<f4"))
+            unit = _unit(_numbers(row.answer_vector))
             if unit is None or not self._all.add(unit):
                 return "invalid_vector"
             self._case.pool.add(unit)
