@@ -3,11 +3,12 @@ r"""Retrieval accuracy: was the right table queried, and was data retrieved?
     value = 1 when at least two of three checks hold, else 0
 
 The checks: the SQL holds the word SELECT; it names an expected table as a whole identifier, quotes and
-brackets aside; it returned at least one row. Case never matters. A case says which tables are right in its
-field `expected_table`, one name or a list; without one the second check fails and the detail notes
-`expected_table_missing`. A case of the category `out_of_scope` has no table to hit: its value is 1 exactly
-when no SELECT was issued, no row came back and the agent did not fail. An agent error is computed from
-what the row holds. A row passes with 1. The aggregate is the mean; a threshold applies to it.
+brackets aside; it returned at least one row. Case never matters. A quoted identifier ends with its quotes or at a
+dot: `my-table` is not in `` `my-table-2` ``. A case says which tables are right in its field `expected_table`, one
+name or a list; without one the second check fails and the detail notes `expected_table_missing`. A case of the
+category `out_of_scope` has no table to hit: its value is 1 exactly when no SELECT was issued, no row came back and
+the agent did not fail. An agent error is computed from what the row holds. A row passes with 1. The aggregate is the
+mean; a threshold applies to it.
 """
 
 from __future__ import annotations
@@ -47,6 +48,11 @@ INFO = MetricInfo(
 
 _SELECT = re.compile(r"\bselect\b")
 _QUOTES = re.compile(r'["`\[\]]')
+# Quotes inside literals and comments quote no identifier.
+_PIECES = re.compile(
+    r"""(?P<other>'[^']*'|--[^\n]*|/\*(?:.*?\*/|.*))|"[^"\n]*"|`[^`\n]*`|\[[^\[\]\n]*\]""",
+    re.DOTALL,
+)
 _POINTS_NEEDED = 2
 
 
@@ -118,8 +124,33 @@ def _expected_tables(case: Case) -> list[str]:
 
 
 def _names_any(sql: str, tables: list[str]) -> bool:
-    text = _QUOTES.sub("", sql)
-    return any(table in text and _identifier(table).search(text) is not None for table in tables)
+    if not tables:
+        return False
+    text, quoted = _without_quotes(sql)
+    return any(
+        not (_is_inside(quoted, found.start()) or _is_inside(quoted, found.end()))
+        for table in tables
+        if table in text
+        for found in _identifier(table).finditer(text)
+    )
+
+
+def _without_quotes(sql: str) -> tuple[str, str]:
+    """Return the SQL without its quotes, and a text of the same length with "q" for characters between quotes."""
+    texts, marks, end = [], [], 0
+    for found in _PIECES.finditer(sql):
+        texts += [_QUOTES.sub("", sql[end : found.start()]), _QUOTES.sub("", found[0])]
+        # A dot between quotes separates names, as in `project.dataset.table`.
+        mark = " " * len(texts[-1]) if found["other"] else re.sub(r"[^.]", "q", texts[-1])
+        marks += [" " * len(texts[-2]), mark]
+        end = found.end()
+    texts.append(_QUOTES.sub("", sql[end:]))
+    return "".join(texts), "".join([*marks, " " * len(texts[-1])])
+
+
+def _is_inside(quoted: str, position: int) -> bool:
+    """Return whether a position is between two characters of one quoted name."""
+    return quoted[max(0, position - 1) : position + 1] == "qq"
 
 
 @lru_cache(maxsize=512)
@@ -129,5 +160,7 @@ def _plain(name: str) -> str:
 
 @lru_cache(maxsize=512)
 def _identifier(name: str) -> re.Pattern[str]:
-    # `$` is part of identifiers in most dialects; a dot is not: schema.table names the table.
-    return re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
+    # `$` is part of identifiers in most dialects; a dot is not: schema.table names the table. A hyphen is part of
+    # names where the expected name has one.
+    part = r"[\w$-]" if "-" in name else r"[\w$]"
+    return re.compile(rf"(?<!{part}){re.escape(name)}(?!{part})")

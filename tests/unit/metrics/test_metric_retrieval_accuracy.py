@@ -66,10 +66,23 @@ def test_known_rows(metric: Callable[..., Metric], row: Row, points: int | None,
         ("SELECT 1 FROM x", "", False),
         ("SELECT 1 FROM x", ["", None, 7, '""'], False),
         ("SELECT 1 FROM المناقصات", "المناقصات", True),
+        ("SELECT 1 FROM `my-table`", "my-table", True),
+        ("SELECT 1 FROM `my-table`", "`my-table`", True),
+        ("SELECT 1 FROM `my-table-2`", "my-table", False),
+        ("SELECT 1 FROM `my-table-2`", "my", False),
+        ("SELECT 1 FROM `my-table-2`", "table-2", False),
+        ("SELECT 1 FROM my-table-2", "my-table", False),
+        ("SELECT 1 FROM `shop.eu.my-table`", "my-table", True),
+        ("SELECT 1 FROM `shop.eu`.`my-table`", "eu.my-table", True),
+        ("SELECT 1 FROM [old orders]", "orders", False),
+        ("SELECT 1 FROM [old orders]", "old orders", True),
+        ('SELECT 1 FROM "a" JOIN "my-table-2" USING (x) JOIN "my-table" USING (y)', "my-table", True),
+        ("SELECT 'say \"hi' FROM tenders WHERE note = 'x\"'", "tenders", True),
+        ('SELECT 1 -- the " mark\nFROM tenders -- "', "tenders", True),
     ],
 )
 def test_a_table_counts_as_a_whole_identifier(metric: Callable[..., Metric], sql: str, table: Any, named: bool) -> None:
-    """Quotes and case are ignored on both sides, parts of names and blank names match nothing."""
+    """Quotes and case are ignored on both sides; parts of names, quoted or not, and blank names match nothing."""
     assert metric("retrieval_accuracy").score(asked(sql, 0, table)).detail["names_table"] is named
 
 
