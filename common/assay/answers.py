@@ -22,6 +22,7 @@ from assay.answer_fields import (
     json_value,
     shown,
 )
+from assay.answer_text import USAGE_KEYS, find_text_key, missing_text
 from assay.questions import AgentRequest, Message
 
 __all__ = [
@@ -181,6 +182,8 @@ def error_response(kind: AgentErrorKind, message: str, **details: Any) -> AgentR
 _INT_FIELDS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
                "reasoning_tokens", "requests")  # fmt: skip
 _RETRIEVED_NAMES = ("retrieved", "events", "retrieved_items")
+_STRUCTURED = ("output", "sql", "data_rows", "tool_calls", "sources", *_RETRIEVED_NAMES)
+"""Fields that make an answer even without a text."""
 _KNOWN = {"status", "text", "error", "output", "sql", "data_rows", "tool_calls", "sources", "usage",
           "latency_ms", "reported_latency_ms", "finish_reason", "model", "attempts", "metadata",
           *_RETRIEVED_NAMES}  # fmt: skip
@@ -190,32 +193,30 @@ def response_from_json(data: object) -> AgentResponse:
     """Return the answer that `data` describes.
 
     Args:
-        data: A string (the answer's text) or a mapping with the names of `AgentResponse`. `events` and
-            `retrieved_items` are read as `retrieved`; a source may be a string (its title); an `error`
-            may be a string (its message). Unknown names go to `metadata`; a mapping of nothing else is no
-            answer, but a text under a name that is not read.
+        data: A string (the answer's text) or a mapping with the names of `AgentResponse`. Its text may stand under
+            any of `TEXT_KEYS`. `events` and `retrieved_items` are read as `retrieved`; a source may be a string
+            (its title); an `error` may be a string (its message); `usage` may have OpenAI's names. Unknown names
+            go to `metadata`.
 
     Raises:
-        MalformedAnswerError: `data` has another shape; the message names the field.
+        MalformedAnswerError: `data` has another shape, or no text; the message names the field, or those there are.
     """
     if isinstance(data, str):
         return AgentResponse(text=as_text(data, "text"))
     if not isinstance(data, dict):
         raise MalformedAnswerError(f"an answer is a text or a mapping with a 'text' field, not {type(data).__name__}")
-    if data and not _KNOWN & data.keys():
-        found = ", ".join(shown(key) for key in list(data)[:5])
-        raise MalformedAnswerError(f"a mapping has its text in the field 'text', and this one has only {found}")
     error = _error(data.get("error"))
     status = _status(data.get("status"), error)
     if status is AgentStatus.ERROR and error is None:
         error = AgentError(AgentErrorKind.RAISED, "the agent reported status error without saying why")
-    unknown = {key: value for key, value in data.items() if key not in _KNOWN}
+    text_key = find_text_key(data)
+    unknown = {key: value for key, value in data.items() if key not in _KNOWN and key != text_key}
     metadata = {**as_mapping(data.get("metadata"), "metadata"), **{str(key): value for key, value in unknown.items()}}
-    return AgentResponse(
+    response = AgentResponse(
         status=status,
-        text=as_text(data.get("text"), "text"),
+        text=as_text(data[text_key], text_key) if text_key is not None else "",
         error=error if status is AgentStatus.ERROR else None,
-        output=json_value(data.get("output"), "output"),
+        output=json_value(data.get("output"), "output") if text_key != "output" else None,
         sql=as_text(data["sql"], "sql") if data.get("sql") is not None else None,
         data_rows=as_count(data.get("data_rows"), "data_rows"),
         tool_calls=tuple(_tool_call(item, i) for i, item in enumerate(as_items(data.get("tool_calls"), "tool_calls"))),
@@ -229,6 +230,9 @@ def response_from_json(data: object) -> AgentResponse:
         attempts=tuple(_attempt(item, i) for i, item in enumerate(as_items(data.get("attempts"), "attempts"))),
         metadata=json_value(metadata, "metadata"),
     )
+    if text_key is None and status is AgentStatus.SUCCESS and not _is_structured(data, unknown):
+        raise missing_text(data)
+    return response
 
 
 def response_to_json(response: AgentResponse) -> dict[str, Any]:
@@ -256,6 +260,13 @@ def response_to_json(response: AgentResponse) -> dict[str, Any]:
             {"latency_ms": attempt.latency_ms, "error": _error_to_json(attempt.error)} for attempt in response.attempts
         ]
     return data
+
+
+def _is_structured(data: dict[Any, Any], unknown: dict[Any, Any]) -> bool:
+    """Return whether a mapping is an answer without a text; a text under an unknown name may be meant as its text."""
+    if any(isinstance(value, str) and value for value in unknown.values()):
+        return False
+    return any(data.get(name) is not None for name in _STRUCTURED)
 
 
 def _fields(item: ToolCall | Source | Usage) -> dict[str, Any]:
@@ -366,5 +377,15 @@ def _usage(value: object) -> Usage | None:
     if value is None:
         return None
     data = as_mapping(value, "usage")
-    counts = {name: as_count(data.get(name), f"usage.{name}") for name in _INT_FIELDS}
+    counts = {name: _token_count(data, name) for name in _INT_FIELDS}
     return Usage(**counts, cost_usd=as_number(data.get("cost_usd"), "usage.cost_usd"))
+
+
+def _token_count(data: dict[str, Any], name: str) -> int | None:
+    """Return a number of tokens by its own name or another that it is known by."""
+    for key in (name, *USAGE_KEYS.get(name, ())):
+        part, _, inner = key.rpartition(".")
+        holder = as_mapping(data.get(part), f"usage.{part}") if part else data
+        if (count := as_count(holder.get(inner), f"usage.{key}")) is not None:
+            return count
+    return None

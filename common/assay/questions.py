@@ -22,6 +22,8 @@ class Message:
 class AgentRequest:
     """One question to an agent: one attempt at one turn of one repeat of one case.
 
+    `str(request)` is its `input`.
+
     Args:
         request_id: Unique per case, turn, repeat and attempt.
         run_id: The run that asks.
@@ -51,3 +53,9 @@ class AgentRequest:
     parameters: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
     timeout_s: float = 30.0
+
+    # A request has mappings in it, so it is no key: the error of a lookup must name the request, not a dict in it.
+    __hash__ = None  # type: ignore[assignment]  # as documented for classes that cannot be hashed
+
+    def __str__(self) -> str:
+        return self.input

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
 import pytest
 
 from assay import answers
+from assay.answer_text import TEXT_KEYS
 from assay.answers import (
     AgentError,
     AgentErrorKind,
@@ -140,7 +142,12 @@ def test_a_scalar_text_is_written_as_text(value: object) -> None:
         ({"metadata": "m"}, "metadata"),
         ({"metadata": {"x": float("inf")}}, "metadata"),
         ({"text": "t", "trace": {1, 2}}, "metadata"),
-        ({"answer": "t"}, "its text in the field 'text', and this one has only 'answer'"),
+        ({"reply": "t"}, "no text found; its fields are 'reply'; put the text into 'text'"),
+        ({}, "no text found; its fields are none"),
+        ({"answer": None, "usage": {}}, "no text found; its fields are 'answer', 'usage'"),
+        ({"message": {"content": "t"}}, "no text found; its fields are 'message'"),
+        ({"sql": "select 1", "data_rows": 1, "insights": "One."}, "its fields are 'sql', 'data_rows', 'insights'"),
+        ({"usage": {"prompt_tokens": "many"}}, "usage.prompt_tokens"),
         ({"t" * 100: 1, 5: 2}, "'text'"),
         ({"sources": [{"page": float("nan")}]}, "sources[0].metadata"),
         ({"attempts": [3]}, "attempts[0]"),
@@ -152,6 +159,53 @@ def test_a_wrong_shape_is_refused_with_its_field(data: object, field: str) -> No
         response_from_json(data)
     assert field in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("key", TEXT_KEYS)
+def test_the_text_has_several_names(key: str) -> None:
+    """A text, or a number, under any of the usual names is the answer's text and nothing else."""
+    assert response_from_json({key: "نعم"}) == AgentResponse(text="نعم")
+    assert response_from_json({key: 42}) == AgentResponse(text="42")
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.pairwise(TEXT_KEYS)))
+def test_the_first_name_of_the_text_wins(first: str, second: str) -> None:
+    """Of two texts the earlier name's is the answer; the other is kept where unknown fields are, or as output."""
+    response = response_from_json({second: "two", first: "one"})
+    assert response.text == "one"
+    assert response.output == ("two" if second == "output" else None)
+    assert response.metadata == ({} if second == "output" else {second: "two"})
+    assert response_from_json({second: "two", first: None}).text == "two"
+
+
+def test_structured_output_is_no_text() -> None:
+    """An object under `output` stays structured output, beside a text and alone."""
+    assert response_from_json({"output": {"a": 1}}) == AgentResponse(output={"a": 1})
+    assert response_from_json({"output": {"a": 1}, "answer": "t"}) == AgentResponse(text="t", output={"a": 1})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"text": ""}, {"answer": ""}, {"sql": "select 1"}, {"events": []}, {"tool_calls": []}, {"status": "out_of_scope"},
+     {"data_rows": 0, "trace": {"id": 1}}],
+)  # fmt: skip
+def test_an_answer_may_have_no_text(data: dict[str, Any]) -> None:
+    """An empty text, structured parts and a refusal are answers: no text is lost there."""
+    assert response_from_json(data).text == ""
+
+
+def test_usage_may_have_other_names() -> None:
+    """Token counts under OpenAI's names are read, those in details too; the own name comes first."""
+    usage = {
+        "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15,
+        "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    }  # fmt: skip
+    assert response_from_json({"text": "t", "usage": usage}).usage == Usage(
+        input_tokens=10, output_tokens=5, total_tokens=15, cache_read_tokens=4, reasoning_tokens=0
+    )
+    of_responses = {"input_tokens": 3, "prompt_tokens": 7, "input_tokens_details": {"cached_tokens": 1}}
+    assert response_from_json({"text": "t", "usage": of_responses}).usage == Usage(input_tokens=3, cache_read_tokens=1)
 
 
 def test_what_no_store_takes_is_replaced_everywhere() -> None:

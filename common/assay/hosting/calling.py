@@ -20,6 +20,7 @@ from assay.answers import (
     response_from_json,
     response_to_json,
 )
+from assay.hosting.argument import argument_hint, receives_text
 from assay.hosting.threads import CallThreads, TooManyHangError
 
 if TYPE_CHECKING:
@@ -35,12 +36,14 @@ class AgentCaller:
     another thread takes its place; it cannot keep the process from ending.
 
     Args:
-        agent: A function of one question; synchronous, asynchronous, or an asynchronous generator of texts.
+        agent: A function of one request, or of its text; synchronous, asynchronous, or an asynchronous generator of
+            texts.
         max_answer_bytes: Largest answer, in bytes of UTF-8.
     """
 
     def __init__(self, agent: Callable[..., Any], *, max_answer_bytes: int = MAX_ANSWER_BYTES) -> None:
         self._agent = agent
+        self._receives_text = receives_text(agent)
         self._max_answer_bytes = max_answer_bytes
         call = agent if inspect.isroutine(agent) else getattr(agent, "__call__", agent)  # noqa: B004
         # What cannot be told from outside, such as a partial or a lambda, is called in a thread, and what it
@@ -74,10 +77,11 @@ class AgentCaller:
         self._threads.close()
 
     async def _invoke(self, request: AgentRequest, limit: asyncio.Timeout) -> object:
+        argument = _text_of(request) if self._receives_text else request
         if self._is_async:
-            returned = self._agent(request)
+            returned = self._agent(argument)
         else:
-            outcome = await self._threads.run(self._agent, request, limit)
+            outcome = await self._threads.run(self._agent, argument, limit)
             if outcome.error is not None:
                 # Returned, not raised: a coroutine may raise neither StopIteration nor SystemExit unharmed.
                 return _failure(outcome.error)
@@ -94,6 +98,12 @@ class AgentCaller:
             return response_from_json(returned)
         except Exception as problem:  # noqa: BLE001 - an object of the user's may raise whatever is done with it
             return _failure(problem) if isinstance(problem, _REFUSALS) else _malformed(_described(problem))
+
+
+def _text_of(request: AgentRequest) -> str:
+    if not request.input and request.variables:
+        raise TypeError("the case has variables and no text: name the agent's parameter `request` to receive both")
+    return request.input
 
 
 _REFUSALS = (MalformedAnswerError, AnswerTooLargeError)
@@ -138,7 +148,7 @@ def _failure(problem: BaseException) -> AgentResponse:
 
 
 def _malformed(text: str) -> AgentResponse:
-    return error_response(AgentErrorKind.MALFORMED, f"the agent returned no answer: {text}")
+    return error_response(AgentErrorKind.MALFORMED, f"the answer of the agent cannot be read: {text}")
 
 
 def _described(problem: BaseException) -> str:
@@ -147,4 +157,6 @@ def _described(problem: BaseException) -> str:
     except Exception:  # noqa: BLE001 - even its __str__ is the user's code
         text = "(its message cannot be shown)"
     name = type(problem).__name__
-    return f"{name}: {text}" if text else name
+    described = f"{name}: {text}" if text else name
+    hint = argument_hint(problem, text)
+    return f"{described} ({hint})" if hint else described

@@ -164,7 +164,8 @@ def _to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
     try:
         message = response_to_wire(response)
     except (MalformedAnswerError, ValueError) as problem:
-        return response_to_wire(error_response(AgentErrorKind.MALFORMED, f"the agent returned no answer: {problem}"))
+        sentence = f"the answer of the agent cannot be read: {problem}"
+        return response_to_wire(error_response(AgentErrorKind.MALFORMED, sentence))
     # Escapes make JSON larger than the texts that were measured.
     if message.ByteSize() > MAX_ANSWER_BYTES:
         limit_mib = MAX_ANSWER_BYTES // 1024 // 1024

@@ -25,7 +25,6 @@ _OPTIONS = ("method", "headers", "query", "body", "response")
 _RESPONSE_FIELDS = ("text", "status", "error", "output", "sql", "data_rows", "tool_calls", "sources", "retrieved",
                     "events", "usage", "finish_reason", "model", "reported_latency_ms", "metadata")  # fmt: skip
 _DEFAULT_BODY = {"input": "{{input}}"}
-_DEFAULT_RESPONSE = {"text": "text || answer || output || response || message"}
 _PLAIN_NAMES = ("input", "case_id", "run_id", "history", "messages", "variables", "parameters", "session_id",
                 "idempotency_key")  # fmt: skip
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -48,14 +47,15 @@ class HttpOptions:
         headers: Header names to values; `${NAME}` stands for an environment variable where the call is made.
         query: Query parameters; texts may hold placeholders.
         body: A JSON tree whose texts may hold placeholders such as {{input}}.
-        response: JMESPath expressions by answer field; `error` turns a 200 into a failure.
+        response: JMESPath expressions by answer field; `error` turns a 200 into a failure. Without any, the text is
+            found by its usual names.
     """
 
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
-    response: Mapping[str, str] = field(default_factory=lambda: _DEFAULT_RESPONSE)
+    response: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], problems: list[Problem]) -> HttpOptions:
@@ -80,8 +80,9 @@ class HttpOptions:
             for name, value in headers.items()
             if (problem := _header_problem(name, value))
         ]
-        response = _texts(options.get("response", _DEFAULT_RESPONSE), "agent.response", problems)
-        _check_response(response, problems)
+        response = _texts(options.get("response"), "agent.response", problems)
+        if options.get("response") is not None:
+            _check_response(response, problems)
         return cls(method=method, headers=headers, query=query, body=body, response=response)
 
 

@@ -142,6 +142,43 @@ async def test_the_default_template_and_mapping(listen: Listen, agent_of: AgentO
     assert server.received[0].path == "/ask"
 
 
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        ({"text": "yes", "answer": "no"}, "yes"),
+        ({"output": "no", "content": "yes"}, "yes"),
+        ({"message": {"role": "assistant"}, "result": "yes"}, "yes"),
+        ({"output": "yes", "error": None}, "yes"),
+        ({"answer": ""}, ""),
+        ("yes", "yes"),
+    ],
+)
+async def test_without_a_mapping_the_usual_names_are_read(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, reply: object, text: str
+) -> None:
+    """The same names in the same order as for Python agents; a JSON string is the text itself."""
+    server = await listen(reply_of(json.dumps(reply).encode()))
+    response = await answer(agent_of(server))
+    assert (response.status, response.text) == (AgentStatus.SUCCESS, text)
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ({"reply": "yes", "id": 1}, "its fields are 'reply', 'id'"),
+        ({"output": {"answer": "yes"}}, "its fields are 'output'"),
+        (["yes"], "say in agent.response where its text is"),
+        (None, "say in agent.response where its text is"),
+    ],
+)
+async def test_without_a_text_the_fields_are_named(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, reply: object, said: str
+) -> None:
+    """A reply without a text under a usual name is an error, never an empty answer."""
+    server = await listen(reply_of(json.dumps(reply).encode()))
+    assert said in message_of(await answer(agent_of(server)), AgentErrorKind.MALFORMED)
+
+
 async def test_a_mapping_reads_every_part_of_an_answer(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
     """JMESPath expressions pick the answer's fields out of any reply."""
     reply = {"data": {"out": "yes", "docs": [{"t": "A"}, {"t": "B"}], "n": 0}, "tokens": {"in": 0}}
@@ -298,7 +335,7 @@ async def test_nobody_listening_is_unreachable(listen: Listen, agent_of: AgentOf
         (b"\xff\xfe\x00", {}, "not JSON"),
         (b"[" * 100_000, {}, "not JSON"),
         (b'{"text": "a", "text": "b"}', {}, "an object has the same key twice"),
-        (b'{"nothing": 1}', {}, 'finds nothing in {"nothing": 1}'),
+        (b'{"nothing": 1}', {}, "finds nothing in {\"nothing\": 1}; fields found: 'nothing'"),
         (b'{"text": {"a": 1}}', {}, "text must be a text, not dict"),
         (b'{"text": "t", "n": 5}', {"data_rows": "length(n)"}, "agent.response.data_rows (length(n))"),
         (b'{"text": "t"}', {"output": "contains(text, `5`)"}, "agent.response.output"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
+import json
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -303,3 +305,73 @@ async def test_threads_are_used_again() -> None:
         await caller.call(asked())
     caller.close()
     assert len(used) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def agent(question): return question + '!'",
+        "def agent(query): return query + '!'",
+        "def agent(prompt, temperature=0): return prompt + '!'",
+        "def agent(input: 'Any'): return input + '!'",
+        "def agent(text): return text + '!'",
+        "def agent(words: str): return words + '!'",
+        "def agent(words: 'str'): return words + '!'",
+        "async def agent(question): return question + '!'",
+        "class Agent:\n    def __call__(self, question): return question + '!'\nagent = Agent()",
+        "class Agent:\n    def ask(self, question): return question + '!'\nagent = Agent().ask",
+        "import functools\ndef ask(k, question): return question + k\nagent = functools.partial(ask, '!')",
+        "agent = lambda question: question + '!'",
+        "def agent(request): return request.input + '!'",
+        "def agent(request): return f'{request}!'",
+        "def agent(question: AgentRequest): return question.input + '!'",
+        "def agent(question: 'AgentRequest'): return question.input + '!'",
+        "def agent(*question): return question[0].input + '!'",
+    ],
+)
+async def test_the_parameter_says_what_it_receives(source: str) -> None:
+    """A parameter of type str, or without a type and named as a question, receives the text; others the request."""
+    scope: dict[str, Any] = {"AgentRequest": AgentRequest}
+    exec(source, scope)
+    response = await outcome(scope["agent"])
+    assert (response.text, response.error) == ("q!", None)
+
+
+@pytest.mark.parametrize(
+    ("agent", "hint"),
+    [
+        (lambda question: question.input, "name it `request` to receive the request, which has `input`"),
+        (lambda request: {"q": "a"}[request], "whose text is `request.input`"),
+        (lambda request: request.upper(), "whose text is `request.input`"),
+        (lambda request: "You asked " + request, "name the parameter `question` to receive the text"),
+        (lambda request: json.dumps(request), "whose text is `request.input`"),
+    ],
+    ids=["text", "key", "method", "sum", "json"],
+)
+async def test_taking_the_argument_for_something_else_says_what_to_change(agent: Callable[..., Any], hint: str) -> None:
+    """An error that comes from the kind of argument names the remedy."""
+    response = await outcome(agent)
+    assert response.error is not None
+    assert hint in response.error.message
+
+
+async def test_a_case_without_a_text_is_no_empty_question() -> None:
+    """An agent that takes texts is not called for a case that has variables alone."""
+    caller = AgentCaller(lambda question: f"asked {question!r}")
+    response = await caller.call(dataclasses.replace(asked(""), variables={"word": "a"}))
+    caller.close()
+    assert response.error is not None
+    assert "name the agent's parameter `request`" in response.error.message
+
+
+async def test_other_errors_have_no_hint() -> None:
+    """A TypeError of the agent's own says nothing of requests."""
+    response = await outcome(lambda request: len(3))  # type: ignore[arg-type]  # the error that is wanted
+    assert response.error is not None
+    assert response.error.message == "TypeError: object of type 'int' has no len()"
+
+
+async def test_the_text_of_a_request_is_its_input() -> None:
+    """`str` itself is an agent."""
+    assert str(asked("one")) == "one"
+    assert (await outcome(str)).text == "q"

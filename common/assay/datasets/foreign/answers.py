@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from assay.answer_text import TEXT_KEYS
 from assay.datasets.fields import is_blank
 from assay.datasets.foreign.parts import text_of
 from assay.datasets.records import BadRecordError, shown
 
 __all__ = ["answer_of", "recorded_in", "retrieved_items"]
-
-_ANSWERS = ("response", "output", "answer", "content", "result")
 
 
 def retrieved_items(texts: Sequence[str], ids: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -52,14 +51,14 @@ def recorded_in(value: object, field: str) -> dict[str, Any] | None:
     if isinstance(value.get("text"), str):
         return dict(value)
     texts = {name: item for name, item in value.items() if isinstance(item, str)}
-    name = next((name for name in _ANSWERS if name in texts), None)
+    name = next((name for name in TEXT_KEYS if name in texts), None)
     if name is None and len(texts) == 1:
         name = next(iter(texts))
     if name is None:
         message = _last_message(value)
         if message is None:
             raise BadRecordError(
-                f"must hold the answer's text under one of {', '.join(_ANSWERS)}, not {shown(value)}", field
+                f"must hold the answer's text under one of {', '.join(TEXT_KEYS)}, not {shown(value)}", field
             )
         return {"text": message, "output": dict(value)}
     return {"text": texts[name], "output": dict(value)} if len(value) > 1 else {"text": texts[name]}

@@ -8,6 +8,7 @@ import jmespath
 from jmespath.exceptions import JMESPathError
 
 from assay.answer_limits import check_bounds
+from assay.answer_text import find_text_key, missing_text
 from assay.answers import AgentResponse, AgentStatus, MalformedAnswerError, clean_text, response_from_json
 from assay.spec.response_expressions import growth_of
 from assay.strict_json import REPLY_DECODER, DuplicateKeyError
@@ -27,7 +28,8 @@ class ReplyMapping:
     """How replies of one agent are read.
 
     Args:
-        expressions: JMESPath expressions by answer field; `error` turns a reply into a failure.
+        expressions: JMESPath expressions by answer field; `error` turns a reply into a failure. Without any, the
+            text is found by the usual names.
     """
 
     def __init__(self, expressions: Mapping[str, str]) -> None:
@@ -54,16 +56,16 @@ class ReplyMapping:
             raise MalformedAnswerError(f"in the reply {error}: {excerpt(body)}") from None
         except (ValueError, RecursionError):
             raise MalformedAnswerError(f"the reply is not JSON: {excerpt(body)}") from None
-        found = {name: self._find(name, data) for name in self._expressions}
+        found = {name: self._find(name, data) for name in self._expressions} or _usual_text(data)
         try:
             check_bounds(found)
-            response = response_from_json(found)
+            # The text is where the expression says, or nowhere.
+            response = response_from_json(found if found.get("text") is not None else {**found, "text": ""})
         except MalformedAnswerError as problem:
             raise MalformedAnswerError(f"the reply does not fit agent.response: {problem}") from None
         if response.status is AgentStatus.SUCCESS and all(found.get(name) is None for name in _CONTENT_FIELDS):
-            raise MalformedAnswerError(
-                f"agent.response.text ({self._texts.get('text', '')}) finds nothing in {excerpt(body)}"
-            )
+            where = f"agent.response.text ({self._texts.get('text', '')})"
+            raise MalformedAnswerError(f"{where} finds nothing in {excerpt(body)}{_fields_of(data)}")
         return response
 
     def _find(self, name: str, data: Any) -> Any:
@@ -74,6 +76,22 @@ class ReplyMapping:
             raise MalformedAnswerError(
                 f"agent.response.{name} ({self._texts[name]}) does not fit the reply: {problem}"
             ) from None
+
+
+def _usual_text(data: Any) -> dict[str, Any]:
+    """Return the text of a reply that no expression is given for."""
+    if isinstance(data, str):
+        return {"text": data}
+    if not isinstance(data, dict):
+        raise MalformedAnswerError("the reply is no JSON object: say in agent.response where its text is")
+    key = find_text_key(data)
+    if key is None:
+        raise MalformedAnswerError(f"in the reply {missing_text(data)}; or say in agent.response where it is")
+    return {"text": data[key]}
+
+
+def _fields_of(data: Any) -> str:
+    return f"; fields found: {', '.join(map(repr, list(data)[:8]))}" if isinstance(data, dict) and data else ""
 
 
 def excerpt(body: bytes) -> str:

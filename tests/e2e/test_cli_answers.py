@@ -1,0 +1,43 @@
+"""What Python agents receive and return, seen through `assay run`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+
+def rows_of(project: Cli, agent: str, *, status: int | None) -> list[dict[str, Any]]:
+    """Return the rows of a run of three cases with an agent."""
+    project.write("agent.py", agent)
+    project.run("run", "assay.yaml", "--limit", "3", "--output-dir", "out", status=status)
+    rows: list[dict[str, Any]] = json.loads((project.folder / "out" / "results.json").read_text())["rows"]
+    return rows
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        "def answer(request):\n    return {'output': request.input.upper()}\n",
+        "TABLE = {'q0': 'Q0', 'q1': 'Q1', 'q2': 'Q2'}\ndef answer(question):\n    return {'answer': TABLE[question]}\n",
+        "def answer(words: str):\n    return words.upper()\n",
+        "def answer(request):\n    return f'{request}'.upper()\n",
+    ],
+    ids=["output", "question", "typed", "str"],
+)
+def test_the_usual_ways_to_write_an_agent_work(project: Cli, agent: str) -> None:
+    """Texts under other names are scored, and a parameter that is named as a question receives the text."""
+    rows = rows_of(project, agent, status=0)
+    assert [row["passed"] for row in rows] == [True] * 3
+
+
+def test_an_answer_without_a_text_is_an_agent_error(project: Cli) -> None:
+    """It names the fields that were there; nothing is scored as an empty answer."""
+    agent = "def answer(request):\n    return {'reply': request.input.upper(), 'sources': ['a']}\n"
+    rows = rows_of(project, agent, status=None)
+    assert {row["status"] for row in rows} == {"error"}
+    assert all("its fields are 'reply', 'sources'" in row["reason"] for row in rows)
