@@ -41,3 +41,12 @@ def test_an_answer_without_a_text_is_an_agent_error(project: Cli) -> None:
     rows = rows_of(project, agent, status=None)
     assert {row["status"] for row in rows} == {"error"}
     assert all("its fields are 'reply', 'sources'" in row["reason"] for row in rows)
+
+
+@pytest.mark.parametrize(("error", "calls"), [("KeyError('missing')", 1), ("OSError('the line is busy')", 3)])
+def test_errors_of_the_code_are_not_retried(project: Cli, error: str, calls: int) -> None:
+    """With the default of two retries a KeyError costs one call for each case, what may pass three."""
+    lines = ["def answer(request):", "    with open('asked.txt', 'a') as file:", "        file.write('x')"]
+    rows = rows_of(project, "\n".join([*lines, f"    raise {error}", ""]), status=None)
+    assert {row["status"] for row in rows} == {"error"}
+    assert len((project.folder / "asked.txt").read_text()) == 3 * calls

@@ -106,6 +106,9 @@ def _text_of(request: AgentRequest) -> str:
     return request.input
 
 
+# Errors of the agent's code: the same question raises them again.
+_DETERMINISTIC = (TypeError, LookupError, AttributeError, NameError, ImportError, SyntaxError, NotImplementedError,
+                  AssertionError, ArithmeticError, RecursionError)  # fmt: skip
 _REFUSALS = (MalformedAnswerError, AnswerTooLargeError)
 
 
@@ -143,7 +146,7 @@ def _failure(problem: BaseException) -> AgentResponse:
         AgentErrorKind.RAISED,
         _described(problem),
         type=type(problem).__name__,
-        retryable=isinstance(problem, Exception),
+        retryable=isinstance(problem, Exception) and not isinstance(problem, _DETERMINISTIC),
     )
 
 

@@ -209,7 +209,7 @@ async def test_a_failure_that_may_pass_is_asked_again(
     assert len(server.received) == 2
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 422])
+@pytest.mark.parametrize("status", [400, 401, 404, 409, 422])
 async def test_a_refusal_is_not_asked_again(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, status: int) -> None:
     """Client errors are final."""
     server = await listen(reply_of(b"no", status=status))

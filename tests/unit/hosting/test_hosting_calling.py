@@ -375,3 +375,34 @@ async def test_the_text_of_a_request_is_its_input() -> None:
     """`str` itself is an agent."""
     assert str(asked("one")) == "one"
     assert (await outcome(str)).text == "q"
+
+
+@pytest.mark.parametrize(
+    ("problem", "retryable"),
+    [
+        (TypeError("t"), False),
+        (KeyError("k"), False),
+        (IndexError("i"), False),
+        (AttributeError("a"), False),
+        (NameError("n"), False),
+        (ModuleNotFoundError("m"), False),
+        (NotImplementedError(), False),
+        (AssertionError(), False),
+        (ZeroDivisionError(), False),
+        (RecursionError(), False),
+        (SystemExit(1), False),
+        (ValueError("a reply that is not JSON"), True),
+        (OSError("connection"), True),
+        (RuntimeError("busy"), True),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_errors_of_the_code_are_not_retried(problem: BaseException, retryable: bool) -> None:
+    """What the same question raises again costs one attempt; what may pass is retried."""
+
+    def raises(request: AgentRequest) -> str:
+        raise problem
+
+    response = await outcome(raises)
+    assert response.error is not None
+    assert response.error.retryable is retryable

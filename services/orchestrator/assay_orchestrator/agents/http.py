@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpAgent"]
 
-_RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
+_RETRYABLE_STATUSES = frozenset({408, 425, 429})
 _KEEPALIVE_S = 60.0
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["refused_status"]
 
-_RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
+_RETRYABLE_STATUSES = frozenset({408, 425, 429})
 _HOPELESS_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _MESSAGE_CHARS = 500
 
