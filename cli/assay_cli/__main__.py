@@ -4,20 +4,60 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 __all__ = ["main"]
 
+_CRASHED, _INTERRUPTED = 3, 130
+
 
 def main() -> None:
-    """Run the command line and exit with its status."""
+    """Run the command line and exit with its status: a crash is 3, never the 1 of a gate that fails."""
+    # An import that is interrupted fails in its own way; nothing has been started that must be ended first.
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if interruptible:
+        signal.signal(signal.SIGINT, _leave)
     gc.set_threshold(50_000)  # imports make no garbage, and collecting meanwhile takes a tenth of a short command
     # gRPC's own log lines are for its developers; set before anything imports it.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from assay_cli.commands import assay
-    from assay_cli.failures import exit_status
+    try:
+        from assay_cli.commands import assay
+        from assay_cli.failures import exit_status
+        from assay_cli.streams import escape_unencodable
 
-    sys.exit(exit_status(assay))
+        escape_unencodable()
+        if interruptible:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        status = exit_status(assay)
+    except KeyboardInterrupt:
+        status = _INTERRUPTED
+    except Exception:  # noqa: BLE001 - the edge of the process
+        _show_crash()
+        status = _CRASHED
+    sys.exit(status)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    os.write(2, b"interrupted\n")
+    os._exit(_INTERRUPTED)
+
+
+def _show_crash() -> None:
+    """Write the traceback and what to do, if stderr takes them."""
+    import contextlib
+    import traceback
+
+    from assay_cli.streams import discard_unwritten
+
+    with contextlib.suppress(OSError):
+        traceback.print_exc()
+        print("error: Assay failed; please report this traceback", file=sys.stderr)  # noqa: T201 - click may be broken
+    discard_unwritten()
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
+import traceback
 
 import click
 
 from assay.errors import AssayError, ConflictError, InvalidInputError, NotFoundError, WrongStateError
+from assay_cli.streams import discard_unwritten, is_output_error
 from assay_cli.terminal import clean
 
 __all__ = ["EXIT_GATE", "EXIT_INFRASTRUCTURE", "EXIT_INTERRUPTED", "EXIT_USAGE", "exit_status"]
@@ -24,6 +25,8 @@ def exit_status(command: click.Command) -> int:
     """Run a command and return its exit status; errors are sentences on stderr."""
     try:
         status = command.main(standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         return EXIT_USAGE
@@ -33,15 +36,20 @@ def exit_status(command: click.Command) -> int:
     except AssayError as error:
         _show(error)
         if "--debug" in sys.argv:
-            raise
+            traceback.print_exception(error)
         return EXIT_USAGE if isinstance(error, _USERS_FAULT) else EXIT_INFRASTRUCTURE
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has had enough; Python would complain once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_unwritten()  # the reader of the output has had enough
         return 0
+    except OSError as error:
+        if not is_output_error(error):
+            raise
+        discard_unwritten()
+        click.echo(f"error: the output cannot be written: {error.strerror}", err=True)
+        return EXIT_INFRASTRUCTURE
     return status if isinstance(status, int) else 0
 
 

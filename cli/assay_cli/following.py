@@ -165,7 +165,9 @@ def load_caller(run: Run, spec: Path | None, target: str | None) -> AgentCaller 
         return None
     from assay.hosting.calling import AgentCaller
     from assay.hosting.loading import load_agent
+    from assay_cli.agent_exit import guard_exit
 
+    guard_exit()
     wanted = run.settings.agent.target
     if target is not None:
         return AgentCaller(load_agent(target, Path.cwd()))

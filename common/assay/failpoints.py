@@ -151,7 +151,7 @@ class Failpoints:
             case "stop":
                 os.kill(os.getpid(), signal.SIGSTOP)
             case "exit":
-                os._exit(EXIT_STATUS)
+                _END(EXIT_STATUS)
             case "delay":
                 time.sleep(entry.seconds)
             case "jump":
@@ -199,5 +199,7 @@ def _chosen(environ: Mapping[str, str]) -> tuple[Callable[[str], None], Callable
     points = Failpoints(text, log)
     return points.pass_by, lambda: points.clock_offset_s
 
+
+_END = os._exit  # as it is now: a host of agents may replace it for these
 
 failpoint, clock_offset_s = _chosen(os.environ)

@@ -264,14 +264,16 @@ def test_a_server_that_does_not_answer_is_named(project: Cli) -> None:
     assert "no orchestrator answers at 127.0.0.1:1" in done.stderr
 
 
-def test_a_report_that_cannot_be_written_loses_no_run(project: Cli) -> None:
-    """The run is stored before its report is written, and what is said writes the report elsewhere."""
+def test_a_folder_that_cannot_be_written_is_found_before_the_run(project: Cli) -> None:
+    """Nothing is asked or started where the report could not be written, and no folder is left behind."""
     project.write("file", "in the way")
-    done = project.run("run", "assay.yaml", "--output-dir", "file/out", status=3)
-    assert "cannot be written" in done.stderr
-    command = shlex.split(done.stderr.partition("`")[2].partition("`")[0].replace("FOLDER", "elsewhere"))
-    project.run(*command[1:])
-    assert len(report_of(project.folder / "elsewhere")["rows"]) == 20
+    project.write("agent.py", "def answer(request):\n    open('asked.txt', 'w')\n")
+    for folder in ("file/out", "file"):
+        done = project.run("run", "assay.yaml", "--output-dir", folder, status=3)
+        assert f"{folder} cannot be written" in done.stderr
+        assert "--output-dir" in done.stderr
+    assert not project.home.exists()
+    assert not (project.folder / "asked.txt").exists()
 
 
 @pytest.mark.parametrize("action", ["error", "nospace"])
@@ -282,6 +284,10 @@ def test_whatever_keeps_a_report_from_being_written_the_command_for_later_is_sai
         said = project.run(*(run_of(project) if word == "RUN" else word for word in command), status=3).stderr
         assert f"`assay runs watch {run_of(project)} --output-dir FOLDER` writes its report" in said
         assert "Traceback" not in said
+    del project.env["ASSAY_FAILPOINTS"]
+    told = shlex.split(said.partition("`")[2].partition("`")[0].replace("FOLDER", "elsewhere"))
+    project.run(*told[1:])
+    assert len(report_of(project.folder / "elsewhere")["rows"]) == 20
 
 
 def run_of(project: Cli) -> str:

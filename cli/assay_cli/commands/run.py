@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _QUICK_CASES = 10
+_REPORTS = Path("assay-reports")
 
 
 @click.command()
@@ -90,6 +91,7 @@ def run(
     from assay.evaluation import check_inputs
     from assay.local.stack import environment_for
     from assay.spec.loading import load_spec
+    from assay_cli.reports.atomic import check_folder
 
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
@@ -119,6 +121,7 @@ def run(
     for warning in info.warnings:
         click.echo(f"warning: {clean(str(warning))}", err=True)
     say_what_is_left_out(info)
+    check_folder(output_dir or _REPORTS)
     again = _command_again(click.get_current_context())
     job = _Job(checked, cases, info, resume_id, again, no_progress=no_progress, as_json=as_json, output_dir=output_dir)
     with job.stdout_guarded():
@@ -210,7 +213,7 @@ class _Job:
         from assay_cli.reports.json_report import JsonReport
 
         assert run.summary is not None
-        folder = self._output_dir or Path("assay-reports") / run.run_id
+        folder = self._output_dir or _REPORTS / run.run_id
         console = ConsoleSummary(run)
         report = JsonReport(run, self._spec)
         path = folder / "results.json"
@@ -246,7 +249,9 @@ def _load_caller(spec: Spec) -> AgentCaller | None:
         return None
     from assay.hosting.calling import AgentCaller
     from assay.hosting.loading import load_agent
+    from assay_cli.agent_exit import guard_exit
 
+    guard_exit()
     return AgentCaller(load_agent(agent.target, spec.base_dir))
 
 

@@ -14,9 +14,32 @@ from assay.failpoints import failpoint
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["atomic_writer"]
+__all__ = ["atomic_writer", "check_folder"]
 
 _MAX_NAME_CHARS = 50  # a name has at most 255 bytes
+
+
+def check_folder(folder: Path, *, option: str = "--output-dir") -> None:
+    """Raise if files could not be written in a folder, which need not exist yet; makes nothing.
+
+    Args:
+        folder: The folder.
+        option: The option that names another place, for the message.
+
+    Raises:
+        SetupError: They could not.
+    """
+    above = folder.absolute()
+    while not os.path.lexists(above):
+        above = above.parent
+    if not above.is_dir():
+        raise _unwritable(folder, f"{above} is not a folder", option)
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise _unwritable(folder, f"no right to write in {above}", option)
+
+
+def _unwritable(path: Path, why: str, option: str) -> SetupError:
+    return SetupError(f"{path} cannot be written ({why}): choose another place with {option}")
 
 
 @contextmanager
@@ -46,9 +69,7 @@ def atomic_writer(path: Path, *, option: str = "--output-dir") -> Iterator[IO[st
         failpoint("report.after_rename")
         temporary = ""
     except OSError as error:
-        raise SetupError(
-            f"{path} cannot be written ({error.strerror or error}): choose another place with {option}"
-        ) from error
+        raise _unwritable(path, str(error.strerror or error), option) from error
     finally:
         if temporary:
             Path(temporary).unlink(missing_ok=True)

@@ -1,0 +1,127 @@
+"""How the command ends when something goes wrong around it: its exit status and what it says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+# Python imports this module by itself at its start, before the command.
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == MODULE:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+"""
+CRASH = """
+import sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "assay.datasets":
+            raise RuntimeError("no such luck")
+sys.meta_path.insert(0, Finder())
+"""
+DEAD_AGENT = """
+import os
+def answer(request):
+    if request.case_id == "c7":
+        os._exit(0)
+    return request.input.upper()
+"""
+
+
+def at_start(cli: Cli, code: str) -> None:
+    """Run code in every process of the command before anything else."""
+    (cli.folder / "start").mkdir()
+    cli.write("start/sitecustomize.py", code)
+    cli.env["PYTHONPATH"] = str(cli.folder / "start")
+
+
+@pytest.mark.parametrize("module", ["click", "assay_cli.failures", "assay_cli.commands.run", "assay.datasets"])
+def test_ctrl_c_while_the_command_is_imported(project: Cli, module: str) -> None:
+    """An interruption before anything is started is one word and the status 130."""
+    at_start(project, INTERRUPTED_IMPORT.replace("MODULE", repr(module)))
+    done = project.run("run", "assay.yaml", status=130)
+    assert done.stderr.strip() == "interrupted"
+
+
+def test_a_crash_is_no_failed_gate(project: Cli) -> None:
+    """A defect shows its traceback and exits with 3."""
+    at_start(project, CRASH)
+    done = project.run("run", "assay.yaml", status=3)
+    assert "RuntimeError: no such luck" in done.stderr
+    assert "please report" in done.stderr
+
+
+def test_debug_keeps_the_exit_status(project: Cli) -> None:
+    """With --debug an error has its traceback and the status that it has without."""
+    project.write("bad.yaml", "name: x\n")
+    done = project.run("run", "bad.yaml", "--debug", status=2)
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"PYTHONIOENCODING": "latin-1"},
+        {"PYTHONIOENCODING": "ascii:strict"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    ],
+    ids=["latin-1", "ascii", "C"],
+)
+def test_what_a_terminal_cannot_encode_is_escaped(project: Cli, environ: dict[str, str]) -> None:
+    """Arabic questions of failing rows end neither the run nor the command."""
+    project.write("qa.jsonl", json.dumps({"question": "سؤال", "answer": "جواب"}, ensure_ascii=False))
+    project.env.update(environ)
+    done = subprocess.run(
+        project.command("run", "assay.yaml"), cwd=project.folder, env=project.env, capture_output=True, timeout=110
+    )
+    assert b"Traceback" not in done.stderr
+    assert done.returncode == 1, done.stderr
+    assert b"\\u0633" in done.stdout or "سؤال".encode() in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["run", "assay.yaml"], ["run", "assay.yaml", "--json"], ["metrics", "list"], ["--help"]]
+)
+def test_a_full_disk_under_stdout_is_a_sentence(project: Cli, arguments: list[str]) -> None:
+    """Output that cannot be written ends with 3 and says so."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            project.command(*arguments), cwd=project.folder, env=project.env, stdout=full, stderr=subprocess.PIPE,
+            text=True, timeout=110,
+        )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.strip().splitlines()[-1] == "error: the output cannot be written: No space left on device"
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_under_stderr_is_3(project: Cli) -> None:
+    """Where nothing can be said, the exit status still tells."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            project.command("run", "nowhere.yaml"), cwd=project.folder, env=project.env, stdout=full, stderr=full,
+            timeout=110,
+        )  # fmt: skip
+    assert done.returncode == 3
+
+
+def test_an_agent_that_ends_the_process_is_no_success(project: Cli) -> None:
+    """`os._exit(0)` in an agent exits with 3 and says how the run is continued; so does a resumed run."""
+    project.write("agent.py", DEAD_AGENT)
+    done = project.run("run", "assay.yaml", status=3)
+    assert "os._exit(0)" in done.stderr
+    assert "--resume RUN" in done.stderr
+    (run,) = json.loads(project.run("runs", "list", "--json").stdout)
+    project.run("runs", "resume", run["run_id"], "--spec", "assay.yaml", status=3)
+    project.write("agent.py", "def answer(request):\n    return request.input.upper()\n")
+    project.run("run", "assay.yaml", "--resume", run["run_id"])
