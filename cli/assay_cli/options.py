@@ -136,6 +136,8 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
     import asyncio
     import signal
 
+    from assay_cli.forks import isolate_forks
+
     async def stoppable() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
@@ -147,6 +149,7 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
         loop.add_signal_handler(signal.SIGTERM, stop)
         return await main
 
+    isolate_forks()
     try:
         return asyncio.run(stoppable())
     except asyncio.CancelledError:

@@ -9,6 +9,8 @@ from assay.version import __version__
 # gRPC reads this when it is imported, which any module below this package may do first; its own log
 # lines (GOAWAY and the like) mean nothing to a user.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+# With it, gRPC starts threads in every process that an agent forks, and these crash.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
     from assay.api import Evaluation, evaluate, evaluate_async

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
+import os
 import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,7 @@ class AgentCaller:
         """Return the agent's answer, with the time it took; never raises but when cancelled."""
         failure: AgentResponse | None = None
         returned: object = None
+        owner = os.getpid()
         start = time.perf_counter()
         try:
             async with asyncio.timeout(request.timeout_s) as limit:
@@ -65,6 +67,8 @@ class AgentCaller:
             if isinstance(problem, asyncio.CancelledError) and _is_cancelled_from_outside():
                 raise
             failure = _failure(problem)
+        if os.getpid() != owner:
+            os._exit(0)  # a process that the agent forked, and that returned: the answer is its parent's
         latency_ms = (time.perf_counter() - start) * 1000
         if limit.expired():  # even if the agent took its cancellation for something else
             failure = error_response(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import queue
 import threading
 from dataclasses import dataclass, field
@@ -100,8 +101,11 @@ class CallThreads:
         self._jobs.put(job)
 
     def _work(self) -> None:
+        owner = os.getpid()
         while (job := self._jobs.get()) is not None:
             outcome = job.execute()
+            if os.getpid() != owner:
+                os._exit(0)  # a process that the agent forked, and that returned: the answer is its parent's
             try:
                 job.loop.call_soon_threadsafe(self._finish, job, outcome)
             except RuntimeError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,10 +22,20 @@ __all__ = ["Lease", "watch_lease"]
 
 
 class Lease:
-    """A user's share in the local stack; held until closed or until the process is gone."""
+    """A user's share in the local stack; held until closed or until the process is gone.
+
+    Processes that an agent forks have no share: they may outlive this one.
+    """
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        own = weakref.ref(self)
+
+        def close_in_child() -> None:
+            if (lease := own()) is not None:
+                lease.close()
+
+        os.register_at_fork(after_in_child=close_in_child)
 
     def take(self) -> None:
         """Take the share; waits while a stack that nobody used any more is ending."""
