@@ -75,7 +75,7 @@ def evaluate(
 
     Args:
         spec: The file of a spec, or a mapping in the shape of one.
-        agent: A function of one question, called in this process in place of the spec's agent.
+        agent: A function of one request, or of its text, called in this process in place of the spec's agent.
         dataset: A file, or cases as mappings, in place of the spec's dataset.
         server: An orchestrator's address; None for the local stack.
         on_event: Called with every snapshot and event as it comes.

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import assay
+from assay.answer_text import TEXT_KEYS
 from assay.errors import DatasetError, InvalidInputError, SpecError
 from assay.metrics import METRICS, complete_parameters
 from assay.results import ScoreStatus
@@ -287,3 +288,19 @@ def test_vectors_of_a_function_keep_their_precision(tmp_path: Path, cosine: floa
     )
     assert summary.value == pytest.approx(cosine, abs=1e-12)
     assert summary.meets_threshold is True
+
+
+@pytest.mark.parametrize("key", TEXT_KEYS)
+def test_the_text_of_an_answer_has_the_names_that_it_has_in_a_run(tmp_path: Path, key: str) -> None:
+    """One answer, rows and recorded answers of a file are read alike."""
+    assert assay.score("exact_match", {key: "x"}, "x").value == 1.0
+    assert [found.value for found in assay.score_many("exact_match", [{"answer": {key: "x"}, "reference": "x"}])] == [1]
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"question": "q", "recorded": {key: "x"}, "reference": "x"}))
+    assert assay.score_file("exact_match", rows)[1].value == 1.0
+
+
+def test_an_answer_without_a_text_is_wrong_input() -> None:
+    """It is refused with the names of its fields, never scored as an empty answer."""
+    with pytest.raises(InvalidInputError, match="no text found; its fields are 'reply'"):
+        assay.score("exact_match", {"reply": "x"}, "x")

@@ -22,9 +22,9 @@ __all__ = ["Lease", "watch_lease"]
 
 
 class Lease:
-    """A user's share in the local stack; held until closed or until the process is gone.
+    """A lock on a file, such as a user's share in the local stack; held until closed or until the process is gone.
 
-    Processes that an agent forks have no share: they may outlive this one.
+    Processes that an agent forks have no part in it: they may outlive this one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,6 +40,14 @@ class Lease:
     def take(self) -> None:
         """Take the share; waits while a stack that nobody used any more is ending."""
         fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def take_alone(self) -> int:
+        """Take the lock for this process alone, waiting for others; return its descriptor.
+
+        A process that is started with the descriptor holds the lock, too.
+        """
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        return self._fd
 
     def is_only(self) -> bool:
         """Return whether no other process holds a share; the own one must be held, and is again after this."""

@@ -295,23 +295,22 @@ def stop_services(home: Home) -> list[str]:
 @contextmanager
 def _starting(home: Home) -> Iterator[None]:
     """Keep two commands from starting the same service at once."""
-    fd = os.open(home.sockets / "starting", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = Lease(home.sockets / "starting")
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        lock.take_alone()
         yield
     finally:
-        os.close(fd)
+        lock.close()
 
 
 @contextmanager
 def _held(path: Path) -> Iterator[int]:
     """Hold a file's lock alone and yield its descriptor; who inherits it holds the lock on."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = Lease(path)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield fd
+        yield lock.take_alone()
     finally:
-        os.close(fd)
+        lock.close()
 
 
 def _life(home: Home, service: str) -> Path:
