@@ -1,6 +1,6 @@
 """Gates: conditions on a run's summary that decide the exit code.
 
-    gate    = subject op number [ "," "target" op number ]
+    gate    = subject op number [ "%" ] [ "," "target" op number [ "%" ] ]
     subject = "pass_rate" | "agent_errors"
             | metric [ "." statistic ]
             | ( "category" | "tag" ) "." label "." ( "pass_rate" | metric )
@@ -12,6 +12,9 @@
 `metric` alone is its aggregate; statistics are `pass_rate` (rows that passed by this metric, by those it decided)
 and those that the metric lists, e.g. `p95` of latency. `agent_errors` is the share of rows whose agent failed.
 k is a number of runs of each case. The target never decides the exit code: it is reported.
+
+Rates are shares from 0 to 1, and 85% is 0.85: `pass_rate >= 85` is refused, and so is `agent_errors <= 1`, which may
+mean 1% or 100%.
 """
 
 from __future__ import annotations
@@ -30,14 +33,16 @@ from assay.results import GateOutcome
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Gate", "decide", "meets_target", "parse_gate"]
+__all__ = ["Gate", "decide", "meets_target", "parse_gate", "read_gate"]
 
 _MAX_CHARS = 400
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _SUBJECT = rf"[A-Za-z_]\w*(?:\.(?:{_QUOTED}|[\w-]+))*"
 _OP = r">=|<=|==|>|<"
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
-_PATTERN = re.compile(rf"\s*({_SUBJECT})\s*({_OP})\s*({_NUMBER})\s*(?:,\s*target\s*({_OP})\s*({_NUMBER})\s*)?")
+_PATTERN = re.compile(
+    rf"\s*({_SUBJECT})\s*({_OP})\s*({_NUMBER}\s*%?)\s*(?:,\s*target\s*({_OP})\s*({_NUMBER}\s*%?)\s*)?"
+)
 _PART = re.compile(rf"\.(?:({_QUOTED})|([\w-]+))")
 _GROUPS = ("category", "tag")
 _REPEATS = ("pass_at_k", "pass_hat_k")
@@ -79,6 +84,27 @@ def parse_gate(text: str, *, metrics: Mapping[str, str], repeats: int | None = N
         text: E.g. "pass_rate >= 0.85", "latency.p95 < 4" or "hit_rate > 0.8, target > 0.9".
         metrics: The kind of each of the run's metrics by name; no others can be gated.
         repeats: How often the run runs each case; None where that is not known.
+
+    Raises:
+        SpecError: The text is no gate, names something that the run does not compute, or compares a rate with a number
+            that is no share.
+    """
+    gate = read_gate(text, metrics=metrics, repeats=repeats)
+    if _is_rate(gate, metrics):
+        if problem := _share_problem(gate):
+            raise SpecError(problem)
+    elif "%" in text and not _is_plain_share(gate, metrics):
+        raise SpecError(f"{gate.name} is not a share from 0 to 1: leave % out")
+    return gate
+
+
+def read_gate(text: str, *, metrics: Mapping[str, str], repeats: int | None = None) -> Gate:
+    """Return the gate that a text describes, also one of a stored run that no new run may have.
+
+    Args:
+        text: As for `parse_gate`.
+        metrics: As for `parse_gate`.
+        repeats: As for `parse_gate`.
 
     Raises:
         SpecError: The text is no gate, or names something that the run does not compute.
@@ -138,7 +164,37 @@ def _statistic(name: str, stat: str, metrics: Mapping[str, str]) -> str:
     return stat or "value"
 
 
+def _is_rate(gate: Gate, metrics: Mapping[str, str]) -> bool:
+    """Return whether a gate compares a share of rows or of cases."""
+    if gate.stat == "pass_rate" or gate.name not in metrics:
+        return True
+    return gate.stat == "value" and _kind_info(gate, metrics, "unit") == "%"
+
+
+def _is_plain_share(gate: Gate, metrics: Mapping[str, str]) -> bool:
+    return gate.stat == "value" and _kind_info(gate, metrics, "values") in ("0 to 1", "-1 to 1")
+
+
+def _kind_info(gate: Gate, metrics: Mapping[str, str], what: str) -> str:
+    kind = METRICS.get(metrics[gate.name])
+    return str(getattr(kind.info, what)) if kind is not None else ""
+
+
+def _share_problem(gate: Gate) -> str:
+    """Return what is wrong with a gate on a rate, and what to write instead."""
+    for value in (gate.bound, gate.target):
+        if value is not None and not 0 <= value <= 1:
+            share = f"{value / 100:.10g}" if 1 < value <= 100 else "0.85"
+            meant = f"{value:.10g}%" if 1 < value <= 100 else "85%"
+            return f"{gate.name} is a share from 0 to 1: write {share} or {meant}"
+    if gate.name == "agent_errors" and gate.bound == 1 and gate.op in ("<=", "<") and "%" not in gate.expression:
+        return "agent_errors is a share from 0 to 1, and 1 is every row: write 0.01 or 1%"
+    return ""
+
+
 def _bound(number: str) -> float:
+    if number.endswith("%"):
+        return _bound(number[:-1].rstrip()) / 100
     value = float(number)
     if not math.isfinite(value):
         raise SpecError(f"{number[:40]} is too large a number for a gate")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import SpecError
-from assay.gates import Gate, decide, meets_target, parse_gate
+from assay.gates import Gate, decide, meets_target, parse_gate, read_gate
 from assay.metrics import METRICS, build_metric, complete_parameters
 from assay.results import GateOutcome, MetricSettings
 from assay_orchestrator.gating import Tally, judge_gates
@@ -77,9 +77,9 @@ def test_every_form_of_subject(subject: str, compared: tuple[str, str, str, str]
 )
 def test_every_operator_and_number(op: str, number: str, value: float) -> None:
     """Operators and numbers in all of their spellings, with space or without."""
-    for text in (f"pass_rate {op} {number}", f"pass_rate{op}{number}", f"\t pass_rate  {op}\n{number} "):
-        gate = parse_gate(text, metrics={})
-        assert gate == Gate(text.strip(), "pass_rate", "value", op, value)
+    for text in (f"mine {op} {number}", f"mine{op}{number}", f"\t mine  {op}\n{number} "):
+        gate = parse_gate(text, metrics=RUN)
+        assert gate == Gate(text.strip(), "mine", "value", op, value)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_metric_may_be_named_like_a_part_of_the_grammar() -> None:
     assert parsed("category.tag.pass_rate >= 1", run) == ("category", "tag", "pass_rate", "value")
     assert parsed("category.x.category >= 1", run) == ("category", "x", "category", "value")
     assert parsed("pass_at_k.pass_rate >= 1", run) == ("", "", "pass_at_k", "pass_rate")
-    assert parsed("target > 1, target > 2", run) == ("", "", "target", "value")
+    assert parsed("target > 0.1, target > 0.2", run) == ("", "", "target", "value")
 
 
 @pytest.mark.parametrize("kind", sorted(METRICS))
@@ -134,7 +134,22 @@ REFUSED = [
     ("pass_rate => 0.5", "is not a gate"),
     ("pass_rate = 0.5", "is not a gate"),
     ("pass_rate != 0.5", "is not a gate"),
-    ("pass_rate >= 85%", "is not a gate"),
+    ("pass_rate >= 85%%", "is not a gate"),
+    ("pass_rate >= %", "is not a gate"),
+    ("pass_rate >= 85", "pass_rate is a share from 0 to 1: write 0.85 or 85%"),
+    ("pass_rate == 1.5", "pass_rate is a share from 0 to 1: write 0.015 or 1.5%"),
+    ("pass_rate >= -0.5", "pass_rate is a share from 0 to 1: write 0.85 or 85%"),
+    ("pass_rate >= 850%", "pass_rate is a share from 0 to 1"),
+    ("pass_rate >= 0.8, target >= 90", "pass_rate is a share from 0 to 1: write 0.9 or 90%"),
+    ("agent_errors <= 1", "agent_errors is a share from 0 to 1, and 1 is every row: write 0.01 or 1%"),
+    ("agent_errors < 5", "agent_errors is a share from 0 to 1: write 0.05 or 5%"),
+    ("hit_rate > 80", "hit_rate is a share from 0 to 1: write 0.8 or 80%"),
+    ("rouge.pass_rate >= 85", "a share from 0 to 1: write 0.85 or 85%"),
+    ("category.count.pass_rate >= 85", "a share from 0 to 1: write 0.85 or 85%"),
+    ("pass_at_k.2 >= 85", "a share from 0 to 1: write 0.85 or 85%"),
+    ("speed < 5%", "speed is not a share from 0 to 1: leave % out"),
+    ("mine > 5%", "mine is not a share from 0 to 1: leave % out"),
+    ("speed.p95 < 5%", "speed is not a share from 0 to 1: leave % out"),
     ("pass_rate >= nan", "is not a gate"),
     ("pass_rate >= inf", "is not a gate"),
     ("pass_rate >= ٠", "is not a gate"),
@@ -190,6 +205,34 @@ def test_what_is_no_gate_is_refused(text: str, message: str) -> None:
         parse_gate(text, metrics=RUN, repeats=2)
     assert message in caught.value.message
     assert len(caught.value.message) < 400
+
+
+@pytest.mark.parametrize(
+    ("text", "bound", "target"),
+    [
+        ("pass_rate >= 85%", 0.85, None),
+        ("pass_rate>=85 %", 0.85, None),
+        ("pass_rate >= 85%, target >= 0.9", 0.85, 0.9),
+        ("agent_errors <= 1%, target <= 0.5 %", 0.01, 0.005),
+        ("agent_errors <= 100%", 1.0, None),
+        ("hit_rate > 80%", 0.8, None),
+        ("rouge >= 75%", 0.75, None),
+        ("pass_rate >= 1", 1.0, None),
+        ("hit_rate.hits >= 20", 20.0, None),
+    ],
+)
+def test_percentages_are_shares(text: str, bound: float, target: float | None) -> None:
+    """85% is 0.85, in gates and targets; a rate of 1 and a count stay what they are."""
+    gate = parse_gate(text, metrics=RUN)
+    assert gate.bound == pytest.approx(bound)
+    assert gate.target == (None if target is None else pytest.approx(target))
+
+
+def test_a_stored_gate_that_no_new_run_may_have_is_still_read() -> None:
+    """A run of an older version keeps its gates: what is refused in a spec does not break its summary."""
+    assert read_gate("pass_rate >= 85", metrics={}).bound == 85
+    (found,) = judge_gates(["agent_errors <= 1"], summarise([], [], []), kinds={}, tally=Tally(4, 1, 0))
+    assert (found.outcome, found.actual) == (GateOutcome.PASS, 0.25)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +296,7 @@ def test_any_label_can_be_quoted(label: str) -> None:
 )
 def test_numbers_and_bounds_compare_with_a_tolerance(gate: str, actual: float | None, outcome: GateOutcome) -> None:
     """1e-9 absorbs the noise of floating point and nothing else; what is unknown is incomplete, never passed."""
-    assert decide(parse_gate(f"pass_rate {gate}", metrics={}), actual) is outcome
+    assert decide(parse_gate(f"mine {gate}", metrics=RUN), actual) is outcome
 
 
 @pytest.mark.parametrize(
@@ -269,7 +312,7 @@ def test_numbers_and_bounds_compare_with_a_tolerance(gate: str, actual: float | 
 )
 def test_a_target_is_reached_missed_or_unknown(gate: str, actual: float | None, reached: bool | None) -> None:
     """A target is compared like a bound, and is nothing where there is no target or no number."""
-    assert meets_target(parse_gate(f"pass_rate {gate}", metrics={}), actual) is reached
+    assert meets_target(parse_gate(f"mine {gate}", metrics=RUN), actual) is reached
 
 
 def test_gates_of_a_run_without_rows_are_incomplete() -> None:

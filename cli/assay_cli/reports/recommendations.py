@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.gates import parse_gate
+from assay.gates import read_gate
 from assay.metrics import METRICS
 from assay.metrics.intervals import wilson
 from assay.results import GateOutcome
@@ -92,7 +92,7 @@ def _of_certainty(run: Run, summary: RunSummary) -> Iterator[str]:
     if run.settings.repeats == 1 and (interval := wilson(summary.passed, summary.decided)) is not None:
         kinds = {metric.name: metric.kind for metric in run.settings.metrics}
         for expression in run.settings.gates:
-            gate = parse_gate(expression, metrics=kinds)
+            gate = read_gate(expression, metrics=kinds)
             if gate.name == "pass_rate" and not gate.group and interval[0] < gate.bound < interval[1]:
                 yield (
                     f"The pass rate's 95 % interval, {interval[0]:.1%} to {interval[1]:.1%}, holds the bound of "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assay.gates import decide, meets_target, parse_gate
+from assay.gates import decide, meets_target, read_gate
 from assay.results import GateResult
 from assay_orchestrator.breakdown import MAX_GROUPS
 
@@ -49,7 +49,7 @@ def judge_gates(
         kinds: The kind of each of the run's metrics by name.
         tally: What else is compared.
     """
-    return [_result(parse_gate(gate, metrics=kinds), summary, tally) for gate in gates]
+    return [_result(read_gate(gate, metrics=kinds), summary, tally) for gate in gates]
 
 
 def _result(gate: Gate, summary: RunSummary, tally: Tally) -> GateResult:
