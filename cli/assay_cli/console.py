@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
 from assay.results import GateOutcome, ScoreStatus
+from assay.run_verdict import criteria_of, run_verdict
 from assay_cli.judging_text import canary_line, judge_reasons, judging_line, jury_lines
 from assay_cli.reports.json_report import pass_rate_interval
 from assay_cli.terminal import clean, shorten, table
@@ -19,17 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from assay.results import CaseResult, GroupSummary, MetricSummary, Run, RunSummary
+    from assay.results import CaseResult, GateResult, GroupSummary, MetricSummary, Run, RunSummary
 
 __all__ = ["ConsoleSummary"]
 
 _MAX_FAILING = 10
 _MAX_GROUPS = 15
+_MAX_REASONS = 3  # of the verdict, in the last line
 _REASON_CHARS = 200  # of a judge's reasons; they wrap on a narrow terminal
 _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _MARKS = {GateOutcome.PASS: "PASS", GateOutcome.FAIL: "FAIL", GateOutcome.INCOMPLETE: "INCOMPLETE"}
-_COLOURS = {"PASS": "32", "FAIL": "31", "INCOMPLETE": "33", "NO_DATA": "33"}
-_MARK = re.compile(r"\b(?:PASS|FAIL|NO_DATA)\b")
+_COLOURS = {"PASS": "32", "FAIL": "31", "INCOMPLETE": "33", "NO_DATA": "33", "NO_CRITERIA": "33"}
+_MARK = re.compile(r"\b(?:PASS|FAIL)\b")
 
 
 class ConsoleSummary:
@@ -61,23 +63,24 @@ class ConsoleSummary:
         parts = [
             f"{clean(run.settings.name)}  {clean(run.run_id)}  {_rows(run, summary)}",
             self._metrics(summary),
-            self._verdict(summary),
+            self._counts(summary),
         ]
         if summary.categories:
             parts.append(self._groups("category", summary.categories))
         if summary.tags:
             parts.append(self._groups("tag", summary.tags))
-        if summary.gates:
-            parts.append(self._gates(summary))
+        if criteria := criteria_of(summary):
+            parts.append(self._criteria(criteria, "gate" if summary.gates else "threshold"))
         if self._failing:
             parts.append(self._failures())
         if report is not None:
             parts.append(f"report: {clean(str(report))}")
+        parts.append(self._verdict(summary))
         return "\n\n".join(parts) + "\n"
 
     def _metrics(self, summary: RunSummary) -> str:
         rows = [("metric", "value", "scored", "skipped", "errors", "passed", "failed", "threshold")]
-        rows += [self._metric(metric) for metric in summary.metrics]
+        rows += [self._metric(metric, decides=not summary.gates) for metric in summary.metrics]
         return "\n".join([table(rows, self._painted), *self._not_computed(summary)])
 
     def _not_computed(self, summary: RunSummary) -> list[str]:
@@ -96,24 +99,26 @@ class ConsoleSummary:
     def _run_kind(self, name: str) -> str:
         return next(metric.kind for metric in self._run.settings.metrics if metric.name == name)
 
-    def _metric(self, metric: MetricSummary) -> tuple[str, str, str, str, str, str, str, str]:
+    def _metric(self, metric: MetricSummary, *, decides: bool) -> tuple[str, str, str, str, str, str, str, str]:
         decided = metric.passed + metric.failed
         return (
             metric.metric,
-            self._value(metric.metric, metric.value),
+            self._value(metric.metric, metric.value) + _survivors(metric),
             str(metric.n_scored),
             str(metric.n_skipped),
             str(metric.n_error),
             str(metric.passed) if decided else "-",
             str(metric.failed) if decided else "-",
-            self._threshold(metric),
+            self._threshold(metric, decides=decides),
         )
 
-    def _threshold(self, metric: MetricSummary) -> str:
+    def _threshold(self, metric: MetricSummary, *, decides: bool) -> str:
         sign = _SIGNS[metric.rule]
         parts = []
         if metric.threshold is not None:
-            mark = {True: "PASS", False: "FAIL", None: "NO_DATA"}[metric.meets_threshold]
+            reached, missed = ("PASS", "FAIL") if decides else ("reached", "missed (not gated)")
+            without = "not computed" if metric.value is None else "no verdict"
+            mark = {True: reached, False: missed, None: without}[metric.meets_threshold]
             parts.append(f"{sign} {metric.threshold:g} {mark}")
         if metric.target is not None:
             mark = {True: "reached", False: "missed", None: "no data"}[metric.meets_target]
@@ -152,6 +157,14 @@ class ConsoleSummary:
         return "\n".join([table(rows), *more])
 
     def _verdict(self, summary: RunSummary) -> str:
+        """Return the notes and, in the last line, the verdict with its reasons."""
+        verdict = run_verdict(summary)
+        said = "; ".join(clean(reason) for reason in verdict.reasons[:_MAX_REASONS])
+        more = f"; and {len(verdict.reasons) - _MAX_REASONS} more" if len(verdict.reasons) > _MAX_REASONS else ""
+        notes = [clean(note) for note in verdict.notes]
+        return "\n".join([*notes, f"verdict  {self._paint(verdict.status.value)}  {said}{more}"])
+
+    def _counts(self, summary: RunSummary) -> str:
         counts = self._run.counts
         rate = f"{summary.pass_rate:.1%}" if summary.pass_rate is not None else "none decided"
         if (interval := pass_rate_interval(self._run)) is not None:
@@ -164,25 +177,26 @@ class ConsoleSummary:
         if counts.agent_errors:
             lines.append(f"agent errors  {counts.agent_errors}")
         latency = summary.latency
+        timeouts = f", {latency.timeouts} timed out" if latency.timeouts else ""
         if latency.count:
             lines.append(
                 f"latency  mean {_seconds(latency.mean_s)}  P50 {_seconds(latency.p50_s)}  "
-                f"P95 {_seconds(latency.p95_s)}  max {_seconds(latency.max_s)}  ({latency.count} rows)"
+                f"P95 {_seconds(latency.p95_s)}  max {_seconds(latency.max_s)}  ({latency.count} rows{timeouts})"
             )
         if summary.judging is not None:
             lines += [judging_line(summary.judging), *jury_lines(summary.judging)]
             if summary.judging.canaries is not None:
                 lines.append(canary_line(summary.judging.canaries))
-        lines.append(f"thresholds  {self._paint(summary.overall_status)}")
         return "\n".join(lines)
 
-    def _gates(self, summary: RunSummary) -> str:
+    def _criteria(self, criteria: Sequence[GateResult], kind: str) -> str:
         lines = []
-        for gate in summary.gates:
+        for gate in criteria:
             actual = f"  actual {gate.actual:.4g}" if gate.actual is not None else ""
-            reason = f"  {clean(gate.reason)}" if gate.reason else ""
+            reason = "".join(f"  {clean(text)}" for text in (gate.note, gate.reason) if text)
             target = {True: "  target reached", False: "  target missed", None: ""}[gate.meets_target]
-            lines.append(f"gate  {self._paint(_MARKS[gate.outcome])}  {clean(gate.expression)}{actual}{target}{reason}")
+            mark = self._paint(_MARKS[gate.outcome])
+            lines.append(f"{kind}  {mark}  {clean(gate.expression)}{actual}{target}{reason}")
         return "\n".join(lines)
 
     def _failures(self) -> str:
@@ -226,6 +240,13 @@ def _repeats(repeats: Mapping[str, Any]) -> list[str]:
     if advice := (repeats.get("variance") or {}).get("advice"):
         lines.append(clean(advice))
     return lines
+
+
+def _survivors(metric: MetricSummary) -> str:
+    """Return how many rows an aggregate is over, where agent errors are not in it."""
+    if not metric.n_unanswered or metric.value is None:
+        return ""
+    return f" ({metric.n_scored} of {metric.n_scored + metric.n_unanswered} rows)"
 
 
 def _counted(count: int) -> str:

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from assay.results import CaseResult, Run
-from assay_cli.reports.json_report import dataset_document, judging_document, row_document
+from assay_cli.reports.json_report import dataset_document, judging_document, row_document, verdict_document
 
 if TYPE_CHECKING:
     from assay.results import StateChange
@@ -55,7 +55,11 @@ def full(run: Run) -> dict[str, Any]:
     """Return a run with its dataset and its summary, where it has one."""
     summary = None
     if run.summary is not None:
-        summary = {**dataclasses.asdict(run.summary), "judging": judging_document(run.summary.judging)}
+        summary = {
+            **dataclasses.asdict(run.summary),
+            "judging": judging_document(run.summary.judging),
+            **verdict_document(run.summary),
+        }
     return {
         **brief(run),
         "agent_errors": run.counts.agent_errors,

@@ -18,6 +18,7 @@ from assay.hosting.loading import load_agent
 from assay.local.home import Home
 from assay.local.stack import LocalStack, environment_for
 from assay.results import CaseResult, Run, RunSummary, StateChange
+from assay.run_verdict import VerdictStatus, run_verdict
 from assay.spec.loading import load_spec, spec_from_mapping
 from assay.spec.model import Spec
 
@@ -41,6 +42,26 @@ class Evaluation:
         """The run's summary."""
         assert self.run.summary is not None, "evaluate returns finished runs only"
         return self.run.summary
+
+    @property
+    def verdict(self) -> VerdictStatus:
+        """The verdict in one word: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA"."""
+        return run_verdict(self.summary).status
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the verdict is what it is, as sentences."""
+        return run_verdict(self.summary).reasons
+
+    @property
+    def passed(self) -> bool:
+        """Whether a gate or a threshold was computed, and all of them hold."""
+        return self.verdict is VerdictStatus.PASS
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of `assay run` with this verdict: 0, 1 or 3."""
+        return self.verdict.exit_status
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas DataFrame, one column per metric; needs pandas."""

@@ -11,7 +11,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentResponse, AgentStatus
-from assay.run_settings import AgentSettings, DatasetReading, JudgeSettings, MetricSettings, RunSettings, SpendCap
+from assay.run_settings import (
+    MAX_ERRORS,
+    AgentSettings,
+    DatasetReading,
+    JudgeSettings,
+    MetricSettings,
+    RunSettings,
+    SpendCap,
+)
 
 if TYPE_CHECKING:
     from array import array
@@ -198,6 +206,7 @@ class MetricSummary:
         n_skipped: Rows that do not have what the metric needs.
         n_error: Rows on which it could not be computed.
         n_own_error: Those of n_error that failed on Assay's side.
+        n_unanswered: Agent errors without a value: with any, `value` is over the answers alone.
         passed: Rows that passed by this metric.
         failed: Rows that failed by this metric.
         threshold: What the value must reach at least to pass, where there is one.
@@ -222,28 +231,40 @@ class MetricSummary:
     meets_target: bool | None = None
     rule: str = "at_least"
     detail: Mapping[str, Any] = field(default_factory=dict)
+    n_unanswered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LatencySummary:
-    """Latency in seconds over every row with a measured duration."""
+    """Latency in seconds over every answer with a measured duration; `timeouts` are in none of the figures."""
 
     count: int = 0
     mean_s: float | None = None
     p50_s: float | None = None
     p95_s: float | None = None
     max_s: float | None = None
+    timeouts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """The outcome of one gate; `reason` says why it is incomplete, `meets_target` is None without a target."""
+    """The outcome of one gate.
+
+    Args:
+        expression: The gate as written.
+        outcome: Whether it holds.
+        actual: The value it was compared with; None where it is incomplete.
+        reason: Why it is incomplete; empty otherwise.
+        meets_target: Whether the value reaches the gate's target; None without value or target.
+        note: What to know about the value, e.g. "mean over 19 of 20 rows"; empty where there is nothing.
+    """
 
     expression: str
     outcome: GateOutcome
     actual: float | None = None
     reason: str = ""
     meets_target: bool | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +377,8 @@ class RunSummary:
     """A pure fold over a run's stored rows.
 
     Args:
-        overall_status: "PASS", "FAIL" or "NO_DATA".
+        overall_status: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA": the verdict, which follows from the
+            rest (`assay.run_verdict`).
         failed_criteria: Metrics that miss their threshold.
         skipped_criteria: Metrics that could not be computed.
         pass_rate: Passed rows by decided rows; None when none was decided.
@@ -372,6 +394,10 @@ class RunSummary:
         partial: Whether rows are still missing, so that everything here may change.
         row_count: Rows that it is over; None where an older version stored it.
         judging: What judging came to; None where no row has a verdict.
+        agent_errors: Rows whose agent failed; None where an older version stored it.
+        max_agent_errors: The bound on them, a share of the rows.
+        max_metric_errors: The bound on the rows on which a metric fails, a share of those that it should have scored.
+        left_out: Wrong records of the dataset that are no cases of the run.
     """
 
     overall_status: str
@@ -390,6 +416,10 @@ class RunSummary:
     partial: bool = False
     row_count: int | None = None
     judging: JudgingSummary | None = None
+    agent_errors: int | None = None
+    max_agent_errors: float = MAX_ERRORS
+    max_metric_errors: float = MAX_ERRORS
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

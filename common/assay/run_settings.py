@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["AgentSettings", "DatasetReading", "JudgeSettings", "MetricSettings", "RunSettings", "SpendCap"]
+__all__ = [
+    "MAX_ERRORS",
+    "AgentSettings",
+    "DatasetReading",
+    "JudgeSettings",
+    "MetricSettings",
+    "RunSettings",
+    "SpendCap",
+]
+
+MAX_ERRORS = 0.05
+"""Largest share of the rows that may fail where a spec says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +154,8 @@ class RunSettings:
         judge: Who judges answers; None for nobody: metrics that need a verdict are then skipped.
         team: Whose run it is, at most 64 characters: teams share the workers by their weights.
         weight: How much the run has beside other runs of its team, 0.01 to 100.
+        max_agent_errors: Largest share of the rows whose agent may fail; with more the run is incomplete.
+        max_metric_errors: Largest share of the rows that a metric should have scored on which it may fail.
     """
 
     name: str
@@ -155,3 +168,5 @@ class RunSettings:
     judge: JudgeSettings | None = None
     team: str = ""
     weight: float = 1.0
+    max_agent_errors: float = MAX_ERRORS
+    max_metric_errors: float = MAX_ERRORS

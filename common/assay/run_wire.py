@@ -27,6 +27,7 @@ from assay.results import (
     ScoreStatus,
     StateChange,
 )
+from assay.run_settings import MAX_ERRORS
 from assay.summary_wire import summary_from_wire, summary_to_wire
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire import (
@@ -108,6 +109,8 @@ def settings_to_wire(settings: RunSettings) -> pb.RunSpec:
         judge=judge_to_wire(settings.judge) if settings.judge is not None else None,
         team=settings.team,
         weight=settings.weight,
+        max_agent_errors=settings.max_agent_errors,
+        max_metric_errors=settings.max_metric_errors,
     )
 
 
@@ -139,6 +142,8 @@ def settings_from_wire(spec: pb.RunSpec) -> RunSettings:
         judge=judge_from_wire(spec.judge) if spec.HasField("judge") else None,
         team=spec.team,
         weight=spec.weight if spec.HasField("weight") else 1.0,
+        max_agent_errors=spec.max_agent_errors if spec.HasField("max_agent_errors") else MAX_ERRORS,
+        max_metric_errors=spec.max_metric_errors if spec.HasField("max_metric_errors") else MAX_ERRORS,
     )
 
 

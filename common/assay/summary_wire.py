@@ -13,6 +13,7 @@ from assay.results import (
     MetricSummary,
     RunSummary,
 )
+from assay.run_settings import MAX_ERRORS
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire import mapping_from_text, mapping_to_text
 
@@ -44,6 +45,7 @@ def summary_to_wire(summary: RunSummary) -> pb.RunSummary:
                 actual=gate.actual,
                 reason=gate.reason,
                 meets_target=gate.meets_target,
+                note=gate.note,
             )
             for gate in summary.gates
         ],
@@ -53,6 +55,7 @@ def summary_to_wire(summary: RunSummary) -> pb.RunSummary:
             p50_s=latency.p50_s,
             p95_s=latency.p95_s,
             max_s=latency.max_s,
+            timeout_count=latency.timeouts,
         ),
         categories=[_group_to_wire(group) for group in summary.categories],
         tags=[_group_to_wire(group) for group in summary.tags],
@@ -61,6 +64,10 @@ def summary_to_wire(summary: RunSummary) -> pb.RunSummary:
         partial=summary.partial,
         row_count=summary.row_count,
         judging=judging_to_wire(summary.judging) if summary.judging is not None else None,
+        agent_error_count=summary.agent_errors,
+        max_agent_errors=summary.max_agent_errors,
+        max_metric_errors=summary.max_metric_errors,
+        left_out_count=summary.left_out,
     )
 
 
@@ -80,6 +87,7 @@ def _metric_to_wire(metric: MetricSummary) -> pb.MetricSummary:
         target=metric.target,
         meets_target=metric.meets_target,
         rule=metric.rule,
+        unanswered_count=metric.n_unanswered,
     )
 
 
@@ -119,6 +127,7 @@ def summary_from_wire(summary: pb.RunSummary) -> RunSummary:
         latency=LatencySummary(
             count=summary.latency.count,
             **{name: _optional(summary.latency, name) for name in ("mean_s", "p50_s", "p95_s", "max_s")},
+            timeouts=summary.latency.timeout_count,
         ),
         gates=tuple(
             GateResult(
@@ -127,6 +136,7 @@ def summary_from_wire(summary: pb.RunSummary) -> RunSummary:
                 actual=_optional(gate, "actual"),
                 reason=gate.reason,
                 meets_target=_optional(gate, "meets_target"),
+                note=gate.note,
             )
             for gate in summary.gates
         ),
@@ -137,6 +147,10 @@ def summary_from_wire(summary: pb.RunSummary) -> RunSummary:
         partial=summary.partial,
         row_count=_optional(summary, "row_count"),
         judging=judging_from_wire(summary.judging) if summary.HasField("judging") else None,
+        agent_errors=_optional(summary, "agent_error_count"),
+        max_agent_errors=_bound(summary, "max_agent_errors"),
+        max_metric_errors=_bound(summary, "max_metric_errors"),
+        left_out=summary.left_out_count,
     )
 
 
@@ -156,7 +170,13 @@ def _metric_from_wire(metric: pb.MetricSummary) -> MetricSummary:
         target=_optional(metric, "target"),
         meets_target=_optional(metric, "meets_target"),
         rule=metric.rule or "at_least",
+        n_unanswered=metric.unanswered_count,
     )
+
+
+def _bound(message: Any, name: str) -> float:
+    bound = _optional(message, name)
+    return MAX_ERRORS if bound is None else float(bound)
 
 
 def _optional(message: Any, name: str) -> Any:

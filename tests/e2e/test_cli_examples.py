@@ -59,7 +59,7 @@ RUNS = {
         {"exact_match": 0.71875, "consistency": 0.4333, "quality": None, "rouge": 0.859375, "latency": 0.003},
         "neighbour waiting-for-money silent-blender repair-or-money battery-charged thank-you not-urgent ar-attached "
         "injection",
-        "consistency exact_match",
+        "exact_match",
     ),
 }  # fmt: skip
 TOLERANCES = {"latency": 1.0}
@@ -73,6 +73,8 @@ def reports(warm_cli: Cli) -> dict[str, dict[str, Any]]:
         done = warm_cli.run("run", EXAMPLES / name / "assay.yaml", "--output-dir", name)
         assert f"report: {name}/results.json" in done.stdout
         assert "failing rows" in done.stdout
+        assert done.stdout.splitlines()[-1].startswith("verdict  PASS  all ")
+        assert "FAIL" not in done.stdout, "nothing beside the verdict contradicts it"
         found[name] = json.loads((warm_cli.folder / name / "results.json").read_text(encoding="utf-8"))
     return found
 

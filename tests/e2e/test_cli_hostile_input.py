@@ -33,7 +33,8 @@ RIGHT: list[dict[str, Any]] = [
     {"id": "long", "question": "q " * 200_000, "reference": "r", "recorded": "ع" * 1_000_000},
 ]
 SPEC = {"name": "hostile", "dataset": "qa.jsonl", "agent": {"adapter": "replay"},
-        "metrics": [{"exact_match": {"arabic_fold": True}}, "rouge", "generation_fidelity", "tokens"]}  # fmt: skip
+        "metrics": [{"exact_match": {"arabic_fold": True, "threshold": None}}, "rouge", "generation_fidelity",
+                    "tokens"]}  # fmt: skip
 
 
 def write(cli: Cli) -> Cli:
@@ -93,7 +94,7 @@ def test_what_an_agent_returns_harms_no_other_row(cli: Cli) -> None:
     cli.write("agent.py", AGENT)
     cli.write("qa.jsonl", "\n".join(json.dumps({"id": name, "question": "q", "reference": "r"}) for name in names))
     cli.write("assay.yaml", SPEC | {"agent": {"adapter": "python", "target": "agent:answer", "retries": 0}})
-    report = json.loads(cli.run("run", "assay.yaml", "--json").stdout)
+    report = json.loads(cli.run("run", "assay.yaml", "--json", status=3).stdout)
     rows = {row["case_id"]: row for row in report["rows"]}
     assert [name for name in names if rows[name]["status"] == "error"] == ["nan", "bool", "huge", "large"]
     assert (rows["surrogate"]["answer"], rows["nul"]["answer"]) == ("a \ufffd b", "a\ufffdb")

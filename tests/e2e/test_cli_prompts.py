@@ -67,7 +67,7 @@ def write_project(cli: Cli, adapter: str, provider: ScriptedProvider, cases: lis
     agent: dict[str, Any] = {"adapter": adapter, "target": "tiny", "base_url": url, "api_key": "${MY_KEY}"}
     agent |= {"prompt_file": "prompt.md", "system": "One word.", "max_tokens": 5, "retries": 1}
     spec = {"name": "mood", "dataset": "cases.jsonl", "agent": agent, "metrics": ["exact_match", "tokens"]}
-    cli.write("assay.yaml", spec | {"gates": ["exact_match >= 0.2", "tokens <= 200"]})
+    cli.write("assay.yaml", spec | {"gates": ["exact_match >= 0.2", "tokens <= 200"], "max_agent_errors": "99%"})
 
 
 def stored_bytes(cli: Cli) -> bytes:
@@ -156,7 +156,7 @@ def test_the_template_asks_a_model_once_the_hash_signs_are_gone(
     lines = [line.removeprefix("# ") for line in block[block.index("# agent:") :].splitlines()]
     agent = "\n".join(lines).replace("# base_url: http://127.0.0.1:8000/v1", f"base_url: {provider.openai_url}")
     assert "adapter: replay" in text
-    cli.write("assay.yaml", f"dataset: cases.jsonl\nmetrics: [exact_match]\n{agent}\n")
+    cli.write("assay.yaml", f"dataset: cases.jsonl\nmetrics: [{{exact_match: {{threshold: null}}}}]\n{agent}\n")
     report = json.loads(cli.run("run", "assay.yaml", "--json").stdout)
     assert {row["case_id"] for row in report["rows"] if row["passed"]} == {"battery", "support", "gift", "irony"}
     assert "<review>\nAfter a week the screen went black.\n</review>" in {

@@ -112,6 +112,14 @@ def test_rows_may_come_from_stdin(cli: Cli, content: str) -> None:
     assert b"stdin: is empty" in piped(cli, b"", "exact_match", "--file", "-").stderr
 
 
+def test_a_threshold_on_answers_to_different_questions_is_refused(cli: Cli) -> None:
+    """How alike the questions are is a value and no verdict: neither a pass nor a failure."""
+    cli.write("rows.jsonl", '{"question": "q", "recorded": ""}\n{"question": "r", "recorded": " "}\n')
+    done = cli.run("score", "consistency", "--file", "rows.jsonl", "--threshold", "0.5", status=2)
+    assert "consistency has a value and no verdict: its threshold needs several runs of each case" in done.stderr
+    assert done.stdout.endswith("threshold >= 0.5 no verdict\n")
+
+
 def test_hostile_ids_and_reasons_cannot_steer_the_terminal(cli: Cli) -> None:
     """Escape sequences and direction marks of a file do not reach the terminal."""
     cli.write("rows.jsonl", json.dumps({"id": "a\u202eb", "category": "\x1b[2J", "answer": "a", "reference": "a"}))

@@ -73,8 +73,8 @@ def row(fate: str, chosen: list[Metric], index: int = 0, repeat: int = 0, **abou
 
 
 def outcome(gate: str, rows: list[CaseResult], chosen: list[Metric] = PLAIN) -> GateResult:
-    """The outcome of one gate over some rows, as it is stored."""
-    summary = summary_from_json(summary_to_json(summarise(rows, chosen, [gate])))
+    """The outcome of one gate over some rows, as it is stored; any number of agent errors is allowed."""
+    summary = summary_from_json(summary_to_json(summarise(rows, chosen, [gate], max_agent_errors=1.0)))
     (found,) = summary.gates
     return found
 
@@ -93,11 +93,11 @@ FATES = [RIGHT, RIGHT, RIGHT, WRONG, FAILED]
         ("exact_match.pass_rate >= 0.7", GateOutcome.FAIL, 0.6),
         ("exact_match.correct == 3", GateOutcome.PASS, 3.0),
         ("exact_match.total == 5", GateOutcome.PASS, 5.0),
-        ("latency <= 3", GateOutcome.PASS, 3.0),
-        ("latency.mean < 3", GateOutcome.FAIL, 3.0),
-        ("latency.p50 == 3", GateOutcome.PASS, 3.0),
-        ("latency.p95 < 4.9", GateOutcome.PASS, 4.8),
-        ("latency.max <= 5", GateOutcome.PASS, 5.0),
+        ("latency <= 3", GateOutcome.PASS, 2.5),
+        ("latency.mean < 2.5", GateOutcome.FAIL, 2.5),
+        ("latency.p50 == 2.5", GateOutcome.PASS, 2.5),
+        ("latency.p95 < 3.9", GateOutcome.PASS, 3.85),
+        ("latency.max <= 4", GateOutcome.PASS, 4.0),
         ("long_answers == 1", GateOutcome.PASS, 1.0),
         ("category.easy.pass_rate >= 1", GateOutcome.PASS, 1.0),
         ('category."hard ones".pass_rate >= 0.5', GateOutcome.FAIL, 1 / 3),
@@ -124,7 +124,7 @@ def test_what_is_known_passes_or_fails(gate: str, expected: GateOutcome, actual:
         ("pass_rate >= 0.5, target >= 0.6", GateOutcome.PASS, 0.6, True),
         ("pass_rate >= 0.5, target > 0.6", GateOutcome.PASS, 0.6, False),
         ("pass_rate >= 0.7, target >= 0.9", GateOutcome.FAIL, 0.6, False),
-        ("latency.max < 9, target < 6", GateOutcome.PASS, 5.0, True),
+        ("latency.max < 9, target < 6", GateOutcome.PASS, 4.0, True),
         ("category.none.pass_rate >= 0.5, target >= 0.6", GateOutcome.INCOMPLETE, None, None),
         ("pass_rate >= 0.5", GateOutcome.PASS, 0.6, None),
     ],
@@ -140,12 +140,12 @@ def test_a_target_is_reported_and_never_decides(
 @pytest.mark.parametrize(
     ("gate", "reason"),
     [
-        ("pass_rate >= 0", "1 rows could not be decided because a metric could not be computed"),
-        ("semantic_similarity >= 0", "semantic_similarity could not be computed on 1 rows"),
-        ("semantic_similarity.pass_rate >= 0", "semantic_similarity could not be computed on 1 rows"),
-        ("category.a.pass_rate >= 0", "category 'a': 1 rows could not be decided because"),
-        ("category.a.semantic_similarity >= 0", "category 'a': semantic_similarity could not be computed on 1 rows"),
-        ("tag.t.pass_rate >= 0", "tag 't': 1 rows could not be decided because"),
+        ("pass_rate >= 0", "1 of 2 rows could not be decided because a metric could not be computed, more than max_"),
+        ("semantic_similarity >= 0", "semantic_similarity could not be computed on 1 of 2 rows, more than max_metric"),
+        ("semantic_similarity.pass_rate >= 0", "semantic_similarity could not be computed on 1 of 2 rows"),
+        ("category.a.pass_rate >= 0", "category 'a': 1 of 1 rows could not be decided because"),
+        ("category.a.semantic_similarity >= 0", "category 'a': semantic_similarity could not be computed on 1 of 1"),
+        ("tag.t.pass_rate >= 0", "tag 't': 1 of 1 rows could not be decided because"),
         ("category.c.pass_rate >= 0", "no row has the category 'c'; there are a, b"),
         ("tag.c.pass_rate >= 0", "no row has the tag 'c'; there are t, u"),
     ],
@@ -226,7 +226,10 @@ def test_repeats_with_undecided_runs_are_incomplete() -> None:
     """A run that could not be decided on our side is not left out of k quietly."""
     rows = [row(fate, WITH_VECTORS, 0, repeat) for repeat, fate in enumerate((RIGHT, RIGHT, UNKNOWN))]
     found = outcome("pass_hat_k.2 >= 0", rows, WITH_VECTORS)
-    assert (found.outcome, found.reason.startswith("1 rows could not be decided")) == (GateOutcome.INCOMPLETE, True)
+    assert (found.outcome, found.reason.startswith("1 of 3 rows could not be decided")) == (
+        GateOutcome.INCOMPLETE,
+        True,
+    )
 
 
 @given(st.lists(st.sampled_from([RIGHT, WRONG, FAILED]), max_size=30), st.floats(0, 1))
@@ -249,7 +252,9 @@ def test_gates_do_not_change_the_rest_of_a_summary() -> None:
     gates = ["latency < 9", "category.a.pass_rate > 0", "pass_rate >= 0.5"]
     with_gates: RunSummary = summarise(rows, PLAIN, gates)
     assert [gate.expression for gate in with_gates.gates] == gates
-    assert dataclasses.replace(with_gates, gates=()) == dataclasses.replace(summarise(rows, PLAIN, []), gates=())
+    without = summarise(rows, PLAIN, [])
+    gates_aside = dataclasses.replace(with_gates, gates=(), overall_status="")
+    assert gates_aside == dataclasses.replace(without, gates=(), overall_status="")
 
 
 def test_a_metric_named_like_a_number_of_repeats_is_itself() -> None:

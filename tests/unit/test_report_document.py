@@ -136,7 +136,10 @@ async def test_targets_of_gates_are_in_the_report_and_on_the_console(tmp_path: P
     """Missed, reached, or absent, beside outcome and actual value; an incomplete gate has its reason."""
     gates = (await document(tmp_path))["summary"]["gates"]
     assert [gate["meets_target"] for gate in gates] == [False, True, None, None]
-    assert [set(gate) for gate in gates] == [{"expression", "outcome", "actual", "reason", "meets_target"}] * 4
+    assert [set(gate) for gate in gates] == [
+        {"expression", "outcome", "actual", "reason", "meets_target", "note", "source"}
+    ] * 4
+    assert {gate["source"] for gate in gates} == {"gate"}
     shown = ConsoleSummary(finished()).render(None)
     assert "gate  PASS  hit_rate > 0.4, target > 0.9  actual 0.6667  target missed\n" in shown
     assert "gate  PASS  mrr > 0.1, target > 0.2  actual 0.5  target reached\n" in shown

@@ -156,6 +156,8 @@ SETTINGS = st.builds(
     ),
     metrics=tuples_of(st.builds(results.MetricSettings, TEXT, OBJECT, TEXT)),
     gates=tuples_of(TEXT),
+    max_agent_errors=NUMBER,
+    max_metric_errors=NUMBER,
     dataset=or_none(
         st.builds(
             results.DatasetReading,
@@ -221,6 +223,7 @@ METRIC_SUMMARY = st.builds(
     or_none(FLAG),
     st.sampled_from(["at_least", "more_than", "at_most"]),
     OBJECT,
+    SMALL,
 )
 GROUP = st.builds(
     results.GroupSummary, TEXT, SMALL, SMALL, SMALL, or_none(NUMBER), st.dictionaries(TEXT, or_none(NUMBER), max_size=3)
@@ -234,9 +237,11 @@ SUMMARY = st.builds(
     passed=SMALL,
     decided=SMALL,
     metrics=tuples_of(METRIC_SUMMARY),
-    latency=st.builds(results.LatencySummary, SMALL, *[or_none(NUMBER)] * 4),
+    latency=st.builds(results.LatencySummary, SMALL, *[or_none(NUMBER)] * 4, timeouts=SMALL),
     gates=tuples_of(
-        st.builds(results.GateResult, TEXT, st.sampled_from(results.GateOutcome), or_none(NUMBER), TEXT, or_none(FLAG))
+        st.builds(
+            results.GateResult, TEXT, st.sampled_from(results.GateOutcome), or_none(NUMBER), TEXT, or_none(FLAG), TEXT
+        )
     ),
     categories=tuples_of(GROUP),
     tags=tuples_of(GROUP),
@@ -252,6 +257,10 @@ SUMMARY = st.builds(
             fingerprints=tuples_of(TEXT),
         )
     ),
+    agent_errors=or_none(SMALL),
+    max_agent_errors=NUMBER,
+    max_metric_errors=NUMBER,
+    left_out=SMALL,
 )
 DATASET = st.builds(results.DatasetRef, TEXT, TEXT, TEXT, SMALL)
 RUN = st.builds(

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from assay.errors import AssayError, SpecError
-from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
+from assay_cli.failures import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.following import saying_how_to_report
 from assay_cli.options import (
     bad_case_option,
@@ -223,24 +223,17 @@ class _Job:
         else:
             self._stdout.write(console.render(path))
         self._stdout.flush()
-        status = exit_status_of(run)
-        if self._info.left_out_count and not status:
-            click.echo("incomplete: wrong records of the dataset were left out, see above", err=True)
-            return EXIT_INFRASTRUCTURE
-        return status
+        return exit_status_of(run)
 
     def _resume_hint(self, run: Run) -> str:
         return f"Continue with: {self._again} --resume {run.run_id}"
 
 
 def exit_status_of(run: Run) -> int:
-    """Return the exit status that a finished run's gates give."""
-    from assay.results import GateOutcome
+    """Return the exit status that the verdict of a run gives."""
+    from assay.run_verdict import run_verdict
 
-    outcomes = {gate.outcome for gate in run.summary.gates} if run.summary is not None else set()
-    if GateOutcome.FAIL in outcomes:
-        return EXIT_GATE
-    return EXIT_INFRASTRUCTURE if GateOutcome.INCOMPLETE in outcomes else 0
+    return run_verdict(run.summary).status.exit_status if run.summary is not None else EXIT_INFRASTRUCTURE
 
 
 def _load_caller(spec: Spec) -> AgentCaller | None:

@@ -275,6 +275,10 @@ def _status(scorer: Scorer, found: Sequence[Score], *, gated: bool) -> int:
     if summary.n_own_error:
         click.echo(f"error: {summary.metric} could not be computed on {summary.n_own_error} rows", err=True)
         return EXIT_INFRASTRUCTURE
+    if summary.meets_threshold is None:
+        why = "its threshold needs several runs of each case: use `assay run --repeats 3`"
+        click.echo(f"error: {summary.metric} has a value and no verdict: {why}", err=True)
+        return EXIT_USAGE
     return 0 if summary.meets_threshold else EXIT_GATE
 
 
@@ -316,6 +320,6 @@ def _summary_line(summary: MetricSummary) -> str:
     if summary.passed + summary.failed:
         parts += [f"passed {summary.passed}", f"failed {summary.failed}"]
     if summary.threshold is not None:
-        mark = {True: "PASS", False: "FAIL", None: "NO_DATA"}[summary.meets_threshold]
+        mark = {True: "PASS", False: "FAIL", None: "no verdict"}[summary.meets_threshold]
         parts.append(f"threshold {_SIGNS[summary.rule]} {summary.threshold:g} {mark}")
     return "  ".join(parts)

@@ -14,6 +14,7 @@ from assay.answers import response_to_json
 from assay.metrics.combined_score import tokens_used
 from assay.metrics.intervals import wilson
 from assay.names import writable
+from assay.run_verdict import criteria_of, run_verdict
 from assay_cli.reports.atomic import atomic_writer
 from assay_cli.reports.quality_scores import QualityScores
 from assay_cli.reports.recommendations import recommendations
@@ -26,7 +27,14 @@ if TYPE_CHECKING:
     from assay.results import CaseResult, GroupSummary, JudgingSummary, MetricSummary, Run, RunSummary
     from assay.spec.model import Spec
 
-__all__ = ["JsonReport", "dataset_document", "judging_document", "pass_rate_interval", "row_document"]
+__all__ = [
+    "JsonReport",
+    "dataset_document",
+    "judging_document",
+    "pass_rate_interval",
+    "row_document",
+    "verdict_document",
+]
 
 _SCHEMA = "assay/results/1"
 
@@ -76,6 +84,7 @@ class JsonReport:
         run = self._run
         assert run.summary is not None, "only finished runs are reported"
         summary = run.summary
+        source = "gate" if summary.gates else "threshold"
         return {
             "schema": _SCHEMA,
             "timestamp": run.created_at,
@@ -88,7 +97,7 @@ class JsonReport:
                 metric.metric: {**_result(metric), **ratings.get(metric.metric, {})} for metric in summary.metrics
             },
             "summary": {
-                "overall_status": summary.overall_status,
+                **verdict_document(summary),
                 "failed_criteria": list(summary.failed_criteria),
                 "skipped_criteria": list(summary.skipped_criteria),
                 "recommendations": recommendations(run),
@@ -100,14 +109,8 @@ class JsonReport:
                 "agent_errors": run.counts.agent_errors,
                 "latency": dataclasses.asdict(summary.latency),
                 "gates": [
-                    {
-                        "expression": gate.expression,
-                        "outcome": gate.outcome.value,
-                        "actual": gate.actual,
-                        "reason": gate.reason,
-                        "meets_target": gate.meets_target,
-                    }
-                    for gate in summary.gates
+                    {**dataclasses.asdict(gate), "outcome": gate.outcome.value, "source": source}
+                    for gate in criteria_of(summary)
                 ],
                 "categories": [_group(group) for group in summary.categories],
                 "tags": [_group(group) for group in summary.tags],
@@ -131,6 +134,17 @@ class JsonReport:
             "spec_path": writable(self._spec.source) if self._spec and self._spec.source else None,
             "dataset": dataset_document(run),
         }
+
+
+def verdict_document(summary: RunSummary) -> dict[str, Any]:
+    """Return the verdict of a run: in one word, as an exit status, and why."""
+    verdict = run_verdict(summary)
+    return {
+        "overall_status": verdict.status.value,
+        "exit_status": verdict.status.exit_status,
+        "reasons": list(verdict.reasons),
+        "notes": list(verdict.notes),
+    }
 
 
 def dataset_document(run: Run) -> dict[str, Any]:
@@ -214,6 +228,7 @@ def _result(metric: MetricSummary) -> dict[str, Any]:
         "n_scored": metric.n_scored,
         "n_skipped": metric.n_skipped,
         "n_error": metric.n_error,
+        "n_unanswered": metric.n_unanswered,
         "passed": metric.passed,
         "failed": metric.failed,
         "threshold": metric.threshold,

@@ -10,7 +10,7 @@ of runs whose normalised texts are equal, which says more for answers of a word 
 A blank answer is an answer: its cosine with another blank one is 1, with any other 0. Agent errors are left
 out and counted. Rows have no value of their own and no verdict. Fewer than two answers: no value, never 0; a
 missing vector is an error of the row. n_scored counts the answers that were compared. Clamped to [-1, 1]; the
-threshold applies to the value, inclusive.
+threshold applies to the value of scope "repeats", inclusive: a pooled value has no verdict.
 """
 
 from __future__ import annotations
@@ -231,7 +231,8 @@ class _Fold(MeanFold):
         value = self._of_cases.mean if self._repeats else self._all.value
         used = self._used if self._repeats else self._all.count if value is not None else 0
         scope = "repeats" if self._repeats else "pooled"
-        reached = self.reaches(value, self.threshold)
+        # Pooled, it measures how alike the questions are: it has a value and no verdict.
+        reached = self.reaches(value, self.threshold) if self._repeats else None
         return MetricSummary(
             metric=self.metric,
             value=value,

@@ -2,9 +2,9 @@
 
     below 2 Excellent 1.0 · 2 to 5 Good 0.8 · above 5 to 10 Acceptable 0.5 · above 10 Poor 0.2
 
-value = the wall time of the successful attempt, from a monotonic clock. Agent errors are included
-where a duration was measured: leaving time-outs out would flatter the agent. Negative, NaN or infinite:
-error; missing: skipped. A threshold is the longest time a row may take and the mean may have.
+value = the wall time of the successful attempt, from a monotonic clock. An agent error has no latency, whatever
+was measured: a call that fails at once is not fast. Time-outs are counted beside the figures. Negative, NaN or
+infinite: error; missing: skipped. A threshold is the longest time a row may take and the mean may have.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from array import array
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from assay.answers import AgentStatus
 from assay.metrics.exact_sum import ExactSum
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.row_verdict import timed_out
 from assay.metrics.score import not_computed, scored_by_threshold
 from assay.results import LatencySummary, Score, ScoreStatus
 
@@ -99,7 +101,7 @@ class Latency:
     """Parameters: `threshold` in seconds (None: no verdict)."""
 
     info = INFO
-    version = "1"
+    version = "2"
     embedding_model: str | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
@@ -108,6 +110,8 @@ class Latency:
 
     def score(self, row: Row) -> Score:
         """Return the row's latency in seconds."""
+        if row.response.status is AgentStatus.ERROR:
+            return _of_agent_error(self.name)
         latency_ms = row.response.latency_ms
         if latency_ms is None:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_latency")
@@ -124,13 +128,21 @@ class Latency:
         return _Fold(self.name, self._threshold)
 
 
+def _of_agent_error(name: str) -> Score:
+    return Score(name, ScoreStatus.ERROR, reason="agent_error", detail={"version": Latency.version, "advisory": True})
+
+
 class _Fold(MeanFold):
     def __init__(self, metric: str, threshold: float | None) -> None:
         super().__init__(metric, threshold, rule="at_most")
         self._latencies = LatencyFold()
         self._ratings: Counter[str] = Counter()
+        self._timeouts = 0
 
     def add(self, row: CaseResult, score: Score) -> None:
+        self._timeouts += timed_out(row)
+        if row.status is AgentStatus.ERROR and score.value is not None:  # as an older version stored it
+            score = _of_agent_error(self.metric)
         super().add(row, score)
         if score.value is not None:
             self._latencies.add(score.value)
@@ -144,6 +156,7 @@ class _Fold(MeanFold):
             "p50_s": summary.p50_s,
             "p95_s": summary.p95_s,
             "max_s": summary.max_s,
+            "timeouts": self._timeouts,
             "mean_score": scores / self.values.count if self.values.count else None,
             "ratings": {tier: self._ratings[tier] for tier in RATINGS},
         }

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.answers import AgentStatus
+from assay.answers import AgentErrorKind, AgentStatus
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.answers import AgentResponse
+    from assay.results import CaseResult
 
-__all__ = ["row_reason", "row_verdict"]
+__all__ = ["is_unanswered", "row_reason", "row_verdict", "timed_out"]
+
+_FAILED = "agent error ({kind})"
+_TIMED_OUT = _FAILED.format(kind=AgentErrorKind.TIMEOUT.value)
 
 
 def row_verdict(status: AgentStatus, scores: Sequence[Score]) -> bool | None:
@@ -32,12 +36,22 @@ def row_reason(response: AgentResponse, scores: Sequence[Score]) -> str:
     """Return why a row failed or could not be decided; empty for a row without complaint."""
     if response.status is AgentStatus.ERROR:
         error = response.error
-        return f"agent error ({error.kind.value}): {error.message}" if error is not None else "agent error"
+        return f"{_FAILED.format(kind=error.kind.value)}: {error.message}" if error is not None else "agent error"
     complaints = [_complaint(score) for score in scores if score.passed is False]
     complaints += [
         f"{score.metric} could not be computed: {score.reason}" for score in scores if _leaves_undecided(score)
     ]
     return "; ".join(complaints)
+
+
+def is_unanswered(score: Score) -> bool:
+    """Return whether a score of an agent error has no value because there was no answer."""
+    return score.value is None and (score.status is not ScoreStatus.ERROR or score.reason == "agent_error")
+
+
+def timed_out(row: CaseResult) -> bool:
+    """Return whether a stored row is an agent error because the time was up."""
+    return row.status is AgentStatus.ERROR and row.reason.startswith(_TIMED_OUT)
 
 
 def _leaves_undecided(score: Score) -> bool:

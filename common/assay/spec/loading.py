@@ -16,8 +16,10 @@ from assay.metrics import complete_parameters, count_problem
 from assay.metrics.formula import with_own_numbers
 from assay.metrics.order import check_formulas
 from assay.names import metric_name_problem, name_problem, unknown_name, writable
-from assay.presets import PRESETS
+from assay.percentages import read_share
+from assay.presets import PRESETS, preset_gates, preset_metrics
 from assay.results import AgentSettings, JudgeSettings, MetricSettings, RunSettings
+from assay.run_settings import MAX_ERRORS
 from assay.shares import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.spec.agents import ADAPTERS, check_agent
 from assay.spec.judging import JudgeReader, missing_key
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["load_spec", "spec_from_mapping"]
 
 _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "gates",
-         "repeats", "reports", "team", "weight")  # fmt: skip
+         "repeats", "reports", "team", "weight", "max_agent_errors", "max_metric_errors")  # fmt: skip
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "response")
 _OPTION_KEYS = {"http": _HTTP_KEYS} | dict.fromkeys(PROVIDERS, PROMPT_KEYS)
@@ -151,6 +153,7 @@ class _Reader:
         preset = self._fill_preset()
         for override in overrides:
             apply_override(data, override, self._problems)
+        standard = bool(preset) and data.get("metrics") == preset_metrics(preset)
         left_out = select_metrics(data, metrics) if metrics is not None else []
         for key in data:
             if key not in _KEYS:
@@ -162,12 +165,16 @@ class _Reader:
                 name=self._name(),
                 agent=self._agent(needs_agent),
                 metrics=chosen,
-                gates=self._gates({metric.name: metric.kind for metric in chosen}, repeats, left_out),
+                gates=self._gates({metric.name: metric.kind for metric in chosen}, repeats, left_out)
+                if "gates" in data or not preset
+                else preset_gates(preset, chosen, standard=standard, judged=bool(data.get("judge"))),
                 repeats=repeats,
                 preset=preset,
                 judge=self._judge(chosen),
                 team=self._team(),
                 weight=self._weight(),
+                max_agent_errors=self._share("max_agent_errors"),
+                max_metric_errors=self._share("max_metric_errors"),
             ),
             dataset=self._dataset(dataset, needs_dataset),
             dataset_map=self._map(),
@@ -202,7 +209,7 @@ class _Reader:
             self._data.setdefault("metrics", ["latency"])  # so that one mistake is reported once
             return ""
         if "metrics" not in self._data:
-            self._data["metrics"] = [{metric: dict(given)} for metric, given in PRESETS[name].metrics.items()]
+            self._data["metrics"] = preset_metrics(name)
         return name
 
     def _name(self) -> str:
@@ -228,6 +235,14 @@ class _Reader:
             self._report("weight", f"must be a number from {MIN_RUN_WEIGHT} to {MAX_RUN_WEIGHT}, not {value!r}")
             return 1.0
         return float(value)
+
+    def _share(self, key: str) -> float:
+        value = self._data.get(key, MAX_ERRORS)
+        share = read_share(value)
+        if share is None:
+            self._report(key, f"must be a share of the rows such as 0.05 or 5%, not {value!r}")
+            return MAX_ERRORS
+        return share
 
     def _text(self, key: str) -> str | None:
         value = self._data.get(key)

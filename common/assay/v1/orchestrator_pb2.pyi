@@ -586,6 +586,8 @@ class RunSpec(_message.Message):
     JUDGE_FIELD_NUMBER: _builtins.int
     TEAM_FIELD_NUMBER: _builtins.int
     WEIGHT_FIELD_NUMBER: _builtins.int
+    MAX_AGENT_ERRORS_FIELD_NUMBER: _builtins.int
+    MAX_METRIC_ERRORS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; the run's id starts with it."""
     repeats: _builtins.int
@@ -598,6 +600,12 @@ class RunSpec(_message.Message):
     """
     weight: _builtins.float
     """How much the run has beside other runs of its team, 0.01 to 100; absent means 1."""
+    max_agent_errors: _builtins.float
+    """Largest share of the rows whose agent may fail, 0 to 1; with more the run is incomplete. Absent means 0.05."""
+    max_metric_errors: _builtins.float
+    """Largest share of the rows on which a metric may fail, 0 to 1, of those that it should have scored; with more a
+    criterion on it is incomplete. Absent means 0.05.
+    """
     @_builtins.property
     def agent(self) -> Global___AgentSpec:
         """The agent under test."""
@@ -631,13 +639,24 @@ class RunSpec(_message.Message):
         judge: Global___JudgeSpec | None = ...,
         team: _builtins.str = ...,
         weight: _builtins.float | None = ...,
+        max_agent_errors: _builtins.float | None = ...,
+        max_metric_errors: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "judge", b"judge", "weight", b"weight"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "gates", b"gates", "judge", b"judge", "metrics", b"metrics", "name", b"name", "preset", b"preset", "repeats", b"repeats", "team", b"team", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "gates", b"gates", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "preset", b"preset", "repeats", b"repeats", "team", b"team", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_agent_errors: _TypeAlias = _typing.Literal["max_agent_errors"]  # noqa: Y015
+    _WhichOneofArgType__max_agent_errors: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors"]  # noqa: Y015
+    _WhichOneofReturnType__max_metric_errors: _TypeAlias = _typing.Literal["max_metric_errors"]  # noqa: Y015
+    _WhichOneofArgType__max_metric_errors: _TypeAlias = _typing.Literal["_max_metric_errors", b"_max_metric_errors"]  # noqa: Y015
     _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
     _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_agent_errors) -> _WhichOneofReturnType__max_agent_errors | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_metric_errors) -> _WhichOneofReturnType__max_metric_errors | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
 
 Global___RunSpec: _TypeAlias = RunSpec  # noqa: Y015
@@ -1030,8 +1049,14 @@ class RunSummary(_message.Message):
     PARTIAL_FIELD_NUMBER: _builtins.int
     ROW_COUNT_FIELD_NUMBER: _builtins.int
     JUDGING_FIELD_NUMBER: _builtins.int
+    AGENT_ERROR_COUNT_FIELD_NUMBER: _builtins.int
+    MAX_AGENT_ERRORS_FIELD_NUMBER: _builtins.int
+    MAX_METRIC_ERRORS_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_COUNT_FIELD_NUMBER: _builtins.int
     overall_status: _builtins.str
-    """"PASS", "FAIL" or "NO_DATA": FAIL if any computed metric misses its threshold."""
+    """The verdict: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA". Gates decide; without gates, the thresholds
+    of the metrics. It follows from the other fields.
+    """
     pass_rate: _builtins.float
     """Passed rows by decided rows; absent when no row was decided."""
     passed: _builtins.int
@@ -1052,6 +1077,14 @@ class RunSummary(_message.Message):
     """
     row_count: _builtins.int
     """Rows that it is over; absent where an older version stored it."""
+    agent_error_count: _builtins.int
+    """Rows whose agent failed; absent where an older version stored it."""
+    max_agent_errors: _builtins.float
+    """The bound of the spec on them, a share of the rows; absent where an older version stored it."""
+    max_metric_errors: _builtins.float
+    """The bound of the spec on the rows on which a metric fails; absent where an older version stored it."""
+    left_out_count: _builtins.int
+    """Wrong records of the dataset that are no cases of the run."""
     @_builtins.property
     def failed_criteria(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Metrics that miss their threshold."""
@@ -1070,7 +1103,7 @@ class RunSummary(_message.Message):
 
     @_builtins.property
     def latency(self) -> Global___LatencySummary:
-        """Latency over every row with a measured duration."""
+        """Latency over every answer with a measured duration; an agent error has none."""
 
     @_builtins.property
     def categories(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupSummary]:
@@ -1103,15 +1136,31 @@ class RunSummary(_message.Message):
         partial: _builtins.bool = ...,
         row_count: _builtins.int | None = ...,
         judging: Global___JudgingSummary | None = ...,
+        agent_error_count: _builtins.int | None = ...,
+        max_agent_errors: _builtins.float | None = ...,
+        max_metric_errors: _builtins.float | None = ...,
+        left_out_count: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "judging", b"judging", "latency", b"latency", "pass_rate", b"pass_rate", "row_count", b"row_count"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "judging", b"judging", "latency", b"latency", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "pass_rate", b"pass_rate", "row_count", b"row_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "categories", b"categories", "decided", b"decided", "failed_criteria", b"failed_criteria", "gates", b"gates", "judging", b"judging", "latency", b"latency", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "skipped_criteria", b"skipped_criteria", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "categories", b"categories", "decided", b"decided", "failed_criteria", b"failed_criteria", "gates", b"gates", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "skipped_criteria", b"skipped_criteria", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__agent_error_count: _TypeAlias = _typing.Literal["agent_error_count"]  # noqa: Y015
+    _WhichOneofArgType__agent_error_count: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count"]  # noqa: Y015
+    _WhichOneofReturnType__max_agent_errors: _TypeAlias = _typing.Literal["max_agent_errors"]  # noqa: Y015
+    _WhichOneofArgType__max_agent_errors: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors"]  # noqa: Y015
+    _WhichOneofReturnType__max_metric_errors: _TypeAlias = _typing.Literal["max_metric_errors"]  # noqa: Y015
+    _WhichOneofArgType__max_metric_errors: _TypeAlias = _typing.Literal["_max_metric_errors", b"_max_metric_errors"]  # noqa: Y015
     _WhichOneofReturnType__pass_rate: _TypeAlias = _typing.Literal["pass_rate"]  # noqa: Y015
     _WhichOneofArgType__pass_rate: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate"]  # noqa: Y015
     _WhichOneofReturnType__row_count: _TypeAlias = _typing.Literal["row_count"]  # noqa: Y015
     _WhichOneofArgType__row_count: _TypeAlias = _typing.Literal["_row_count", b"_row_count"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__agent_error_count) -> _WhichOneofReturnType__agent_error_count | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_agent_errors) -> _WhichOneofReturnType__max_agent_errors | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_metric_errors) -> _WhichOneofReturnType__max_metric_errors | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_rate) -> _WhichOneofReturnType__pass_rate | None: ...
     @_typing.overload
@@ -1496,6 +1545,7 @@ class MetricSummary(_message.Message):
     TARGET_FIELD_NUMBER: _builtins.int
     MEETS_TARGET_FIELD_NUMBER: _builtins.int
     RULE_FIELD_NUMBER: _builtins.int
+    UNANSWERED_COUNT_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """The metric."""
     value: _builtins.float
@@ -1524,6 +1574,8 @@ class MetricSummary(_message.Message):
     """Whether it does; absent without value or target."""
     rule: _builtins.str
     """How value and threshold compare: "at_least", "more_than" or "at_most"; empty means "at_least"."""
+    unanswered_count: _builtins.int
+    """Agent errors that have no value: with any, the aggregate is over the answers alone."""
     def __init__(
         self,
         *,
@@ -1541,10 +1593,11 @@ class MetricSummary(_message.Message):
         target: _builtins.float | None = ...,
         meets_target: _builtins.bool | None = ...,
         rule: _builtins.str = ...,
+        unanswered_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "target", b"target", "threshold", b"threshold", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "detail_json", b"detail_json", "error_count", b"error_count", "failed_count", b"failed_count", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "metric", b"metric", "own_error_count", b"own_error_count", "passed_count", b"passed_count", "rule", b"rule", "scored_count", b"scored_count", "skipped_count", b"skipped_count", "target", b"target", "threshold", b"threshold", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "detail_json", b"detail_json", "error_count", b"error_count", "failed_count", b"failed_count", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "metric", b"metric", "own_error_count", b"own_error_count", "passed_count", b"passed_count", "rule", b"rule", "scored_count", b"scored_count", "skipped_count", b"skipped_count", "target", b"target", "threshold", b"threshold", "unanswered_count", b"unanswered_count", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__meets_target: _TypeAlias = _typing.Literal["meets_target"]  # noqa: Y015
     _WhichOneofArgType__meets_target: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target"]  # noqa: Y015
@@ -1580,8 +1633,9 @@ class LatencySummary(_message.Message):
     P50_S_FIELD_NUMBER: _builtins.int
     P95_S_FIELD_NUMBER: _builtins.int
     MAX_S_FIELD_NUMBER: _builtins.int
+    TIMEOUT_COUNT_FIELD_NUMBER: _builtins.int
     count: _builtins.int
-    """Rows with a measured duration."""
+    """Answers with a measured duration."""
     mean_s: _builtins.float
     """Mean."""
     p50_s: _builtins.float
@@ -1590,6 +1644,8 @@ class LatencySummary(_message.Message):
     """95th percentile, linear interpolation."""
     max_s: _builtins.float
     """Longest."""
+    timeout_count: _builtins.int
+    """Calls that timed out; they are in none of the figures."""
     def __init__(
         self,
         *,
@@ -1598,10 +1654,11 @@ class LatencySummary(_message.Message):
         p50_s: _builtins.float | None = ...,
         p95_s: _builtins.float | None = ...,
         max_s: _builtins.float | None = ...,
+        timeout_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_s", b"_max_s", "_mean_s", b"_mean_s", "_p50_s", b"_p50_s", "_p95_s", b"_p95_s", "max_s", b"max_s", "mean_s", b"mean_s", "p50_s", b"p50_s", "p95_s", b"p95_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_s", b"_max_s", "_mean_s", b"_mean_s", "_p50_s", b"_p50_s", "_p95_s", b"_p95_s", "count", b"count", "max_s", b"max_s", "mean_s", b"mean_s", "p50_s", b"p50_s", "p95_s", b"p95_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_s", b"_max_s", "_mean_s", b"_mean_s", "_p50_s", b"_p50_s", "_p95_s", b"_p95_s", "count", b"count", "max_s", b"max_s", "mean_s", b"mean_s", "p50_s", b"p50_s", "p95_s", b"p95_s", "timeout_count", b"timeout_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_s: _TypeAlias = _typing.Literal["max_s"]  # noqa: Y015
     _WhichOneofArgType__max_s: _TypeAlias = _typing.Literal["_max_s", b"_max_s"]  # noqa: Y015
@@ -1633,6 +1690,7 @@ class GateResult(_message.Message):
     ACTUAL_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     MEETS_TARGET_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
     expression: _builtins.str
     """The gate as written."""
     outcome: Global___GateOutcome.ValueType
@@ -1643,6 +1701,8 @@ class GateResult(_message.Message):
     """Why it is incomplete; empty otherwise."""
     meets_target: _builtins.bool
     """Whether the value reaches the gate's target; absent without value or target."""
+    note: _builtins.str
+    """What to know about the value, such as "mean over 19 of 20 rows"; empty where there is nothing."""
     def __init__(
         self,
         *,
@@ -1651,10 +1711,11 @@ class GateResult(_message.Message):
         actual: _builtins.float | None = ...,
         reason: _builtins.str = ...,
         meets_target: _builtins.bool | None = ...,
+        note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_actual", b"_actual", "_meets_target", b"_meets_target", "actual", b"actual", "meets_target", b"meets_target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_actual", b"_actual", "_meets_target", b"_meets_target", "actual", b"actual", "expression", b"expression", "meets_target", b"meets_target", "outcome", b"outcome", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_actual", b"_actual", "_meets_target", b"_meets_target", "actual", b"actual", "expression", b"expression", "meets_target", b"meets_target", "note", b"note", "outcome", b"outcome", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__actual: _TypeAlias = _typing.Literal["actual"]  # noqa: Y015
     _WhichOneofArgType__actual: _TypeAlias = _typing.Literal["_actual", b"_actual"]  # noqa: Y015

@@ -44,6 +44,7 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
         problems.append(Problem(problem, "team"))
     if not MIN_RUN_WEIGHT <= settings.weight <= MAX_RUN_WEIGHT:
         problems.append(Problem(f"must be a number from {MIN_RUN_WEIGHT} to {MAX_RUN_WEIGHT}", "weight"))
+    problems += _check_bounds(settings)
     problems += _check_reading(settings)
     problems += check_agent(settings.agent)
     if settings.agent.adapter == "http":
@@ -61,6 +62,15 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
     if problems:
         raise SpecError(problems)
     return dataclasses.replace(settings, metrics=tuple(metrics))
+
+
+def _check_bounds(settings: RunSettings) -> list[Problem]:
+    bounds = {"max_agent_errors": settings.max_agent_errors, "max_metric_errors": settings.max_metric_errors}
+    return [
+        Problem(f"must be a share from 0 to 1, not {bound!r}", name)
+        for name, bound in bounds.items()
+        if not 0 <= bound <= 1
+    ]
 
 
 def _check_gates(settings: RunSettings) -> list[Problem]:

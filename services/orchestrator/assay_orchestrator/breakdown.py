@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.metrics.score import Aggregate, Metric
-    from assay.results import CaseResult
+    from assay.results import CaseResult, MetricSummary
 
 __all__ = ["MAX_GROUPS", "GroupTally", "Groups", "Weights"]
 
@@ -27,11 +27,11 @@ class GroupTally:
 
     Args:
         undecided: Rows without a verdict because a metric could not be computed.
-        not_computed: Rows on which a metric failed on Assay's side, by metric.
+        metrics: What each metric came to, by name.
     """
 
     undecided: int
-    not_computed: Mapping[str, int]
+    metrics: Mapping[str, MetricSummary]
 
 
 class _Group:
@@ -61,7 +61,7 @@ class _Group:
 
     def tally(self) -> GroupTally:
         summaries = [fold.result() for fold in self.folds]
-        return GroupTally(self.undecided, {summary.metric: summary.n_own_error for summary in summaries})
+        return GroupTally(self.undecided, {summary.metric: summary for summary in summaries})
 
 
 class Groups:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.gates import decide, meets_target, read_gate
 from assay.results import GateResult
+from assay.run_verdict import metric_error_gap, percent, survivors_gap, survivors_note, too_many
 from assay_orchestrator.breakdown import MAX_GROUPS
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def _result(gate: Gate, summary: RunSummary, tally: Tally) -> GateResult:
         actual=actual,
         reason=reason,
         meets_target=meets_target(gate, actual),
+        note=_note(gate, summary, tally) if actual is not None else "",
     )
 
 
@@ -70,8 +72,8 @@ def _actual(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None
     if gate.name == "agent_errors":
         return (tally.agent_errors / tally.rows, "") if tally.rows else (None, "the run has no rows")
     if gate.name == "pass_rate":
-        if tally.undecided:
-            return None, _undecided(tally.undecided)
+        if gap := _undecided_gap(tally.undecided, summary.decided, summary):
+            return None, gap
         return summary.pass_rate, "" if summary.pass_rate is not None else "no metric decided any row"
     if gate.name in ("pass_at_k", "pass_hat_k") and gate.stat.isdigit():
         return _of_repeats(gate, summary, tally)
@@ -80,11 +82,13 @@ def _actual(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None
 
 def _of_metric(gate: Gate, summary: RunSummary) -> tuple[float | None, str]:
     metric = next(metric for metric in summary.metrics if metric.metric == gate.name)
-    if metric.n_own_error:
-        return None, _not_computed(gate.name, metric.n_own_error)
+    if gap := metric_error_gap(metric, summary):
+        return None, gap
     if gate.stat == "pass_rate":
         decided = metric.passed + metric.failed
         return (metric.passed / decided, "") if decided else (None, f"{gate.name} gave no row a verdict")
+    if gap := survivors_gap(metric, summary):
+        return None, gap
     value = metric.value if gate.stat == "value" else _entry(metric.detail, gate.stat)
     if value is not None:
         return value, ""
@@ -111,11 +115,11 @@ def _of_group(
         return None, _no_group(gate, groups)
     where = f"{gate.group} {gate.label!r}"
     if gate.name == "pass_rate":
-        if tally.undecided:
-            return None, f"{where}: {_undecided(tally.undecided)}"
+        if gap := _undecided_gap(tally.undecided, group.passed + group.failed, summary):
+            return None, f"{where}: {gap}"
         return group.pass_rate, "" if group.pass_rate is not None else f"{where}: no metric decided any row"
-    if failures := tally.not_computed[gate.name]:
-        return None, f"{where}: {_not_computed(gate.name, failures)}"
+    if gap := _group_gap(gate.name, tally, summary):
+        return None, f"{where}: {gap}"
     value = group.metrics.get(gate.name)
     return value, "" if value is not None else f"{where}: {gate.name} was computed on no row"
 
@@ -131,15 +135,39 @@ def _no_group(gate: Gate, groups: Sequence[GroupSummary]) -> str:
 
 
 def _of_repeats(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None, str]:
-    if tally.undecided:
-        return None, _undecided(tally.undecided)
+    if gap := _undecided_gap(tally.undecided, summary.decided, summary):
+        return None, gap
     value = summary.repeats.get(gate.name, {}).get(gate.stat)
     return value, "" if value is not None else f"no case has {gate.stat} decided runs"
 
 
-def _undecided(rows: int) -> str:
-    return f"{rows} rows could not be decided because a metric could not be computed"
+def _group_gap(name: str, tally: GroupTally, summary: RunSummary) -> str:
+    """Return why a metric decides nothing in a group: the bounds are those of the whole run."""
+    metric = tally.metrics[name]
+    of_run = next(one for one in summary.metrics if one.metric == name)
+    return metric_error_gap(metric, summary) or survivors_gap(of_run, summary)
 
 
-def _not_computed(metric: str, rows: int) -> str:
-    return f"{metric} could not be computed on {rows} rows"
+def _undecided_gap(undecided: int, decided: int, summary: RunSummary) -> str:
+    if not too_many(undecided, decided + undecided, summary.max_metric_errors):
+        return ""
+    return f"{_rows_undecided(undecided, decided)}, more than max_metric_errors ({percent(summary.max_metric_errors)})"
+
+
+def _rows_undecided(undecided: int, decided: int) -> str:
+    return f"{undecided:,} of {decided + undecided:,} rows could not be decided because a metric could not be computed"
+
+
+def _note(gate: Gate, summary: RunSummary, tally: Tally) -> str:
+    """Return what to know about the number that a gate was compared with."""
+    if gate.group or gate.name == "agent_errors":
+        return ""
+    if gate.name == "pass_rate" or (gate.name in ("pass_at_k", "pass_hat_k") and gate.stat.isdigit()):
+        return _rows_undecided(tally.undecided, summary.decided) if tally.undecided else ""
+    metric = next(metric for metric in summary.metrics if metric.metric == gate.name)
+    if gate.stat == "pass_rate":
+        return ""
+    note = survivors_note(metric, "mean" if gate.stat in ("value", "mean") else gate.stat)
+    if timeouts := metric.detail.get("timeouts"):
+        note += f"; {timeouts:,} timed out"
+    return note

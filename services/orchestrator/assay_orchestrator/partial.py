@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from assay.metrics import build_metric
 from assay_orchestrator.store import results
-from assay_orchestrator.summary import summarise
+from assay_orchestrator.summary import summarise, with_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,15 @@ _MOST_SHARE = 0.1
 def fold(connection: sa.Connection, run: Run) -> RunSummary:
     """Return the summary over the stored rows of a run."""
     metrics = [build_metric(metric) for metric in run.settings.metrics]
-    return summarise(results.read_all(connection, run.run_id), metrics, run.settings.gates)
+    settings = run.settings
+    return summarise(
+        results.read_all(connection, run.run_id),
+        metrics,
+        settings.gates,
+        max_agent_errors=settings.max_agent_errors,
+        max_metric_errors=settings.max_metric_errors,
+        left_out=settings.dataset.left_out_count if settings.dataset is not None else 0,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,7 @@ class PartialSummaries:
     async def _fold(self, run: Run) -> RunSummary:
         begun = self._clock()
         summary = await self._database.read(lambda c: fold(c, run))
-        summary = dataclasses.replace(summary, partial=True)
+        summary = with_verdict(dataclasses.replace(summary, partial=True))
         ended = self._clock()
         fresh_until = ended + max(_LEAST_AGE_S, (ended - begun) / _MOST_SHARE)
         self._known[run.run_id] = _Known(summary, _version(run), fresh_until)

@@ -22,6 +22,8 @@ from assay.results import (
     RunSettings,
     RunSummary,
 )
+from assay.run_settings import MAX_ERRORS
+from assay.run_verdict import run_verdict
 
 __all__ = ["settings_from_json", "settings_to_json", "summary_from_json", "summary_to_json"]
 
@@ -45,6 +47,8 @@ def settings_from_json(data: dict[str, Any]) -> RunSettings:
         judge=_judge_from_json(judge) if judge is not None else None,
         team=data.get("team", ""),
         weight=data.get("weight", 1.0),
+        max_agent_errors=data.get("max_agent_errors", MAX_ERRORS),
+        max_metric_errors=data.get("max_metric_errors", MAX_ERRORS),
     )
 
 
@@ -58,7 +62,7 @@ def summary_to_json(summary: RunSummary) -> dict[str, Any]:
 
 
 def summary_from_json(data: dict[str, Any]) -> RunSummary:
-    """Return the summary that `summary_to_json` wrote."""
+    """Return the summary that `summary_to_json` wrote; one of an older version gets the verdict of this version."""
     gates = tuple(GateResult(**{**gate, "outcome": GateOutcome(gate["outcome"])}) for gate in data["gates"])
     judging = data.get("judging")
     if judging is not None:
@@ -72,7 +76,7 @@ def summary_from_json(data: dict[str, Any]) -> RunSummary:
         }
         fingerprints = tuple(judging["fingerprints"])
         judging = JudgingSummary(**{**judging, **jury, "fingerprints": fingerprints, "canaries": canaries})
-    return RunSummary(
+    summary = RunSummary(
         **{
             **data,
             "judging": judging,
@@ -83,3 +87,6 @@ def summary_from_json(data: dict[str, Any]) -> RunSummary:
             "tags": tuple(GroupSummary(**group) for group in data.get("tags", ())),
         }
     )
+    if "agent_errors" in data:
+        return summary
+    return dataclasses.replace(summary, overall_status=run_verdict(summary).status.value)

@@ -60,7 +60,7 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "consistency": (NO_VERDICT, NO_VERDICT),
     "coverage": (ZERO, ZERO),
     "satisfaction": (ZERO, ZERO),
-    "latency": (SKIPPED, (ScoreStatus.SCORED, 0.01, None)),
+    "latency": (NO_VERDICT, NO_VERDICT),
     "tokens": (SKIPPED, (ScoreStatus.SCORED, 150.0, None)),
     "cost": (SKIPPED, (ScoreStatus.SCORED, 0.01, None)),
     "formula": (NO_VERDICT, NO_VERDICT),

@@ -98,10 +98,11 @@ def test_a_blank_answer_differs_from_each_other_run_of_its_case(summary_of: Call
 
 
 def test_one_run_a_case_is_pooled(summary_of: Callable[..., Any]) -> None:
-    """Without repeats all answers are compared, and the note says what that measures."""
+    """Without repeats all answers are compared, and the note says what that measures; the threshold says nothing."""
     found = summary_of(*((case, "x", (1, 0)) for case in range(25)))
     assert (found.value, found.detail["scope"], found.detail["total_comparisons"]) == (1.0, "pooled", 300)
     assert "how alike the questions are" in found.detail["note"]
+    assert (found.threshold, found.meets_threshold, found.detail["meets_threshold"]) == (0.8, None, None)
 
 
 def test_failures_are_left_out_and_counted(summary_of: Callable[..., Any]) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from assay.answers import AgentStatus
 from assay.metrics.latency import RATINGS, LatencyFold, rating
 from assay.metrics.score import Metric, Row
-from assay.results import LatencySummary, ScoreStatus
+from assay.results import CaseResult, LatencySummary, Score, ScoreStatus
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def test_borders_of_the_tiers(
     found = metric("latency").score(row(latency_ms=latency_s * 1000))
     assert found.value == pytest.approx(latency_s, abs=1e-12)
     assert found.passed is None
-    assert found.detail == {"version": "1", "rating": tier, "score": score}
+    assert found.detail == {"version": "2", "rating": tier, "score": score}
 
 
 @pytest.mark.parametrize(
@@ -56,9 +57,10 @@ def test_no_measurement_is_no_number(
 def test_aggregate_of_known_latencies(
     metric: Callable[..., Metric], row: Callable[..., Row], fold: Callable[..., Any]
 ) -> None:
-    """Mean, percentiles and tiers are over all measured rows, failed ones included."""
+    """Mean, percentiles and tiers are over all measured answers; a failed call is none, however fast it failed."""
     seconds = [0.52, 1.85, 2.12, 2.45, 4.0, 5.0, 5.5, 11.0]
-    rows = [row(latency_ms=value * 1000, failed=value > 10) for value in seconds]
+    rows = [row(latency_ms=value * 1000) for value in seconds]
+    rows += [row(latency_ms=0.1, failed=True), row(latency_ms=30_000.0, failed=True)]
     summary = fold(metric("latency"), rows)
     detail = summary.detail
     assert summary.value == detail["mean_s"] == pytest.approx(4.055, abs=1e-9)
@@ -66,6 +68,17 @@ def test_aggregate_of_known_latencies(
     assert detail["mean_score"] == pytest.approx(0.7375, abs=1e-12)
     assert detail["ratings"] == {"Excellent": 2, "Good": 4, "Acceptable": 1, "Poor": 1}
     assert summary.meets_threshold is None
+    assert (summary.n_scored, summary.n_error, summary.n_own_error) == (8, 2, 0)
+
+
+def test_latencies_that_an_older_version_stored_with_agent_errors_are_left_out(metric: Callable[..., Metric]) -> None:
+    """A stored row of a call that timed out has a latency there: it is counted as a time-out and is in no figure."""
+    score = Score("latency", ScoreStatus.SCORED, value=30.0, detail={"version": "1"})
+    reason = "agent error (timeout): no answer within 30 s"
+    fold = metric("latency").aggregate()
+    fold.add(CaseResult("c", 0, 0, "", AgentStatus.ERROR, False, (score,), 30_000.0, reason), score)
+    found = fold.result()
+    assert (found.value, found.n_error, found.detail["timeouts"]) == (None, 1, 1)
 
 
 def test_percentiles_interpolate_between_ranks() -> None:

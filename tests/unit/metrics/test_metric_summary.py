@@ -170,8 +170,8 @@ def test_pass_rate_leaves_undecided_rows_out(summary_of: Summarise, row: Callabl
 @pytest.mark.parametrize(
     ("answers", "status", "failed", "skipped"),
     [
-        (["a", "a"], "PASS", [], ["semantic_similarity", "latency"]),
-        (["a", "b"], "FAIL", ["exact_match"], ["semantic_similarity", "latency"]),
+        (["a", "a"], "PASS", [], ["mrr", "latency"]),
+        (["a", "b"], "FAIL", ["exact_match"], ["mrr", "latency"]),
     ],
 )
 def test_overall_status_is_decided_by_computed_metrics(
@@ -183,7 +183,7 @@ def test_overall_status_is_decided_by_computed_metrics(
     skipped: list[str],
 ) -> None:
     """Metrics without a value are listed and never decide."""
-    summary = summary_of([row(answer, ["a"]) for answer in answers], ["semantic_similarity", "exact_match", "latency"])
+    summary = summary_of([row(answer, ["a"]) for answer in answers], ["mrr", "exact_match", "latency"])
     assert (summary.overall_status, summary.failed_criteria, summary.skipped_criteria) == (status, failed, skipped)
 
 
@@ -196,12 +196,12 @@ def test_nothing_computed_is_no_data(summary_of: Summarise, row: Callable[..., R
     assert [metric.n_skipped for metric in summary.metrics] == [count, count]
 
 
-def test_latency_of_the_run_is_over_every_measured_row(summary_of: Summarise, row: Callable[..., Row]) -> None:
-    """Failed rows count, missing and impossible durations do not."""
+def test_latency_of_the_run_is_over_measured_answers(summary_of: Summarise, row: Callable[..., Row]) -> None:
+    """Failed calls, missing and impossible durations do not count."""
     rows = [row(latency_ms=1000.0), row(latency_ms=3000.0, failed=True)]
     rows += [row(latency_ms=value) for value in (None, -1.0, math.nan, math.inf)]
     latency = summary_of(rows, ["exact_match"]).latency
-    assert (latency.count, latency.mean_s, latency.max_s) == (2, 2.0, 3.0)
+    assert (latency.count, latency.mean_s, latency.max_s) == (1, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -229,8 +229,8 @@ def test_gates_on_what_was_computed(
 @pytest.mark.parametrize(
     ("gate", "reason"),
     [
-        ("semantic_similarity >= 0", "semantic_similarity could not be computed on 1 rows"),
-        ("pass_rate >= 0", "1 rows could not be decided because a metric could not be computed"),
+        ("semantic_similarity >= 0", "semantic_similarity could not be computed on 1 of 2 rows"),
+        ("pass_rate >= 0", "1 of 2 rows could not be decided because a metric could not be computed"),
         ("latency < 9", "latency was computed on no row"),
         ("coverage.pass_rate >= 0", "coverage gave no row a verdict"),
     ],
@@ -241,7 +241,8 @@ def test_a_gate_on_what_is_unknown_is_incomplete(
     """A gate never passes or fails on a number that failures of our own have thinned out."""
     rows = [row("a", ["a"], vectors=[(1, 0), (1, 0)]), row("a", ["a"], error="embedder_unavailable")]
     (found,) = summary_of(rows, ["semantic_similarity", "coverage", "latency"], [gate]).gates
-    assert (found.outcome, found.actual, found.reason) == (GateOutcome.INCOMPLETE, None, reason)
+    assert (found.outcome, found.actual) == (GateOutcome.INCOMPLETE, None)
+    assert found.reason.startswith(reason)
 
 
 def test_a_metric_without_verdict_cannot_hold_up_the_pass_rate(summary_of: Summarise, row: Callable[..., Row]) -> None:

@@ -1,0 +1,243 @@
+"""The verdict of a run: from gates, thresholds and errors to one word and an exit status."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.cases import Assertion, Case, Turn
+from assay.metrics import build_metric, complete_parameters
+from assay.metrics.row_scores import score_row
+from assay.metrics.row_verdict import row_reason, row_verdict
+from assay.metrics.score import JudgeEvidence, Metric, Row
+from assay.results import CaseResult, MetricSettings, RunSummary
+from assay.run_verdict import RunVerdict, VerdictStatus, criteria_of, run_verdict
+from assay_orchestrator.settings_json import summary_from_json, summary_to_json
+from assay_orchestrator.summary import summarise, with_verdict
+
+RIGHT, WRONG, FAILED, SLOW = "right", "wrong", "failed", "slow"
+"""How a row fares: the agent raises, or its time is up."""
+GOOD = {"reasoning": "r", "accuracy": 1.0, "completeness": 1.0, "relevance": 1.0}
+NO_JUDGE = JudgeEvidence(None, skipped="judge_not_configured", detail={"message": "no judge"})
+
+
+def metrics(*names: str, **named: dict[str, Any]) -> list[Metric]:
+    """Metrics by name, with parameters where some are given."""
+    wanted = {**{name: {} for name in names}, **named}
+    return [
+        build_metric(MetricSettings(name, complete_parameters(name, parameters, where="m")))
+        for name, parameters in wanted.items()
+    ]
+
+
+def row(fate: str, chosen: Sequence[Metric], index: int, verdict: JudgeEvidence = NO_JUDGE) -> CaseResult:
+    """The stored row of a case that fared so."""
+    error = {
+        FAILED: AgentError(AgentErrorKind.RAISED, "401 invalid key"),
+        SLOW: AgentError(AgentErrorKind.TIMEOUT, "no answer within 30 s"),
+    }.get(fate)
+    response = AgentResponse(
+        status=AgentStatus.ERROR if error else AgentStatus.SUCCESS,
+        text="" if error else fate,
+        error=error,
+        latency_ms=5.0 if error else 1000.0,
+    )
+    turn = Turn("q", references=("right",))
+    verdicts = {"structured": verdict, "quality": verdict}
+    scores = tuple(score_row(chosen, Row(Case(f"c{index}", (turn,)), response, verdicts=verdicts)))
+    passed, reason = row_verdict(response.status, scores), row_reason(response, scores)
+    return CaseResult(
+        f"c{index}", index, 0, "", response.status, passed, scores, response.latency_ms, reason, response=response
+    )
+
+
+def summary_of(fates: Sequence[str], chosen: list[Metric], gates: Sequence[str] = (), **bounds: Any) -> RunSummary:
+    """The summary of rows that fared so, as it comes back from the store."""
+    rows = [row(fate, chosen, index) for index, fate in enumerate(fates)]
+    return summary_from_json(summary_to_json(summarise(rows, chosen, gates, **bounds)))
+
+
+def verdict_of(fates: Sequence[str], chosen: list[Metric], gates: Sequence[str] = (), **bounds: Any) -> RunVerdict:
+    """The verdict on them, which is also the status that the summary has stored."""
+    summary = summary_of(fates, chosen, gates, **bounds)
+    verdict = run_verdict(summary)
+    assert summary.overall_status == verdict.status
+    return verdict
+
+
+HALF = [RIGHT, WRONG] * 10
+MOST_FAIL = [RIGHT] * 5 + [FAILED] * 15
+ALL_FAIL = [FAILED] * 20
+
+TABLE = {
+    "all calls fail, gate on latency": (
+        ALL_FAIL, ["latency"], ["latency.p95 < 4"], {}, "INCOMPLETE", 3, "20 of 20 agent calls failed",
+    ),
+    "all calls fail, gate on the pass rate": (
+        ALL_FAIL, ["exact_match"], ["pass_rate >= 0.85"], {}, "FAIL", 1, "20 of 20 agent calls failed",
+    ),
+    "15 of 20 fail, survivors perfect": (
+        MOST_FAIL, ["rouge"], ["rouge >= 0.9"], {}, "INCOMPLETE", 3, "15 of 20 agent calls failed",
+    ),
+    "the same with a bound of 80%": (
+        MOST_FAIL, ["rouge"], ["rouge >= 0.9"], {"max_agent_errors": 0.8}, "PASS", 0, "mean over 5 of 20 rows",
+    ),
+    "a missed threshold without gates": (
+        HALF, ["exact_match"], [], {}, "FAIL", 1, "exact_match >= 0.85 does not hold: 0.5",
+    ),
+    "a missed threshold beside a gate that holds": (
+        HALF, ["exact_match"], ["pass_rate >= 0.4"], {}, "PASS", 0,
+        "threshold missed (not gated): exact_match 0.5 < 0.85",
+    ),
+    "only judged metrics, no judge": (
+        [RIGHT] * 4, ["judge_score", "quality"], [], {}, "NO_DATA", 3, "no metric was computed on any row",
+    ),
+    "only latency without a threshold": (
+        [RIGHT] * 4, ["latency"], [], {}, "NO_CRITERIA", 0, "no gate and no threshold decides",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_the_table_of_verdicts(case: str) -> None:
+    """Each case has its word, its exit status, and a sentence on the console that says why."""
+    fates, names, gates, bounds, status, exit_status, sentence = TABLE[case]
+    found = verdict_of(fates, metrics(*names), gates, **bounds)
+    assert (found.status, found.status.exit_status) == (status, exit_status)
+    assert any(sentence in text for text in (*found.reasons, *found.notes))
+
+
+def test_a_judged_threshold_without_a_judge_is_skipped_where_another_holds() -> None:
+    """What holds decides, and what was not computed is said."""
+    found = verdict_of([RIGHT] * 4, metrics("exact_match", "judge_score"))
+    assert (found.status, found.reasons) == (VerdictStatus.PASS, ("the threshold holds",))
+    assert any(note.startswith("threshold not computed: judge_score > 0.75") for note in found.notes)
+    alone = verdict_of([RIGHT] * 4, metrics("judge_score", "latency"))
+    assert (alone.status, alone.status.exit_status) == (VerdictStatus.INCOMPLETE, 3)
+
+
+@pytest.mark.parametrize(("invalid", "status"), [(1, "PASS"), (50, "PASS"), (51, "INCOMPLETE"), (1000, "INCOMPLETE")])
+@pytest.mark.parametrize("gates", [[], ["judge_score > 0.75"], ["pass_rate >= 0.9"]])
+def test_a_few_invalid_replies_of_a_judge_decide_nothing(invalid: int, status: str, gates: list[str]) -> None:
+    """Up to 5 % of the rows are decided by the rest, counted and shown; with more nothing is decided."""
+    chosen = metrics("judge_score")
+    good, bad = JudgeEvidence(GOOD), JudgeEvidence(None, text="sorry", error="invalid_verdict")
+    rows = [row(RIGHT, chosen, index, bad if index < invalid else good) for index in range(1000)]
+    summary = summarise(rows, chosen, gates)
+    assert summary.overall_status == status
+    assert summary.metrics[0].n_own_error == invalid
+    shown = " ".join((*run_verdict(summary).reasons, *run_verdict(summary).notes))
+    assert f"{1000 - invalid:,} of 1,000 rows" in shown or f"{invalid:,} of 1,000 rows" in shown
+
+
+@pytest.mark.parametrize(
+    ("failed", "bounds", "status"),
+    [
+        (1, {}, "PASS"),
+        (2, {}, "INCOMPLETE"),
+        (1, {"max_agent_errors": 0.0}, "INCOMPLETE"),
+        (0, {"max_agent_errors": 0.0}, "PASS"),
+        (10, {"max_agent_errors": 0.5}, "PASS"),
+        (11, {"max_agent_errors": 0.5}, "INCOMPLETE"),
+        (20, {"max_agent_errors": 1.0}, "INCOMPLETE"),
+    ],
+)
+@pytest.mark.parametrize("gate", ["agent_errors <= 1", "pass_rate >= 0", "exact_match >= 0"])
+def test_the_bound_on_agent_errors(failed: int, bounds: dict[str, float], status: str, gate: str) -> None:
+    """As many as the bound allows, no more, whatever is gated; a run in which every call failed never passes."""
+    fates = [FAILED] * failed + [RIGHT] * (20 - failed)
+    assert verdict_of(fates, metrics("exact_match", "latency"), [gate], **bounds).status == status
+
+
+def test_a_threshold_on_survivors_is_incomplete_too() -> None:
+    """Without gates, a mean over the answers that came is no evidence after too many agent errors."""
+    found = verdict_of(MOST_FAIL, metrics(rouge={"threshold": 0.9}))
+    assert found.status is VerdictStatus.INCOMPLETE
+    (criterion,) = criteria_of(summary_of(MOST_FAIL, metrics(rouge={"threshold": 0.9})))
+    assert criterion.reason == "rouge was computed on 5 of 20 rows only: too many agent calls failed"
+
+
+def test_time_outs_are_noted_on_a_gate_on_latency() -> None:
+    """Calls that timed out are in no figure of latency and beside each of them."""
+    summary = summary_of([SLOW] + [RIGHT] * 19, metrics("latency"), ["latency.p95 < 4"])
+    assert (summary.latency.count, summary.latency.max_s, summary.latency.timeouts) == (19, 1.0, 1)
+    assert summary.gates[0].note == "p95 over 19 of 20 rows; 1 timed out"
+    assert summary.overall_status == "PASS"
+
+
+def test_a_gate_decides_alone() -> None:
+    """A gate that fails is FAIL whatever the thresholds say, and before what is incomplete."""
+    assert verdict_of(HALF, metrics("exact_match"), ["pass_rate >= 0.6"]).status is VerdictStatus.FAIL
+    assert verdict_of([RIGHT], metrics("exact_match"), ["pass_rate > 1"]).status is VerdictStatus.FAIL
+    found = verdict_of(HALF, metrics("exact_match", "mrr"), ["mrr >= 0", "pass_rate >= 0.6"])
+    assert found.status is VerdictStatus.FAIL
+    found = verdict_of(HALF, metrics("exact_match", "mrr"), ["mrr >= 0", "pass_rate >= 0.4"])
+    assert (found.status, found.reasons[0]) == (
+        VerdictStatus.INCOMPLETE,
+        "mrr >= 0 could not be computed: mrr was computed on no row",
+    )
+
+
+def test_a_target_never_decides() -> None:
+    """A missed target is reported, and the run passes."""
+    assert verdict_of(HALF, metrics("exact_match"), ["pass_rate >= 0.5, target >= 0.9"]).status == "PASS"
+
+
+def test_records_that_were_left_out_make_a_run_incomplete() -> None:
+    """A dataset of which a part could not be read gives no pass; a failure is a failure all the same."""
+    found = verdict_of([RIGHT], metrics("exact_match"), left_out=2)
+    assert (found.status, found.reasons) == (VerdictStatus.INCOMPLETE, ("2 wrong records of the dataset left out",))
+    assert verdict_of([WRONG], metrics("exact_match"), left_out=2).status is VerdictStatus.FAIL
+
+
+def test_checks_that_could_not_be_made_make_a_run_incomplete() -> None:
+    """A case whose checks are not all made is no evidence of a pass."""
+    chosen = metrics("assertions")
+    case = Case("c", (Turn("q"),), assertions=(Assertion("contains", "right"), Assertion("llm-rubric", "is kind")))
+    response = AgentResponse(text="right")
+    scores = tuple(score_row(chosen, Row(case, response)))
+    rows = [CaseResult("c", 0, 0, "", response.status, True, scores, 1.0, "")]
+    summary = summarise(rows, chosen, ["pass_rate >= 1"])
+    assert summary.overall_status == "INCOMPLETE"
+    assert "1 check of the cases could not be made" in run_verdict(summary).reasons
+
+
+def test_a_partial_summary_has_no_verdict() -> None:
+    """While rows are missing a run neither passes nor fails."""
+    for fates in ([RIGHT], [WRONG]):
+        summary = with_verdict(dataclasses.replace(summary_of(fates, metrics("exact_match")), partial=True))
+        assert summary.overall_status == "INCOMPLETE"
+
+
+def test_a_summary_of_an_older_version_is_read_with_this_versions_verdict() -> None:
+    """What said PASS beside a failing gate says FAIL; unknown agent errors break no bound."""
+    stored = summary_to_json(summary_of(HALF, metrics("exact_match", "latency"), ["pass_rate >= 0.6"]))
+    stored = {**stored, "overall_status": "PASS"}
+    for name in ("agent_errors", "max_agent_errors", "max_metric_errors", "left_out"):
+        del stored[name]
+    for metric in stored["metrics"]:
+        del metric["n_unanswered"]
+    del stored["latency"]["timeouts"], stored["gates"][0]["note"]
+    assert summary_from_json(stored).overall_status == "FAIL"
+
+
+@given(st.lists(st.sampled_from([RIGHT, WRONG, FAILED, SLOW]), max_size=25), st.floats(0, 1), st.booleans())
+def test_no_run_passes_without_evidence(fates: list[str], bound: float, gated: bool) -> None:
+    """PASS means that a criterion was computed, that none failed, and that no more calls failed than are allowed."""
+    chosen = metrics("exact_match", "latency", rouge={"threshold": 0.1})
+    gates = ["latency < 4", f"exact_match >= {bound!r}"] if gated else []
+    summary = summary_of(fates, chosen, gates)
+    outcomes = {criterion.outcome.value for criterion in criteria_of(summary)}
+    if summary.overall_status == "PASS":
+        assert outcomes == {"pass"}
+        assert (summary.agent_errors or 0) <= 0.05 * len(fates)
+    if "fail" in outcomes:
+        assert summary.overall_status == "FAIL"
+    if fates and set(fates) <= {FAILED, SLOW}:
+        assert summary.overall_status in ("FAIL", "INCOMPLETE")
