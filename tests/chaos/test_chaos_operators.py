@@ -57,8 +57,8 @@ async def test_operators_race_at_two_processes_while_a_worker_and_an_api_die(
     folder: Path, postgres_url: str, seed: int
 ) -> None:
     """Counts are those of the rows, every row has one result, and the run can be brought to its end."""
-    # The kills show at once, by locks that become free. With less, a machine under load declares workers dead that live,
-    # whose questions in flight are asked again.
+    # The kills show at once, by locks that become free. With less, a machine under load declares workers dead that are
+    # alive, and their questions in flight are asked again.
     async with drilling(PLAN, folder, Cluster, postgres_url, apis=2, dead_after_s=60.0) as drill:
         cluster = drill.topology
         assert isinstance(cluster, Cluster)
