@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 STATE = ROOT / ".mutants"
+JOURNAL = ROOT / "benchmarks" / "results" / "mutants.jsonl"
 EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
 KILLED = ("killed", "timeout")
 
@@ -58,7 +59,7 @@ def main() -> None:
         covering = update_covering(STATE / "covering.json", copies[0].folder, copies[0].environment, options.workers)
         named = {path: files_that_import(path, covering) for path in {each.path for each in wanted}}
         plan = [Planned.of(each, copies[0].folder, covering, named[each.path]) for each in wanted]
-        journal = Journal(STATE / "journal.jsonl")
+        journal = Journal(JOURNAL)
         before = journal.known(plan, again=options.again)
         pending = [each for each in plan if each.mutant.name not in before]
         print(f"{len(plan)} mutants, {len(before)} of them tried before", flush=True)
@@ -238,7 +239,10 @@ def _commit() -> dict[str, Any]:
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
-    return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    return {
+        "commit": git("rev-parse", "HEAD"),
+        "dirty": bool(git("status", "--porcelain", "--", ".", ":!benchmarks/results")),
+    }
 
 
 def _counts(chosen: list[Mutant], reasons: dict[str, str], verdicts: dict[str, dict[str, Any]]) -> Counter[str]:
