@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import cache
 
 from assay_cli.failures import EXIT_INFRASTRUCTURE
 
 __all__ = ["guard_exit"]
 
 
+@cache  # once in a process
 def guard_exit() -> None:
     """Let `os._exit` in this process, which only the agent's code calls, end it with a sentence and status 3."""
     end, owner = os._exit, os.getpid()

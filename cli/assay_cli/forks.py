@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from functools import cache
 
 __all__ = ["isolate_forks"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+@cache  # once in a process
 def isolate_forks() -> None:
     """Give processes that this one forks from now on Python's own handling of SIGINT and SIGTERM.
 

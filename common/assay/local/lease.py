@@ -29,13 +29,7 @@ class Lease:
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        own = weakref.ref(self)
-
-        def close_in_child() -> None:
-            if (lease := own()) is not None:
-                lease.close()
-
-        os.register_at_fork(after_in_child=close_in_child)
+        _open.add(self)
 
     def take(self) -> None:
         """Take the share; waits while a stack that nobody used any more is ending."""
@@ -64,6 +58,17 @@ class Lease:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+_open: weakref.WeakSet[Lease] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for lease in list(_open):
+        lease.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 def watch_lease(path: Path, loop: asyncio.AbstractEventLoop, on_released: Callable[[], None]) -> None:

@@ -142,7 +142,7 @@ async def test_a_former_owner_writes_nothing(stores: Stores, postgres_url: str, 
     await stores.shared.reserve("r", "money", 70, None, LONG_S)
     await stores.brief.add(order, 0.0)
     stale, _ = await stores.formed(stores.brief)
-    await stores.brief.renew(stale)  # nobody has acquired it: the lease begins again
+    await stores.brief.renew(stale)  # no other replica has acquired it: the lease begins again
     (record,) = await stores.lasting.acquire([])
     before = contents(postgres_url)
     again = Finished(order, FAILED, 50, dataclasses.replace(order, item_id=new_id()))

@@ -3,7 +3,7 @@
 Fairness is self-clocked fair queueing (S. J. Golestani, "A self-clocked fair queueing scheme for broadband
 applications", 1994): a queued shard has a finish tag, its rows by its run's weight after the greater of the virtual
 time and its run's last tag, and the lowest is served first. The virtual time is the tag of the shard that was started
-last. A run's weight is its team's, divided among the team's runs that go on. As each of these counts only from its
+last. A run's weight is its team's, divided among the team's active runs. As each of these counts only from its
 own start, a shard has the team's next tag instead where that is lower: many runs at once are served one by one.
 """
 
@@ -76,7 +76,7 @@ def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[S
 def spread(connection: sa.Connection, run_id: str, shares: FairShares) -> None:
     """Divide questions that a run may have in flight, and no shard of it may ask, among its queued shards.
 
-    Nothing is waiting then that could have them. Whoever has such a shard sees it with the next rows that it stores.
+    No shard is waiting then that could have them. The worker of a queued shard sees it when it next stores rows.
     """
     run = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one()
     if run.state not in _GOING or run.pause_cause:
@@ -94,12 +94,12 @@ def spread(connection: sa.Connection, run_id: str, shares: FairShares) -> None:
 
 
 def rejoin(connection: sa.Connection, run_id: str) -> None:
-    """Let a run that goes on after a pause be served as one that begins now."""
+    """Let a run that resumes after a pause be served as one that begins now."""
     connection.execute(schema.runs.update().where(schema.runs.c.run_id == run_id).values(finish_tag=0.0, team_tag=0.0))
 
 
 def sharing_agent(connection: sa.Connection, run_id: str) -> list[str]:
-    """Return the runs that go on and share a limited agent with a run, itself included, the least served first."""
+    """Return the active runs that share a limited agent with a run, itself included, the least served first."""
     table = schema.runs
     key = connection.execute(sa.select(table.c.agent_key).where(table.c.run_id == run_id)).scalar_one_or_none()
     if not key:
