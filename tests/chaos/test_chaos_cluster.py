@@ -121,7 +121,7 @@ async def test_a_process_dies_and_is_started_again(
 async def test_a_worker_stands_still_until_it_counts_as_dead(
     folder: Path, postgres_url: str, undisturbed: Callable[[Plan], dict[str, Any]]
 ) -> None:
-    """SIGSTOP for twice the time after which others have its work: it asks and stores nothing more, and exits."""
+    """SIGSTOP until others have long had its work: it asks and stores nothing more, and exits."""
     async with drilling(PLAN, folder, Cluster, postgres_url) as drill:
         topology = drill.topology
         assert isinstance(topology, Cluster)
@@ -130,17 +130,41 @@ async def test_a_worker_stands_still_until_it_counts_as_dead(
         history = await drill.submit()
         watching = asyncio.ensure_future(drill.watch_to_the_end(history))
         await topology.until_stopped("worker0")
-        await asyncio.sleep(2 * topology.dead_after_s)  # it is the disturbance, nothing is waited for
         await until_others_have_a_shard(postgres_url)
+        drill.agent.delay_s = 1.0  # its rows take a minute now: it wakes up while they are in other hands
+        await asyncio.sleep(topology.dead_after_s)  # it is the disturbance, nothing is waited for
         asked = ("agent.before_call", "-")
         begun = topology.passed().count(asked)
         topology.send("worker0", signal.SIGCONT)
         async with asyncio.timeout(60):
             await topology.until_ended("worker0")
+        drill.agent.delay_s = 0.0
         assert topology.slots["worker0"].statuses == [FENCED_STATUS]
         assert topology.passed().count(asked) == begun
         history.woken.append(topology.last_moments("worker0"))
         await watching
+        (verdict,) = await drill.conclude()
+    assert not verdict.problems
+    assert (verdict.lost, verdict.duplicated, verdict.repaid, verdict.unexplained) == (0, 0, 0, 0)
+    assert verdict.summary == undisturbed(PLAN)
+
+
+async def test_a_worker_stands_still_in_its_first_transaction(
+    folder: Path, postgres_url: str, undisturbed: Callable[[Plan], dict[str, Any]]
+) -> None:
+    """However young it is, others end its sessions: what it was storing stays locked for nobody."""
+    async with drilling(PLAN, folder, Cluster, postgres_url) as drill:
+        topology = drill.topology
+        assert isinstance(topology, Cluster)
+        topology.slots["worker0"].armed.append("shard.start_before_commit=stop@1")
+        topology.start()
+        history = await drill.submit()
+        watching = asyncio.ensure_future(drill.watch_to_the_end(history))
+        await topology.until_stopped("worker0")
+        await watching
+        assert any("ended database sessions of dead workers" in topology.log_of(name) for name in topology.slots)
+        topology.send("worker0", signal.SIGCONT)
+        history.woken.append(topology.last_moments("worker0"))
         (verdict,) = await drill.conclude()
     assert not verdict.problems
     assert (verdict.lost, verdict.duplicated, verdict.repaid, verdict.unexplained) == (0, 0, 0, 0)

@@ -47,11 +47,15 @@ async def test_a_process_that_stands_still(
     async with drilling(PLAN, folder, OneOrchestrator, database_url) as drill:
         drill.topology.slots["orchestrator"].armed.append(f"{name}=stop@3")
         drill.topology.start()
-        watching = asyncio.ensure_future(drill.watch_to_the_end(await drill.submit()))
+
+        async def run() -> None:
+            await drill.watch_to_the_end(await drill.submit())
+
+        running = asyncio.ensure_future(run())  # it may stand still before it has answered the submission
         await drill.topology.until_stopped("orchestrator")
         await asyncio.sleep(6)  # it is the disturbance, nothing is waited for
         drill.topology.send("orchestrator", signal.SIGCONT)
-        await watching
+        await running
         (verdict,) = await drill.conclude()
     assert verdict.repeated == 0
     assert_as_if_nothing_had_happened(verdict, undisturbed(PLAN))

@@ -298,8 +298,12 @@ class QueueDispatcher:
     def _notice(self) -> None:
         if self._liveness.tick() and not self._closed:
             _log.warning("process suspended, taking back its jobs before the next question: jobs=%d", len(self._doing))
-            self._sure.clear()
-            self._woken.set()
+            self._beat_first()
+
+    def _beat_first(self) -> None:
+        """Let this process beat before the next question: until then others could not end what it left locked."""
+        self._sure.clear()
+        self._woken.set()
 
     async def until_sure(self) -> None:
         """Wait until this process has beaten again after a suspend and has taken back the jobs that are still its own.
@@ -432,6 +436,8 @@ class QueueDispatcher:
                 self._opened = True
 
     async def _do(self, context: procrastinate.JobContext, run_id: str, shard_index: int, ticket: int) -> None:
+        if context.job.worker_id not in self._locked:
+            self._beat_first()
         await self._until_sure_at_last()
         if self._work is None:
             raise TryAgainError
