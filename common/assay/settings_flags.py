@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from assay.errors import InvalidInputError, Problem
+from assay.logs import FORMATS, LEVELS, LogSettings
 from assay.names import unknown_name
 from assay.version import __version__
 
@@ -54,6 +55,8 @@ class SettingsFlags:
             epilog=f"Every flag is also an environment variable: {flag(example)} is {self._variable(example)}{_LISTS}.",
         )
         self._parser.add_argument("--version", action="version", version=__version__)
+        self.add("log_level", f"least severe records to log: {_either(LEVELS)}", _one_of(LEVELS), LogSettings().level)
+        self.add("log_format", f"format of log records: {_either(FORMATS)}", _one_of(FORMATS), LogSettings().format)
 
     def add(
         self,
@@ -99,7 +102,7 @@ class SettingsFlags:
         )
 
     def read(self, arguments: Sequence[str], build: Callable[[dict[str, Any]], T]) -> T:
-        """Return what `build` makes of the settings, by name.
+        """Return what `build` makes of the settings, by name, and of `log`, what the process logs.
 
         Raises:
             InvalidInputError: Everything that is wrong, each with its flag or variable; and what `build` finds, be it
@@ -110,6 +113,7 @@ class SettingsFlags:
         given = vars(known)
         problems = self._unknown(unknown)
         values = {setting.name: self._value(setting, given, problems) for setting in self._settings}
+        values["log"] = LogSettings(values.pop("log_level"), values.pop("log_format"))
         try:
             built = build(values)
         except InvalidInputError as error:
@@ -177,6 +181,19 @@ def flag(name: str) -> str:
 def listed(text: str) -> tuple[str, ...]:
     """Return the parts of a comma-separated list."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _either(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError(f"must be {_either(choices)}, not {text[:60]!r}")
+        return text.lower()
+
+    return read
 
 
 def _whole_number(text: str) -> int:

@@ -7,14 +7,9 @@ terminal's title or clipboard, a line end may forge a log line, and a bidi contr
 from __future__ import annotations
 
 import json
-import logging
 import re
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
-__all__ = ["UNSAFE", "LogFormatter", "configure_logging", "escaped"]
+__all__ = ["UNSAFE", "escaped"]
 
 UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # controls, C1 too: U+009B begins escape sequences
@@ -25,8 +20,6 @@ UNSAFE = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
 )
 """One character that is not shown as it is."""
-
-_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def escaped(text: str, *, keep_lines: bool = False) -> str:
@@ -39,37 +32,3 @@ def escaped(text: str, *, keep_lines: bool = False) -> str:
     if text.isascii() and text.isprintable():
         return text
     return UNSAFE.sub(lambda found: found[0] if keep_lines and found[0] in "\n\t" else json.dumps(found[0])[1:-1], text)
-
-
-class LogFormatter(logging.Formatter):
-    """A record is one line, whatever its values hold; the lines of a traceback are indented."""
-
-    def __init__(self) -> None:
-        super().__init__(_FORMAT)
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the line of a record."""
-        return escaped(super().formatMessage(record))
-
-    def formatException(  # noqa: N802 - logging's name
-        self,
-        ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None],
-    ) -> str:
-        """Return a traceback, of which an exception's text cannot begin a line."""
-        return _indented(super().formatException(ei))
-
-    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - logging's name
-        """Return a stack in the same way."""
-        return _indented(super().formatStack(stack_info))
-
-
-def configure_logging() -> None:
-    """Log from INFO on to stderr, one line per record."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(LogFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-
-
-def _indented(text: str) -> str:
-    # Split at line feeds alone: every other line end is escaped.
-    return "\n".join(f"  {escaped(line)}" for line in text.split("\n"))

@@ -16,8 +16,8 @@ from tests.fuzz.fuzzing import LASTING, fuzz, logged_tracebacks
 from tests.fuzz.messages import MessageMaker
 from tests.fuzz.targets import NOT_SERVED, running_targets, services
 
+from assay.logs import TextFormatter
 from assay.rpc.methods import METHODS
-from assay.unsafe_text import LogFormatter
 
 MESSAGES = 1_500
 
@@ -47,7 +47,7 @@ def test_streams_that_last_are_streams_of_services() -> None:
     assert streams >= LASTING
 
 
-@pytest.mark.parametrize("formatter", [LogFormatter(), logging.Formatter("%(asctime)s %(levelname)s %(message)s")])
+@pytest.mark.parametrize("formatter", [TextFormatter(), logging.Formatter("%(asctime)s %(levelname)s %(message)s")])
 def test_tracebacks_in_a_log_are_found(formatter: logging.Formatter) -> None:
     """Whether their lines are indented, as the services' are, or not; single errors, causes and groups of errors."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from assay.errors import InvalidInputError, Problem
+from assay.logs import LogSettings
 from assay.settings_flags import SettingsFlags
 
 
@@ -38,12 +39,14 @@ def problems_of(*arguments: str, **environment: str) -> list[str]:
 def test_flags_go_before_variables_and_these_before_defaults() -> None:
     """An empty variable is not set, an empty flag is; a variable may have a second name."""
     assert read() == {
-        "max_things": 4, "pause_s": 0.5, "folder": None, "database_url": None, "allow": (), "cache": True
+        "max_things": 4, "pause_s": 0.5, "folder": None, "database_url": None, "allow": (), "cache": True,
+        "log": LogSettings(),
     }  # fmt: skip
     variables = {"ASSAY_TEST_MAX_THINGS": "5", "ASSAY_TEST_ALLOW": "a, b", "ASSAY_TEST_CACHE": "off", "OTHER_URL": "u"}
     given = read("--pause-s", "1", **variables, ASSAY_TEST_FOLDER="")
     assert given == {
-        "max_things": 5, "pause_s": 1.0, "folder": None, "database_url": "u", "allow": ("a", "b"), "cache": False
+        "max_things": 5, "pause_s": 1.0, "folder": None, "database_url": "u", "allow": ("a", "b"), "cache": False,
+        "log": LogSettings(),
     }  # fmt: skip
     given = read("--max-things=6", "--allow", "c", "--allow", "d", "--cache", "--database-url", "", **variables)
     assert (given["max_things"], given["allow"], given["cache"], given["database_url"]) == (6, ("c", "d"), True, "")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
-import logging
 import sys
 import unicodedata
 
 import pytest
 
-from assay.unsafe_text import UNSAFE, LogFormatter, escaped
+from assay.unsafe_text import UNSAFE
 from assay_cli.terminal import clean, json_text, shorten, table
 
 # Signs and joiners of scripts, with which people write; all other format characters are unsafe.
@@ -81,38 +79,3 @@ def test_json_shows_no_control_and_says_the_same(hostile: str) -> None:
     assert json.loads(text) == document
     assert not UNSAFE.search(text.replace("\n", ""))
     assert "مرحبا" in text
-
-
-def logged(message: str, *values: object, problem: BaseException | None = None) -> str:
-    """Return what one record puts into the log."""
-    stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(LogFormatter())
-    record = logging.LogRecord("assay", logging.WARNING, __file__, 1, message, values, None)
-    if problem is not None:
-        record.exc_info = (type(problem), problem, problem.__traceback__)
-    handler.emit(record)
-    return stream.getvalue()
-
-
-@pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
-def test_no_value_forges_a_log_line(hostile: str) -> None:
-    """A record is one line without controls, whatever its values hold."""
-    forged = f"c1{hostile}2026-11-22 10:00:00 CRITICAL assay: all data lost"
-    text = logged("case %s failed", forged)
-    assert text.count("\n") == 1
-    assert not UNSAFE.search(text.removesuffix("\n"))
-    assert escaped(forged) in text
-
-
-def test_a_traceback_forges_no_log_line() -> None:
-    """Its lines stay lines, and each is indented: none begins as a record does."""
-    try:
-        raise ValueError("boom\n2026-11-22 10:00:00,000 CRITICAL assay: all data lost\x1b[2J\r\x85x")
-    except ValueError as problem:
-        text = logged("failed", problem=problem)
-    first, *others = text.removesuffix("\n").split("\n")
-    assert first.endswith("WARNING assay: failed")
-    assert len(others) >= 4
-    assert all(line.startswith("  ") for line in others)
-    assert not UNSAFE.search("".join(others))

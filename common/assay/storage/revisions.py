@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from assay.errors import StorageError
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from assay.storage.tables import ServiceTables
 
 __all__ = ["needs_upgrade", "read_revision", "upgrade"]
+
+_log = logging.getLogger(__name__)
 
 
 def needs_upgrade(tables: ServiceTables, revision: str | None, place: str, remedy: str) -> bool:
@@ -49,10 +52,13 @@ def upgrade(connection: sa.Connection, tables: ServiceTables, revision: str = "h
     from alembic import command
     from alembic.config import Config
 
+    before = read_revision(connection, tables)
     config = Config()
     config.set_main_option("script_location", str(tables.migrations))
     config.attributes["connection"] = connection
     command.upgrade(config, revision)
+    after = read_revision(connection, tables)
     failpoint("schema.before_commit")
     connection.commit()
+    _log.info("migrated database: service=%s from=%s to=%s", tables.service, before or "none", after or "none")
     failpoint("schema.after_commit")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, SetupError
 from assay.local.lease import watch_lease
+from assay.logs import configure_logging
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
-from assay.unsafe_text import configure_logging
 from assay.v1 import embedder_pb2_grpc
 from assay_embedder.registry import Registry
 from assay_embedder.service import SERVICE_NAME, EmbedderService
@@ -42,7 +42,7 @@ async def serve(settings: Settings) -> None:
         embedder_pb2_grpc.add_EmbedderServiceServicer_to_server(service, grpc_server)
 
     async def warm_up(address: str) -> None:
-        logger.info("listening at %s, loading %s", address, ", ".join(settings.models))
+        logger.info("loading models: address=%s models=%s", address, ",".join(settings.models))
         await registry.load_listed()
         logger.info("ready")
 
@@ -66,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
         settings = read_settings(sys.argv[1:] if arguments is None else arguments, os.environ)
+        configure_logging(settings.log)
         if settings.threads:
             # Read when the arithmetic libraries are loaded, which happens with the first model.
             os.environ["OMP_NUM_THREADS"] = str(settings.threads)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
+from assay.logs import LogSettings
 from assay.settings_flags import SettingsFlags, flag
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Settings:
         grace_s: Grace period of running calls after SIGTERM, in seconds.
         reflection: Whether tools may ask for the contract.
         exit_with_lock: The process ends when no other process holds this file's lock; None: it stays.
+        log: What this process logs.
     """
 
     listen: str = "127.0.0.1:7071"
@@ -54,6 +56,7 @@ class Settings:
     grace_s: float = 10.0
     reflection: bool = True
     exit_with_lock: Path | None = None
+    log: LogSettings = field(default_factory=LogSettings)
 
     def __post_init__(self) -> None:
         checks = [

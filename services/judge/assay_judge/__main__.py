@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, SetupError, StorageError
 from assay.local.lease import watch_lease
+from assay.logs import configure_logging
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
-from assay.unsafe_text import configure_logging
 from assay.v1 import judge_pb2_grpc
 from assay_judge.hosting import open_service
 from assay_judge.service import SERVICE_NAME
@@ -27,7 +27,7 @@ __all__ = ["main", "serve"]
 
 logger = logging.getLogger("assay_judge")
 
-_LOUD = ("openai", "anthropic", "httpx2", "httpcore2")
+_LOUD = ("openai", "anthropic", "httpx2", "httpcore2", "alembic")
 
 
 async def serve(settings: Settings, environment: Mapping[str, str]) -> None:
@@ -45,7 +45,7 @@ async def serve(settings: Settings, environment: Mapping[str, str]) -> None:
 
         async def announce(address: str) -> None:
             judge = settings.judge
-            logger.info("ready at %s, judge: %s", address, judge.identity if judge.provider != "none" else "none")
+            logger.info("ready: address=%s judge=%s", address, judge.identity if judge.provider != "none" else "none")
 
         unneeded = asyncio.Event()
         if settings.exit_with_lock is not None:
@@ -63,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
         settings = read_settings(sys.argv[1:] if arguments is None else arguments, os.environ)
+        configure_logging(settings.log)
         asyncio.run(serve(settings, os.environ))
     except InvalidInputError as error:
         for problem in error.problems:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
+from assay.logs import LogSettings
 from assay.settings_flags import SettingsFlags, flag
 from assay_judge.batches import BatchRules
 from assay_judge.calling import Patience
@@ -54,6 +55,7 @@ class Settings:
         grace_s: Grace period of running calls after SIGTERM, in seconds.
         reflection: Whether tools may ask for the contract.
         exit_with_lock: The process ends when no other process holds this file's lock; None: it stays.
+        log: What this process logs.
     """
 
     listen: str = "127.0.0.1:7072"
@@ -84,6 +86,7 @@ class Settings:
     grace_s: float = 10.0
     reflection: bool = True
     exit_with_lock: Path | None = None
+    log: LogSettings = field(default_factory=LogSettings)
 
     def __post_init__(self) -> None:
         cap = self.spend_cap_usd

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError, InvalidInputError
+from assay.logs import configure_logging
 from assay.settings_flags import SettingsFlags
 from assay.shares import MAX_RUN_WEIGHT, MIN_RUN_WEIGHT
-from assay.unsafe_text import configure_logging
 from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,19 +25,22 @@ _log = logging.getLogger("assay_orchestrator")
 
 _SERVICE = "assay.v1.RunService"
 _RECONNECT_MS = 1_000
+_LOUD = ("procrastinate", "alembic")
 
 
 def main() -> None:
     """Serve until told to stop; what cannot work is one sentence on stderr and exit status 3."""
     gc.disable()  # nothing that imports make is garbage; collecting meanwhile is a tenth of the start
     configure_logging()
-    logging.getLogger("procrastinate").setLevel(logging.WARNING)  # it tells of every job
+    for name in _LOUD:
+        logging.getLogger(name).setLevel(logging.WARNING)
     try:
         settings = read_settings(sys.argv[1:], os.environ)
     except InvalidInputError as error:
         for problem in error.problems:
             _fail(str(problem))
         sys.exit(2)
+    configure_logging(settings.log)
     try:
         import uvloop
 
@@ -134,6 +137,7 @@ def _settings(values: dict[str, Any]) -> Settings:
         team_weights=_weights(given.team_weights),
         exit_with_lock=Path(given.exit_with_lock) if given.exit_with_lock else None,
         reflection=given.reflection,
+        log=given.log,
     )
 
 
@@ -178,7 +182,7 @@ async def serve(settings: Settings) -> None:
                 gc.freeze()
                 gc.enable()
                 await manager.start()
-                _log.info("ready at %s", address)
+                _log.info("ready: address=%s role=%s", address, settings.role)
 
             await serve_until_signal(
                 server,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import secrets
 from datetime import UTC, datetime
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.shards import ShardJob
 
 __all__ = ["Creation"]
+
+_log = logging.getLogger(__name__)
 
 
 class Creation:
@@ -79,10 +82,10 @@ class Creation:
             team=settings.team,
             weight=settings.weight,
         )
-        stored = record
+        stored, is_new = record, False
 
         def accept(connection: sa.Connection) -> list[ShardJob]:
-            nonlocal stored
+            nonlocal stored, is_new
             if (existing := runs.get_by_request(connection, request_id)) is not None:
                 stored = existing
                 return []
@@ -97,6 +100,15 @@ class Creation:
 
         await self._worker.enqueue(accept)
         failpoint("run.after_commit")
+        if is_new:
+            _log.info(
+                "accepted run: run=%s name=%s rows=%d agent=%s team=%s",
+                stored.run_id,
+                settings.name,
+                stored.total_count,
+                agent.adapter,
+                settings.team or "none",
+            )
         return stored
 
     def _require_room(self, connection: sa.Connection) -> None:

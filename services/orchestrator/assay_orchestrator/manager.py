@@ -161,6 +161,7 @@ class RunManager:
         """
         if not await self._database.write(lambda c: control.cancel(c, run_id)):
             raise self._catalogue.not_found(run_id)
+        _log.info("cancelled run: run=%s", run_id)
         self._hosting.forget(run_id, "the run was cancelled")
         await self._worker.cancel(run_id)
         self.notifier.notify(run_id)
@@ -183,6 +184,7 @@ class RunManager:
             if state is RunState.PAUSED:
                 self.paused(run_id, runs.PAUSED_BY_OWNER)
             else:
+                _log.info("pausing run once its questions in flight have ended: run=%s", run_id)
                 self._pausing.add(run_id)
                 self._hosting.hold(run_id)
             run = await self._until_paused(run_id, moved)
@@ -242,6 +244,7 @@ class RunManager:
         self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
         await self._worker.cancel(run_id)
         await self._deleter.finish(pending)
+        _log.info("deleted run: run=%s rows=%d", run_id, deletion.row_count)
         return deletion
 
     def _require_at_rest(self, run: Run) -> None:
@@ -261,11 +264,14 @@ class RunManager:
         with contextlib.suppress(StorageError):  # a host may come back before the store takes writes again
             if await self._database.write(lambda c: attendance.attend(c, run.run_id)):
                 await self._resume(run.run_id)
-        return self._hosting.attach(run.run_id, concurrency)
+        attachment = self._hosting.attach(run.run_id, concurrency)
+        _log.info("client hosts the agent: run=%s concurrency=%d", run.run_id, concurrency)
+        return attachment
 
     def detach(self, run_id: str, attachment: Attachment) -> None:
         """Let such a client go."""
         self._hosting.detach(run_id, attachment)
+        _log.info("client no longer hosts the agent: run=%s", run_id)
 
     def storage_problem(self, run_id: str) -> str:
         """Return why a run's rows cannot be stored here now; empty where they can."""
@@ -391,7 +397,7 @@ class RunManager:
             await self._fail(run_id, problem.message)
         else:
             error_id = uuid.uuid4().hex[:12]
-            _log.error("run failed: run=%s error_id=%s", run_id, error_id, exc_info=problem)
+            _log.error("internal error in run: run=%s error_id=%s", run_id, error_id, exc_info=problem)
             await self._fail(run_id, f"internal error {error_id}: see the orchestrator's log")
 
     def moved(self, run_id: str) -> None:
@@ -400,6 +406,7 @@ class RunManager:
 
     def paused(self, run_id: str, reason: str) -> None:
         """Let go of the clients of a run that is paused now, and tell its watchers."""
+        _log.info("paused run: run=%s reason=%s", run_id, reason)
         self._pausing.discard(run_id)
         self._hosting.hold(run_id)  # what is left of it here takes no shards when the run is resumed
         self._hosting.forget(run_id, reason)
@@ -435,18 +442,30 @@ class RunManager:
         await self._worker.enqueue(change)
         if not is_there:
             raise self._catalogue.not_found(run_id)
+        _log.info("resumed run: run=%s retry_errors=%s", run_id, retry_errors)
         self._pausing.discard(run_id)
         self._planner.release(run_id)
         self.notifier.notify(run_id)
 
     async def _succeed(self, run_id: str, sequence: int, summary: RunSummary) -> bool:
         data = summary_to_json(summary)
-        return await self._end(run_id, lambda c: control.conclude(c, run_id, sequence, data))
+        has_ended = await self._end(run_id, lambda c: control.conclude(c, run_id, sequence, data))
+        if has_ended:
+            _log.info(
+                "run succeeded: run=%s rows=%s agent_errors=%s verdict=%s",
+                run_id,
+                summary.row_count,
+                summary.agent_errors,
+                summary.overall_status,
+            )
+        return has_ended
 
     async def _fail(self, run_id: str, reason: str) -> None:
-        await self._worker.pauses.outlast(
+        has_ended = await self._worker.pauses.outlast(
             run_id, lambda: self._end(run_id, lambda c: runs.stop(c, run_id, RunState.FAILED, reason=reason))
         )
+        if has_ended:
+            _log.error("run failed: run=%s reason=%s", run_id, reason)
 
     async def _end(self, run_id: str, stop: Callable[[sa.Connection], bool]) -> bool:
         """Bring a run to its end; return False where it was not to end, or had ended already."""
@@ -468,6 +487,7 @@ class RunManager:
 
     async def _stop(self, run_id: str, reason: str, cause: PauseCause) -> None:
         await self._database.write(lambda c: runs.stop(c, run_id, RunState.PAUSED, reason=reason, cause=cause))
+        _log.info("paused run: run=%s reason=%s", run_id, reason)
         self.notifier.notify(run_id)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.logs import LogSettings
 from assay.rpc.options import ServerOptions
 from assay_orchestrator.scoring.limits import ScoringLimits, most_scorers
 
@@ -55,6 +56,7 @@ class Settings:
         agent_limits: Most questions in flight over all runs, by agent: the target's host, or the whole target.
         exit_with_lock: Stop when no other process holds this file's shared lock; None to stay.
         reflection: Whether to serve gRPC reflection.
+        log: What this process logs.
     """
 
     listen: str
@@ -87,6 +89,7 @@ class Settings:
     agent_limits: Mapping[str, int] = field(default_factory=dict)
     exit_with_lock: Path | None = None
     reflection: bool = True
+    log: LogSettings = field(default_factory=LogSettings)
 
     def __post_init__(self) -> None:
         if problems := list(self._problems()):

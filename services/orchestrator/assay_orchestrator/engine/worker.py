@@ -202,6 +202,7 @@ class ShardWorker:
         if begun.paused:
             self._supervisor.paused(run_id, runs.PAUSED_BY_OWNER)
         if begun.is_first:
+            _log.info("started run: run=%s", run_id)
             self._supervisor.moved(run_id)
         shard = begun.shard
         if shard is None:

@@ -9,8 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
+from assay.logs import log_settings
 from assay_orchestrator.scoring.jobs import HEADER, MAX_REPLY_BYTES, READY, result_of
 
 if TYPE_CHECKING:
@@ -146,7 +148,7 @@ def _spawn(limits: ScoringLimits) -> tuple[subprocess.Popen[bytes], socket.socke
     """Start the process, from the loop's own thread: a scorer dies with the thread that started it."""
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-P", "-m", "assay_orchestrator.scoring.worker"]
-    command += [str(os.getpid()), repr(limits.timeout_s), str(limits.memory_mib)]
+    command += [str(os.getpid()), repr(limits.timeout_s), str(limits.memory_mib), *astuple(log_settings())]
     with theirs:
         try:
             return subprocess.Popen(command, stdin=theirs.fileno(), env=_environment()), ours  # noqa: S603 - our own

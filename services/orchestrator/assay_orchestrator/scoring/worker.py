@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.unsafe_text import configure_logging
+from assay.logs import LogSettings, configure_logging
 from assay_orchestrator.scoring.jobs import HEADER, MAX_REPLY_BYTES, READY, MapReply, ScoreRow, reply_of
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ def main(arguments: Sequence[str]) -> None:
     """Do jobs until the parent closes the connection or ends.
 
     Args:
-        arguments: The parent's process id, the processor time of a job in seconds, and the memory in MiB.
+        arguments: The parent's process id, the processor time of a job in seconds, the memory in MiB, and what to log:
+            level and format.
     """
     parent, limit_s, memory_mib = int(arguments[0]), float(arguments[1]), int(arguments[2])
-    configure_logging()
+    configure_logging(LogSettings(*arguments[3:]))
     _follow(parent)
     incoming, outgoing = _take_streams()
     os.nice(NICENESS)
