@@ -131,7 +131,8 @@ async def evaluate_async(
     caller = _caller(checked, agent)
     stack = None if server is not None else LocalStack(Home.open())
     if stack is not None:
-        stack.start(models=checked.embedding_models, judge=checked.needs_judge, judge_keys=checked.judge_keys)
+        models = checked.embedding_models(info.checks)
+        stack.start(models=models, judge=checked.needs_judge, judge_keys=checked.judge_keys)
     try:
         async with Client(server or (stack.address if stack is not None else "")) as client:
             await wait_for_stack(client, stack)

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from assay.datasets.unread import unread
 from assay.errors import DatasetError, NotFoundError, Problem, UnavailableError
 from assay.failpoints import failpoint
+from assay.metrics.assertions import why_unmade
+from assay.metrics.unmade_checks import NO_JUDGE_FOR_IT, not_made
 from assay.prompt_template import case_problems
 from assay.results import CaseResult, DatasetReading, PauseCause, Run, RunState, StateChange
 from assay.spec.prompt_options import PROVIDERS, PromptOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from assay.client import Client
     from assay.datasets import Dataset, DatasetInfo
@@ -37,7 +39,8 @@ _MAX_FIELD_CHARS = 500
 def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
     """Read the whole dataset once and return what it is, before anything is started or called.
 
-    What cases bring along and no metric of the spec reads is among the warnings.
+    What cases bring along and no metric of the spec reads is among the warnings, and so are checks of theirs that the
+    run cannot make.
 
     Raises:
         DatasetError: It is wrong, or does not fit the spec; holds every problem.
@@ -55,8 +58,21 @@ def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
             ]
         )
     _check_prompts(spec, dataset, info)
-    warnings = unread(info.brought_along, spec.settings.metrics, info.name)
+    warnings = [*unread(info.brought_along, spec.settings.metrics, info.name), *_unmade(spec, info)]
     return dataclasses.replace(info, warnings=(*info.warnings, *warnings)) if warnings else info
+
+
+def _unmade(spec: Spec, info: DatasetInfo) -> Iterator[Problem]:
+    """Yield the warning about checks that the run cannot make, whatever the agent answers."""
+    if not any(metric.kind == "assertions" for metric in spec.settings.metrics):
+        return
+    reasons = {kind: why_unmade(kind, has_judge=spec.settings.judge is not None) for kind in info.checks}
+    unmade = {kind: {why: info.checks[kind]} for kind, why in reasons.items() if why}
+    if said := not_made(unmade, sum(info.checks.values())):
+        remedy = ". Name a judge under `judge` in the spec" if NO_JUDGE_FOR_IT in reasons.values() else ""
+        yield Problem(
+            f"{said}; rows with such a check are undecided, and the run is INCOMPLETE{remedy}", file=info.name
+        )
 
 
 def _check_prompts(spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
@@ -135,6 +151,7 @@ def _reading(info: DatasetInfo) -> DatasetReading | None:
         skipped_count=info.skipped_count,
         left_out_count=info.left_out_count,
         warnings=tuple(str(warning)[:_MAX_WARNING_CHARS] for warning in info.warnings[:_MOST_WARNINGS]),
+        checks=info.checks,
     )
 
 

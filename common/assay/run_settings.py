@@ -128,6 +128,7 @@ class DatasetReading:
         skipped_count: Records that are no cases because the file says so.
         left_out_count: Records that were wrong and were left out.
         warnings: What was odd.
+        checks: Checks that the cases bring along, by type.
     """
 
     file: str
@@ -137,6 +138,7 @@ class DatasetReading:
     skipped_count: int = 0
     left_out_count: int = 0
     warnings: Sequence[str] = ()
+    checks: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from assay.metrics.thresholds import TOLERANCE
+from assay.metrics.unmade_checks import not_made
 from assay.results import GateOutcome, GateResult
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def run_verdict(summary: RunSummary) -> RunVerdict:
     notes = tuple(_notes(summary, criteria))
     if failed and not summary.partial:
         failed += [gap] if (gap := agent_error_gap(summary)) else []
+        failed += _unmade(summary)
         return RunVerdict(VerdictStatus.FAIL, tuple(failed), notes)
     if gaps:
         return RunVerdict(VerdictStatus.INCOMPLETE, tuple(gaps), notes)
@@ -192,9 +194,15 @@ def _gaps(summary: RunSummary) -> Iterator[str]:
             yield gap
     if summary.left_out:
         yield f"{_counted(summary.left_out, 'wrong record')} of the dataset left out"
+    yield from _unmade(summary)
+
+
+def _unmade(summary: RunSummary) -> Iterator[str]:
+    """Yield how many checks of the cases were not made, and why; rows that were stored earlier do not say why."""
     for metric in summary.metrics:
         if count := metric.detail.get("not_made"):
-            yield f"{_counted(count, 'check')} of the cases could not be made"
+            total = count + metric.detail.get("checks", 0)
+            yield not_made(metric.detail.get("unmade", {}), total) or f"{count:,} of {total:,} checks are not made"
 
 
 def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]:

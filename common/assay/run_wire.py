@@ -156,6 +156,7 @@ def _reading_to_wire(reading: DatasetReading) -> pb.DatasetReading:
         skipped_count=reading.skipped_count,
         left_out_count=reading.left_out_count,
         warnings=reading.warnings,
+        checks=reading.checks,
     )
 
 
@@ -168,6 +169,7 @@ def _reading_from_wire(reading: pb.DatasetReading) -> DatasetReading:
         skipped_count=reading.skipped_count,
         left_out_count=reading.left_out_count,
         warnings=tuple(reading.warnings),
+        checks=dict(sorted(reading.checks.items())),
     )
 
 

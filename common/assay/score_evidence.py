@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import SpecError
 from assay.metrics import METRICS, build_metric, complete_parameters
-from assay.metrics.evidence import wanted_models
+from assay.metrics.evidence import compared_texts, wanted_models
 from assay.metrics.score import (
     EmbeddingEvidence,
     JudgeEvidence,
@@ -19,6 +19,8 @@ from assay.metrics.score import (
 from assay.results import MetricSettings, Score, ScoreStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from assay.answers import AgentResponse
     from assay.cases import Case
     from assay.metrics.score import Metric, Row
@@ -37,6 +39,7 @@ class _Input:
         self.embedding_model = metric.embedding_model if metric is not None else None
         self.embeds_references = metric is not None and embeds_references(metric)
         self.inputs: tuple[str, ...] = tuple(getattr(metric, "inputs", ()))
+        self.compared_texts: Callable[[Case], Sequence[str]] | None = getattr(metric, "compared_texts", None)
         self._metric = metric
 
     def score(self, row: Row) -> Score:
@@ -87,7 +90,8 @@ def evidence_of(
         response: Its answer.
         found: The vectors of every text that is needed, by model and text.
     """
-    evidence = {}
+    metrics, evidence = tuple(metrics), {}
+    texts = compared_texts(metrics, case)
     for model, references in wanted_models(metrics, case, response).items():
         answer = found[model, response.text]
         others = [found[model, text] for text in usable_references(case)] if references else []
@@ -99,6 +103,7 @@ def evidence_of(
             model=answer.model,
             revision=answer.revision,
             english_only=answer.english_only,
+            others={text: found[model, text].vector for text in texts.get(model, ())},
         )
     return evidence
 

@@ -18,7 +18,7 @@ from assay.dataset_warnings import warn_of_dataset
 from assay.datasets.fields import ALIASES
 from assay.errors import DatasetError, InvalidInputError, Problem, SpecError
 from assay.metrics import METRICS, build_metric, complete_parameters
-from assay.metrics.evidence import wanted_models
+from assay.metrics.evidence import compared_texts, wanted_models
 from assay.metrics.row_scores import score_row
 from assay.metrics.row_verdict import row_reason, row_verdict
 from assay.metrics.score import Row, keeps_vector, usable_references
@@ -299,8 +299,9 @@ class Scorer:
         """Return the vectors of all texts that some rows need, by model and text, each text embedded once."""
         texts: dict[str, dict[str, None]] = {}
         for case, response in pairs:
+            others = compared_texts(self._metrics, case)
             for model, references in wanted_models(self._metrics, case, response).items():
-                needed = (response.text, *(usable_references(case) if references else ()))
+                needed = (response.text, *(usable_references(case) if references else ()), *others.get(model, ()))
                 texts.setdefault(model, {}).update(dict.fromkeys(needed))
         found: dict[tuple[str, str], Embedded] = {}
         for model, chosen in texts.items():

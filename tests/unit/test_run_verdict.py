@@ -197,15 +197,37 @@ def test_records_that_were_left_out_make_a_run_incomplete() -> None:
 
 
 def test_checks_that_could_not_be_made_make_a_run_incomplete() -> None:
-    """A case whose checks are not all made is no evidence of a pass."""
+    """A case whose checks are not all made is no evidence of a pass; a gate that fails fails all the same."""
     chosen = metrics("assertions")
-    case = Case("c", (Turn("q"),), assertions=(Assertion("contains", "right"), Assertion("llm-rubric", "is kind")))
-    response = AgentResponse(text="right")
+    checks = (Assertion("contains", "right"), Assertion("llm-rubric", "is kind"))
+    rows = [checked("right", checks, chosen, 0), *(checked("right", checks[:1], chosen, n) for n in range(1, 30))]
+    summary = summarise(rows, chosen, ["pass_rate >= 1", "assertions >= 1"])
+    assert (summary.pass_rate, summary.decided, summary.row_count) == (1.0, 29, 30)
+    assert [gate.outcome for gate in summary.gates] == ["pass", "pass"]
+    verdict = run_verdict(summary)
+    assert (verdict.status, verdict.status.exit_status) == ("INCOMPLETE", 3)
+    assert verdict.reasons == ("1 of 31 checks are not made: llm-rubric 1 (no judge)",)
+    failed = run_verdict(summarise([*rows, checked("wrong", checks, chosen, 30)], chosen, ["pass_rate >= 1"]))
+    assert failed.status is VerdictStatus.FAIL
+    assert failed.reasons[1] == "2 of 33 checks are not made: llm-rubric 2 (no judge)"
+
+
+def checked(text: str, checks: tuple[Assertion, ...], chosen: list[Metric], index: int) -> CaseResult:
+    """The stored row of an answer with checks of the case."""
+    case, response = Case(f"c{index}", (Turn("q"),), assertions=checks), AgentResponse(text=text)
     scores = tuple(score_row(chosen, Row(case, response)))
-    rows = [CaseResult("c", 0, 0, "", response.status, True, scores, 1.0, "")]
-    summary = summarise(rows, chosen, ["pass_rate >= 1"])
-    assert summary.overall_status == "INCOMPLETE"
-    assert "1 check of the cases could not be made" in run_verdict(summary).reasons
+    passed, reason = row_verdict(response.status, scores), row_reason(response, scores)
+    return CaseResult(case.case_id, index, 0, "", response.status, passed, scores, 1.0, reason)
+
+
+def test_a_summary_that_does_not_say_why_checks_were_not_made() -> None:
+    """One that was stored before reasons were counted tells how many there are."""
+    summary = summarise(
+        [checked("a", (Assertion("llm-rubric", "x"),), metrics("assertions"), 0)], metrics("assertions"), []
+    )
+    detail = {"checks": 1, "held": 1, "not_made": 3}
+    older = dataclasses.replace(summary, metrics=[dataclasses.replace(summary.metrics[0], detail=detail)])
+    assert run_verdict(older).reasons[0] == "3 of 4 checks are not made"
 
 
 def test_a_partial_summary_has_no_verdict() -> None:

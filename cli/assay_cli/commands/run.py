@@ -166,7 +166,8 @@ class _Job:
 
         spec = self._spec
         judge_keys = spec.judge_keys if spec.needs_judge else None
-        async with connect(server, spec.embedding_models, judge_keys=judge_keys) as (client, stack):
+        models = spec.embedding_models(self._info.checks)
+        async with connect(server, models, judge_keys=judge_keys) as (client, stack):
             run = await self._start(client)
             try:
                 run = await self._drive(client, run, caller, stack)

@@ -199,8 +199,11 @@ def _spend_cap(text: str | None) -> SpendCap | None:
 
 def _start_services(stack: LocalStack, run: Run) -> None:
     """Start the embedder and the judge of the local stack where the run's metrics need them."""
+    from assay.metrics.similar_checks import SIMILAR_CHECKS
     from assay.spec.model import Spec
 
-    spec = Spec(run.settings)
-    if spec.embedding_models or spec.needs_judge:
-        stack.start(models=spec.embedding_models, judge=spec.needs_judge, judge_keys=spec.judge_keys)
+    spec, reading = Spec(run.settings), run.settings.dataset
+    # Cases that came from no file may bring any checks along.
+    models = spec.embedding_models(reading.checks if reading is not None else SIMILAR_CHECKS)
+    if models or spec.needs_judge:
+        stack.start(models=models, judge=spec.needs_judge, judge_keys=spec.judge_keys)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ class DatasetInfo:
         left_out_count: Records that are wrong and were left out, where that is allowed.
         left_out: What is wrong with records that were left out; the first fifty problems.
         brought_along: What cases bring along for single metrics.
+        checks: Checks that cases bring along, by type.
     """
 
     path: Path | None
@@ -58,6 +59,7 @@ class DatasetInfo:
     left_out_count: int = 0
     left_out: tuple[Problem, ...] = ()
     brought_along: tuple[BroughtAlong, ...] = ()
+    checks: Mapping[str, int] = field(default_factory=dict)
 
 
 class Dataset:
@@ -189,6 +191,7 @@ class Dataset:
             left_out_count=findings.left_out_count,
             left_out=findings.left_out(),
             brought_along=reading.brought.found(),
+            checks=dict(sorted(reading.brought.checks.items())),
         )
 
 

@@ -42,14 +42,21 @@ class BroughtAlong:
 
 @dataclass(slots=True)
 class Gathered:
-    """Gathers what the cases of a dataset bring along, one entry a field; of very many metrics, the first."""
+    """Gathers what the cases of a dataset bring along, one entry a field; of very many metrics, the first.
+
+    Args:
+        checks: Checks of all cases, by type; "not-" is no part of it.
+    """
 
     _found: dict[str, BroughtAlong] = field(default_factory=dict)
+    checks: dict[str, int] = field(default_factory=dict)
 
     def take(self, case: Case, record: Record) -> None:
         """Note what a case brings along."""
         if case.assertions:
             self._add("assertions", ("assertions",), record)
+            for check in case.assertions:
+                self.checks[check.type] = self.checks.get(check.type, 0) + 1
         own = case.thresholds
         if not own:
             return

@@ -1,7 +1,7 @@
 """The checks of an answer that a case may bring along, by type; the types have promptfoo's names.
 
 A check grades an answer from 0 to 1 and says whether it holds. Where the answer does not tell (no latency was
-measured, say) it does neither.
+measured, say) it is not made, and does neither.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.edit_distance import edit_distance, edit_work
@@ -40,14 +40,18 @@ class Outcome:
     """What a check found.
 
     Args:
-        holds: Whether it holds; None where the answer does not tell.
-        score: In [0, 1]; None where the answer does not tell.
-        reason: Why it does not hold or does not tell, in a few words; may be empty.
+        holds: Whether it holds; None where it was not made.
+        score: In [0, 1]; None where it was not made.
+        reason: Why it does not hold or was not made, in a few words; may be empty.
+        is_error: Whether it was not made because something failed on Assay's side, which may succeed another time.
+        detail: What else is known of it, e.g. the verdict that it rests on.
     """
 
     holds: bool | None
     score: float | None
     reason: str = ""
+    is_error: bool = False
+    detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

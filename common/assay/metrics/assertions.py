@@ -1,132 +1,247 @@
 """Assertions: the checks of the answer that each case brings along.
 
-    assertions = Σ weight · score / Σ weight over the case's checks
+    assertions = Σ weight · score / Σ weight over the case's checks that were made
 
-A check holds or does not, and its score is 1 or 0 (rouge-n's is its F1); with "not-" before its type both are the
-other way round. A check of weight 0 is made and shown, and decides nothing. A row passes when every check of
-weight above 0 holds; where the case has a threshold of its own for assertions, it passes when the value reaches
-that. Checks that need a judge or an embedder are not made here: they are shown as skipped and leave the value to
-the others; a case with no check that can be made, or none at all, is skipped. Of an agent error no check holds.
-The aggregate is the mean; the detail has the mean by label. A threshold of the metric applies to the mean.
+A check holds or does not, and its score is 1 or 0 (rouge-n's is its F1, similar's the similarity, a judged check's
+the judge's score); with "not-" before its type both are the other way round. A check of weight 0 is made and shown,
+and decides nothing. A row passes when every check of weight above 0 holds; where the case has a threshold of its own
+for assertions, it passes when the value reaches that. Of an agent error no check holds.
+
+A check that was not made is no pass. A row with one of weight above 0 fails where the checks that were made fail it
+already, whatever the others would say; else it is undecided, whatever other metrics say. `detail.checks` has the
+reason of each; where it is a failure on Assay's side (no vector, no valid verdict) the row has no value. The aggregate
+is the mean; the detail has the mean by label and, in `unmade`, the checks that were not made by type and reason. A
+threshold of the metric applies to the mean. A case without checks is skipped.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
 from assay.metrics.answer_checks import CHECKS, Outcome, check_work, value_problem
 from assay.metrics.exact_sum import ExactSum
 from assay.metrics.fold import MeanFold
-from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.info import DEFAULT_MODEL, MODEL, MetricInfo, Parameter
 from assay.metrics.score import scored
+from assay.metrics.similar_checks import SIMILAR_CHECKS, similar_outcome, similar_problem, similar_texts
 from assay.metrics.thresholds import meets
+from assay.metrics.unmade_checks import NEVER_MADE, NO_JUDGE_FOR_IT
 from assay.names import unknown_name
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from assay.answers import AgentResponse
-    from assay.cases import Assertion
+    from assay.cases import Assertion, Case
     from assay.metrics.score import Row
     from assay.results import CaseResult
 
-__all__ = ["LATER_CHECKS", "Assertions", "assertion_problem"]
+__all__ = ["JUDGED_CHECKS", "Assertions", "assertion_problem", "why_unmade"]
 
 INFO = MetricInfo(
     "assertions",
     "Assertions",
     "The checks of the answer that each case brings along.",
-    (Parameter("threshold", "number", None, "Least mean of the run.", 0.0, 1.0),),
+    (MODEL, Parameter("threshold", "number", None, "Least mean of the run.", 0.0, 1.0)),
     reads=("answer", "output", "latency", "tokens", "assertions"),
     values="0 to 1",
     unit="%",
     stats=("checks", "held", "not_made"),
 )
 
-LATER_CHECKS: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("llm-rubric", "model-graded-closedqa", "model-graded-factuality", "factuality", "g-eval", "answer-relevance",
-         "context-recall", "context-relevance", "context-faithfulness", "conversation-relevance", "pi", "search-rubric",
-         "moderation", "select-best", "max-score", "trajectory:goal-success"),
-        "needs_judge",
-    ),
-    **dict.fromkeys(("similar", "similar:cosine", "similar:dot", "similar:euclidean", "classifier"), "needs_embedder"),
-}  # fmt: skip
-"""Checks that are known and not made here, and what they need."""
+JUDGED_CHECKS = (
+    "llm-rubric", "model-graded-closedqa", "model-graded-factuality", "factuality", "g-eval", "answer-relevance",
+    "context-faithfulness",
+)  # fmt: skip
+"""Checks that need a judge."""
+
+_WORK_PER_TEXT = 3_000
+_MOST_SHOWN = 5
 
 
 def assertion_problem(assertion: Assertion) -> str:
-    """Return why a check cannot be made, in a sentence for whoever wrote it, or the empty string."""
-    if assertion.type in LATER_CHECKS:
+    """Return why a check is wrong, in a sentence for the author of the case, or the empty string."""
+    kind = assertion.type
+    if kind in NEVER_MADE or kind in JUDGED_CHECKS:
         return ""
-    check = CHECKS.get(assertion.type)
-    if check is None:
-        return unknown_name("check", assertion.type, [*CHECKS, *LATER_CHECKS])
+    if kind not in CHECKS and kind not in SIMILAR_CHECKS:
+        return unknown_name("check", kind, [*CHECKS, *SIMILAR_CHECKS, *JUDGED_CHECKS, *NEVER_MADE])
     if not (math.isfinite(assertion.weight) and assertion.weight >= 0):
         return f"must have a weight of at least 0, not {assertion.weight!r}"
-    problem = value_problem(check, assertion)
-    return problem and f"{assertion.type} {problem}"
+    problem = similar_problem(assertion) if kind in SIMILAR_CHECKS else value_problem(CHECKS[kind], assertion)
+    return problem and f"{kind} {problem}"
+
+
+def why_unmade(kind: str, *, has_judge: bool) -> str:
+    """Return why checks of a type are not made in any row of a run, or the empty string."""
+    if kind in JUDGED_CHECKS:
+        return "" if has_judge else NO_JUDGE_FOR_IT
+    return NEVER_MADE.get(kind, "")
 
 
 class Assertions:
-    """Parameters: `threshold` (on the mean)."""
+    """Parameters: `model` (of checks by embeddings), `threshold` (on the mean)."""
 
     info = INFO
-    version = "1"
-    embedding_model: str | None = None
+    version = "2"
+    embeds_references = False
+    inputs = ("cost",)
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
+        # Runs that were stored before checks by embeddings were made name no model.
+        self.embedding_model: str | None = parameters.get("model", DEFAULT_MODEL)
         self._threshold: float | None = parameters["threshold"]
+
+    def compared_texts(self, case: Case) -> Sequence[str]:
+        """Return the texts of a case that its checks compare the answer with by embeddings."""
+        return [text for check in case.assertions if check.type in SIMILAR_CHECKS for text in similar_texts(check)]
 
     def work(self, row: Row) -> float:
         """Return how much work the checks are at most."""
-        return sum([check_work(assertion, row.response) for assertion in row.case.assertions])
+        compared = _WORK_PER_TEXT * len(self.compared_texts(row.case))
+        return compared + sum([check_work(assertion, row.response) for assertion in row.case.assertions])
 
     def score(self, row: Row) -> Score:
-        """Return the weighted share of checks that hold."""
+        """Return the weighted share of the checks that hold, of those that were made."""
         if not row.case.assertions:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_assertions")
-        failed = row.response.status is AgentStatus.ERROR
-        checks = [_check(assertion, row.response, failed) for assertion in row.case.assertions]
-        detail: dict[str, Any] = {"version": self.version, "checks": checks}
-        made = [
-            (assertion.weight, check["score"], check["passed"])
-            for assertion, check in zip(row.case.assertions, checks, strict=True)
-            if check["passed"] is not None
-        ]
-        total = math.fsum(weight for weight, _, _ in made)
-        if not made:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_check_possible", detail=detail)
-        value = math.fsum(weight * score for weight, score, _ in made) / total if total else 1.0
-        passed = all(holds for weight, _, holds in made if weight > 0)
+        if row.response.status is AgentStatus.ERROR:
+            outcomes = [Outcome(False, 0.0, "agent_error") for _ in row.case.assertions]
+        else:
+            outcomes = [_negated(check, self._outcome(check, row)) for check in row.case.assertions]
         own = row.case.thresholds.get("assertions")
+        made = _Made(tuple(zip(row.case.assertions, outcomes, strict=True)), own)
+        detail: dict[str, Any] = {"version": self.version, "checks": made.document}
         if own is not None:
             detail["threshold"] = own
-            passed = meets(value, own) and not failed
-        broken = [check["label"] or check["type"] for check in checks if check["passed"] is False]
-        reason = "" if passed else "agent_error" if failed else ", ".join(broken[:5])
-        return scored(self.name, value, passed=passed, reason=reason, detail=detail)
+        if made.error:
+            return Score(self.name, ScoreStatus.ERROR, passed=made.passed, reason=made.error, detail=detail)
+        if row.response.status is AgentStatus.ERROR:
+            return scored(self.name, made.value or 0.0, passed=False, reason="agent_error", detail=detail)
+        if made.is_undecided:
+            detail["undecided"] = True
+        if made.value is None:
+            return Score(self.name, ScoreStatus.SKIPPED, reason=made.reason, detail=detail)
+        return scored(self.name, made.value, passed=made.passed, reason=made.reason, detail=detail)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""
         return _Fold(self.name, self._threshold)
+
+    def _outcome(self, check: Assertion, row: Row) -> Outcome:
+        if check.type in SIMILAR_CHECKS:
+            return similar_outcome(check, row.response, row.embeddings.get(self.embedding_model or ""))
+        if (known := CHECKS.get(check.type)) is None:
+            return Outcome(None, None, why_unmade(check.type, has_judge=False) or "unknown check")
+        try:
+            return known.make(check, _priced(row) if check.type == "cost" else row.response)
+        except (ValueError, TypeError) as problem:
+            return Outcome(None, None, f"invalid: {problem}"[:200])
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The checks of a row with what came of them.
+
+    Args:
+        checks: Each with its outcome.
+        threshold: The case's own, for the value; None where every check must hold.
+    """
+
+    checks: tuple[tuple[Assertion, Outcome], ...]
+    threshold: float | None
+
+    @cached_property
+    def value(self) -> float | None:
+        """The weighted share; None where no check that counts was made."""
+        total, reached = self._weights
+        if total:
+            return reached / total
+        return None if self._open or not any(outcome.holds is not None for _, outcome in self.checks) else 1.0
+
+    @cached_property
+    def passed(self) -> bool | None:
+        """Whether the row passes; None where checks that were not made would decide."""
+        if self.threshold is None:
+            is_failed = any(check.weight > 0 and outcome.holds is False for check, outcome in self.checks)
+        else:
+            total, reached = self._weights
+            open_weight = math.fsum(check.weight for check, _ in self._open)
+            # What the value is at most, whatever the checks that were not made would say.
+            most = (reached + open_weight) / (total + open_weight) if total + open_weight else 1.0
+            is_failed = not meets(most, self.threshold)
+        return False if is_failed else None if self._open or self.value is None else True
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether checks that were not made keep the row from a verdict."""
+        return self.passed is None and bool(self._open)
+
+    @property
+    def error(self) -> str:
+        """Why the row has no value because of a failure on Assay's side; empty where there is none."""
+        return next((outcome.reason for _, outcome in self._open if outcome.is_error), "")
+
+    @property
+    def reason(self) -> str:
+        """Why the row does not pass: the checks that fail it, or those that were not made."""
+        if self.passed:
+            return ""
+        if self.passed is False:
+            broken = [check.metric or _type(check) for check, outcome in self.checks if outcome.holds is False]
+            return ", ".join(broken[:_MOST_SHOWN])
+        unmade = [(check, outcome) for check, outcome in self.checks if outcome.holds is None]
+        said = dict.fromkeys(f"{_type(check)} ({outcome.reason})" for check, outcome in self._open or unmade)
+        return f"not made: {', '.join([*said][:_MOST_SHOWN])}"
+
+    @property
+    def document(self) -> list[dict[str, Any]]:
+        """What a report shows of each check."""
+        return [
+            {
+                "type": _type(check),
+                "label": check.metric,
+                "passed": outcome.holds,
+                "score": outcome.score,
+                "reason": "" if outcome.holds else outcome.reason or "holds, and should not",
+                **outcome.detail,
+            }
+            for check, outcome in self.checks
+        ]
+
+    @cached_property
+    def _open(self) -> list[tuple[Assertion, Outcome]]:
+        """The checks that count and were not made."""
+        return [(check, outcome) for check, outcome in self.checks if outcome.holds is None and check.weight > 0]
+
+    @cached_property
+    def _weights(self) -> tuple[float, float]:
+        """The weight of the checks that were made, and how much of it the answer reached."""
+        made = [(check.weight, outcome.score) for check, outcome in self.checks if outcome.score is not None]
+        return math.fsum(weight for weight, _ in made), math.fsum(weight * score for weight, score in made)
 
 
 class _Fold(MeanFold):
     def __init__(self, metric: str, threshold: float | None) -> None:
         super().__init__(metric, threshold)
         self._labels: dict[str, ExactSum] = {}
-        self._made = self._held = self._not_made = 0
+        self._made = self._held = 0
+        self._unmade: dict[str, Counter[str]] = {}
 
     def add(self, row: CaseResult, score: Score) -> None:
         super().add(row, score)
         for check in score.detail.get("checks", ()):
             if check["passed"] is None:
-                self._not_made += 1
+                why = check["reason"].partition(":")[0]  # what follows is of this check alone
+                self._unmade.setdefault(check["type"], Counter())[why] += 1
                 continue
             self._made += 1
             self._held += check["passed"]
@@ -134,33 +249,30 @@ class _Fold(MeanFold):
                 self._labels.setdefault(check["label"], ExactSum()).add(check["score"])
 
     def detail(self, value: float | None) -> dict[str, Any]:
+        unmade = {kind: dict(sorted(reasons.items())) for kind, reasons in sorted(self._unmade.items())}
         return {
             "checks": self._made,
             "held": self._held,
-            "not_made": self._not_made,
+            "not_made": sum(reasons.total() for reasons in self._unmade.values()),
+            **({"unmade": unmade} if unmade else {}),
             "metrics": {label: total.mean for label, total in sorted(self._labels.items())},
         }
 
 
-def _check(assertion: Assertion, response: AgentResponse, failed: bool) -> dict[str, Any]:
-    found = Outcome(False, 0.0, "agent_error") if failed else _outcome(assertion, response)
-    holds, score = found.holds, found.score
-    if assertion.negate and not failed and holds is not None and score is not None:
-        holds, score = not holds, 1.0 - score
-    return {
-        "type": f"not-{assertion.type}" if assertion.negate else assertion.type,
-        "label": assertion.metric,
-        "passed": holds,
-        "score": score,
-        "reason": "" if holds else found.reason or "holds, and should not",
-    }
+def _type(check: Assertion) -> str:
+    return f"not-{check.type}" if check.negate else check.type
 
 
-def _outcome(assertion: Assertion, response: AgentResponse) -> Outcome:
-    check = CHECKS.get(assertion.type)
-    if check is None:
-        return Outcome(None, None, LATER_CHECKS.get(assertion.type, "unknown_check"))
-    try:
-        return check.make(assertion, response)
-    except (ValueError, TypeError) as problem:
-        return Outcome(None, None, f"invalid: {problem}"[:200])
+def _negated(check: Assertion, outcome: Outcome) -> Outcome:
+    """Return the outcome of a check that must not hold turned round, and any other as it is."""
+    if not check.negate or outcome.holds is None or outcome.score is None:
+        return outcome
+    return dataclasses.replace(outcome, holds=not outcome.holds, score=1.0 - outcome.score)
+
+
+def _priced(row: Row) -> AgentResponse:
+    """Return the answer with the cost that the run's metric `cost` made of its tokens, where it reports none itself."""
+    usage, cost = row.response.usage, row.scores.get("cost")
+    if usage is None or usage.cost_usd is not None or cost is None or cost.detail.get("source") != "prices":
+        return row.response
+    return dataclasses.replace(row.response, usage=dataclasses.replace(usage, cost_usd=cost.value))

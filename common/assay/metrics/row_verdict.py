@@ -23,7 +23,8 @@ def row_verdict(status: AgentStatus, scores: Sequence[Score]) -> bool | None:
     """Return a row's verdict from the verdicts of its metrics.
 
     An agent error fails. Else one failed metric fails the row; a deciding metric that could not be computed
-    on Assay's side leaves it undecided; one that passed passes it; without any it is undecided.
+    on Assay's side, or checks of the case that were not made, leave it undecided; one that passed passes it; without
+    any it is undecided.
     """
     if status is AgentStatus.ERROR or any(score.passed is False for score in scores):
         return False
@@ -38,9 +39,7 @@ def row_reason(response: AgentResponse, scores: Sequence[Score]) -> str:
         error = response.error
         return f"{_FAILED.format(kind=error.kind.value)}: {error.message}" if error is not None else "agent error"
     complaints = [_complaint(score) for score in scores if score.passed is False]
-    complaints += [
-        f"{score.metric} could not be computed: {score.reason}" for score in scores if _leaves_undecided(score)
-    ]
+    complaints += [_doubt(score) for score in scores if _leaves_undecided(score)]
     return "; ".join(complaints)
 
 
@@ -55,7 +54,17 @@ def timed_out(row: CaseResult) -> bool:
 
 
 def _leaves_undecided(score: Score) -> bool:
-    return score.status is ScoreStatus.ERROR and score.passed is None and not score.detail.get("advisory")
+    if score.passed is not None:
+        return False
+    return bool(score.detail.get("undecided")) or (
+        score.status is ScoreStatus.ERROR and not score.detail.get("advisory")
+    )
+
+
+def _doubt(score: Score) -> str:
+    if score.detail.get("undecided"):
+        return f"{score.metric} is undecided: {score.reason}"
+    return f"{score.metric} could not be computed: {score.reason}"
 
 
 def _complaint(score: Score) -> str:

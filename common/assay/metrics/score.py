@@ -56,6 +56,8 @@ class EmbeddingEvidence:
         revision: SHA-256 of the model's weights.
         english_only: Whether the model was trained on English alone.
         error: Why there are no vectors, e.g. "embedder_unavailable"; empty where there are.
+        skipped: Why no embedder was asked, e.g. "no_embedder"; empty where one was.
+        others: The vectors of further texts that metrics compare the answer with, by text.
     """
 
     answer: NDArray[np.float32] | None
@@ -66,6 +68,8 @@ class EmbeddingEvidence:
     revision: str = ""
     english_only: bool = False
     error: str = ""
+    skipped: str = ""
+    others: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,9 @@ class Metric(Protocol):
     `inputs`, the names of other metrics of the run whose scores it reads; `embeds_references`, False where
     only the answer's vector is needed; `keeps_vector`, True where the aggregate is computed from vectors;
     `rubric`, under which name it finds the verdict that it needs; `work(row)`, how much work a row is at most where
-    that is more than reading its texts once (see `row_work`).
+    that is more than reading its texts once (see `row_work`). One that makes the checks of cases says of each case what
+    these need: `compared_texts(case)`, the texts whose vectors it compares with the answer's, and `rubrics(case)`, the
+    names of the verdicts.
 
     Args:
         name: The metric's name in this run.

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.metrics import METRICS
+from assay.metrics.info import DEFAULT_MODEL
+from assay.metrics.similar_checks import SIMILAR_CHECKS
 from assay.spec.judging import key_variable_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from assay.results import MetricSettings, RunSettings
 
@@ -49,18 +51,19 @@ class Spec:
     base_dir: Path = Path()
     source: Path | None = None
 
-    @property
-    def embedding_models(self) -> tuple[str, ...]:
-        """The embedding models that the metrics need, sorted."""
-        return tuple(
-            sorted(
-                {
-                    str(metric.parameters["model"])
-                    for metric in self.settings.metrics
-                    if METRICS[metric.kind].info.needs_embedder
-                }
-            )
+    def embedding_models(self, checks: Collection[str]) -> tuple[str, ...]:
+        """Return the embedding models that the metrics need, sorted.
+
+        Args:
+            checks: The types of the checks that the cases bring along.
+        """
+        has_similar = not SIMILAR_CHECKS.keys().isdisjoint(checks)
+        needed = (
+            metric
+            for metric in self.settings.metrics
+            if METRICS[metric.kind].info.needs_embedder and (has_similar or metric.kind != "assertions")
         )
+        return tuple(sorted({str(metric.parameters.get("model", DEFAULT_MODEL)) for metric in needed}))
 
     @property
     def judge_keys(self) -> tuple[str, ...]:

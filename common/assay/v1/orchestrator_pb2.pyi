@@ -761,6 +761,26 @@ class DatasetReading(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ChecksEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     FILE_FIELD_NUMBER: _builtins.int
     FORMAT_FIELD_NUMBER: _builtins.int
     SHA256_FIELD_NUMBER: _builtins.int
@@ -768,6 +788,7 @@ class DatasetReading(_message.Message):
     SKIPPED_COUNT_FIELD_NUMBER: _builtins.int
     LEFT_OUT_COUNT_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    CHECKS_FIELD_NUMBER: _builtins.int
     file: _builtins.str
     """The file's name, without its folder."""
     format: _builtins.str
@@ -786,6 +807,12 @@ class DatasetReading(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What was odd, one sentence each."""
 
+    @_builtins.property
+    def checks(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Checks that the cases bring along, by type without "not-", e.g. "similar"; at least 1 of each. Empty: none, or not
+        counted.
+        """
+
     def __init__(
         self,
         *,
@@ -796,10 +823,11 @@ class DatasetReading(_message.Message):
         skipped_count: _builtins.int = ...,
         left_out_count: _builtins.int = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        checks: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fields", b"fields", "file", b"file", "format", b"format", "left_out_count", b"left_out_count", "sha256", b"sha256", "skipped_count", b"skipped_count", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checks", b"checks", "fields", b"fields", "file", b"file", "format", b"format", "left_out_count", b"left_out_count", "sha256", b"sha256", "skipped_count", b"skipped_count", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -68,22 +68,22 @@ class EmbeddingClient:
         self._references: OrderedDict[str, asyncio.Future[_Embedded]] = OrderedDict()
         self._reference_bytes = 0
 
-    async def gather(self, response: AgentResponse, references: Sequence[str]) -> EmbeddingEvidence:
-        """Return the vectors of the answer and of its references, or why they could not be had."""
+    async def gather(
+        self, response: AgentResponse, references: Sequence[str], others: Sequence[str] = ()
+    ) -> EmbeddingEvidence:
+        """Return the vectors of the answer and of what it is compared with, or why they could not be had.
+
+        Args:
+            response: The answer.
+            references: Its references.
+            others: Further texts that metrics compare it with, such as those of a case's checks.
+        """
+        kept = (self._reference(text) for text in (*references, *others))
         try:
-            embedded = await asyncio.gather(self._embed(response.text), *(self._reference(text) for text in references))
+            answer, *embedded = await asyncio.gather(self._embed(response.text), *kept)
         except AssayError as problem:
-            return EmbeddingEvidence(
-                answer=None,
-                references=(),
-                answer_truncated=False,
-                reference_truncated=False,
-                model=self._model,
-                revision="",
-                english_only=False,
-                error=problem.reason.lower(),
-            )
-        answer, *found = embedded
+            return EmbeddingEvidence(None, model=self._model, error=problem.reason.lower())
+        found = embedded[: len(references)]
         return EmbeddingEvidence(
             answer=answer.vector,
             references=tuple(one.vector for one in found),
@@ -92,6 +92,7 @@ class EmbeddingClient:
             model=self._model,
             revision=answer.model.revision,
             english_only=answer.model.english_only,
+            others={text: one.vector for text, one in zip(others, embedded[len(references) :], strict=True)},
         )
 
     async def aclose(self) -> None:

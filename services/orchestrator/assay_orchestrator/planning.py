@@ -75,7 +75,9 @@ class Planner:
         wanted = run.settings
         metrics = [build_metric(metric) for metric in wanted.metrics]
         models = sorted({metric.embedding_model for metric in metrics if metric.embedding_model is not None})
-        if models and self._embedder is None:
+        # Whether the checks of cases need vectors, only the cases tell: without an embedder such a check is not made.
+        for_all = [metric for metric in metrics if metric.embedding_model and not hasattr(metric, "compared_texts")]
+        if for_all and self._embedder is None:
             raise WrongStateError(
                 "the run's metrics need an embedder and this orchestrator has none: start it with --embedder ADDRESS",
                 reason="NO_EMBEDDER",

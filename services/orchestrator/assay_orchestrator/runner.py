@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from assay.answers import AgentRequest, AgentResponse, AgentStatus, Message
 from assay.errors import AssayError
 from assay.failpoints import failpoint
-from assay.metrics.evidence import wanted_models, wanted_rubrics
+from assay.metrics.evidence import compared_texts, wanted_models, wanted_rubrics
 from assay.metrics.row_verdict import row_reason, row_verdict
-from assay.metrics.score import JudgeEvidence, Metric, Row, keeps_vector, usable_references
+from assay.metrics.score import EmbeddingEvidence, JudgeEvidence, Metric, Row, keeps_vector, usable_references
 from assay.results import CaseResult
 from assay.spec.judging import NO_JUDGE
 from assay_orchestrator import dead_letters
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
 
     from assay.cases import Case
-    from assay.metrics.score import EmbeddingEvidence
     from assay_orchestrator.agents import RetryingAgent
     from assay_orchestrator.embedding import EmbeddingClient
     from assay_orchestrator.engine.session import Session
@@ -44,6 +43,7 @@ _ENOUGH_LOOKS = 64
 """How many rows are asked for in vain before a shard is left alone until the next look."""
 
 _UNJUDGED = JudgeEvidence(None, skipped="judge_not_configured", detail={"message": NO_JUDGE})
+_NO_EMBEDDER = EmbeddingEvidence(None, skipped="no_embedder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ class Plan:
         agent: How to ask.
         metrics: In report order.
         scorer: Computes them on a row.
-        embedders: A client per model that the metrics need; empty where none needs any.
+        embedders: A client per model that the metrics need; empty where none needs any, or where only checks of cases
+            may need one and there is no embedder.
         judge: Who judges; None where nobody does, or no metric needs it.
         pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
         try_limit: How often a row is tried before it is given up.
@@ -202,7 +203,7 @@ class ShardRunner:
             await self._begin(work)
             response = answers[-1]
             wanted = wanted_models(self._plan.metrics, work.case, response)
-            rubrics = wanted_rubrics(self._plan.metrics, response)
+            rubrics = wanted_rubrics(self._plan.metrics, work.case, response)
             if (wanted or (rubrics and self._plan.judge is not None)) and fresh is not None:
                 # Durable before any further work is paid for it.
                 await self._put(fresh, None)
@@ -309,15 +310,19 @@ class ShardRunner:
     ) -> dict[str, EmbeddingEvidence]:
         if not wanted:
             return {}
+        embedders, others = self._plan.embedders, compared_texts(self._plan.metrics, case)
+        asked = [model for model in wanted if model in embedders]
         failpoint("evidence.before")
         gathered = await asyncio.gather(
             *(
-                self._plan.embedders[model].gather(response, usable_references(case) if references else ())
-                for model, references in wanted.items()
+                embedders[model].gather(
+                    response, usable_references(case) if wanted[model] else (), others.get(model, ())
+                )
+                for model in asked
             )
         )
         failpoint("evidence.after")
-        return dict(zip(wanted, gathered, strict=True))
+        return {**dict.fromkeys(wanted, _NO_EMBEDDER), **dict(zip(asked, gathered, strict=True))}
 
     async def _order(self, rubrics: Sequence[str], work: _Work, answers: Sequence[AgentResponse]) -> None:
         """Order all verdicts that a row needs, where they come in batches: nothing else is done before they are there.

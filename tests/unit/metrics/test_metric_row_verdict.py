@@ -16,6 +16,9 @@ FAILED = Score("exact_match", ScoreStatus.SCORED, value=0.0, passed=False)
 SILENT = Score("coverage", ScoreStatus.SCORED, value=0.0, reason="nothing_retrieved")
 SKIPPED = Score("semantic_similarity", ScoreStatus.SKIPPED, reason="no_reference")
 BROKEN = not_computed("semantic_similarity", "embedder_unavailable", decides=True)
+OPEN = Score(
+    "assertions", ScoreStatus.SCORED, value=1.0, reason="not made: llm-rubric (no judge)", detail={"undecided": True}
+)
 ADVISORY = not_computed("satisfaction", "embedder_unavailable", decides=False)
 
 
@@ -27,6 +30,8 @@ ADVISORY = not_computed("satisfaction", "embedder_unavailable", decides=False)
         (AgentStatus.SUCCESS, [PASSED, FAILED], False),
         (AgentStatus.SUCCESS, [BROKEN, FAILED], False),
         (AgentStatus.SUCCESS, [PASSED, BROKEN], None),
+        (AgentStatus.SUCCESS, [PASSED, OPEN], None),
+        (AgentStatus.SUCCESS, [FAILED, OPEN], False),
         (AgentStatus.SUCCESS, [PASSED, ADVISORY], True),
         (AgentStatus.SUCCESS, [ADVISORY], None),
         (AgentStatus.SUCCESS, [PASSED, SKIPPED, SILENT], True),
@@ -46,6 +51,7 @@ def test_verdict(status: AgentStatus, scores: list[Score], verdict: bool | None)
         ([PASSED, SKIPPED, SILENT, ADVISORY], ""),
         ([FAILED], "exact_match: the answer differs from the reference"),
         ([BROKEN], "semantic_similarity could not be computed: embedder_unavailable"),
+        ([PASSED, OPEN], "assertions is undecided: not made: llm-rubric (no judge)"),
         ([FAILED, BROKEN],
          ("exact_match: the answer differs from the reference; "
           "semantic_similarity could not be computed: embedder_unavailable")),
