@@ -12,6 +12,8 @@ from assay.cases import case_to_json
 from assay.datasets import open_dataset
 from assay.datasets.counts import count_cases
 from assay.errors import InvalidInputError
+from assay.metrics.assertions import why_unmade
+from assay.metrics.unmade_checks import not_made
 from assay_cli.failures import EXIT_USAGE
 from assay_cli.options import field_map, format_option, json_option, map_option
 from assay_cli.terminal import clean, json_text, shorten
@@ -87,6 +89,8 @@ def _document(file: str, info: DatasetInfo, counts: CaseCounts, first: Case) -> 
         "sha256": info.sha256,
         "mapping": dict(info.mapping),
         "counts": {**dataclasses.asdict(counts), "skipped": info.skipped_count},
+        "checks": dict(info.checks),
+        "checks_not_made": _unmade(info),
         "warnings": _problems(info.warnings),
         "first_case": case_to_json(first),
     }
@@ -98,6 +102,7 @@ def _parts(file: str, info: DatasetInfo, counts: CaseCounts, first: Case) -> lis
         f"{clean(file)}: {info.format}, {_cases(counts.cases)}",
         _lines("Fields", [f"{name} <- {clean(source)}" for name, source in info.mapping.items()]),
         _lines("Cases", _counts(counts)),
+        _lines("Checks", _checks(info)),
         _lines("Categories", _names(counts.categories, counts.uncounted_categories)),
         _lines("Tags", _names(counts.tags, counts.uncounted_tags)),
         _lines("Warnings", [clean(str(warning)) for warning in info.warnings]),
@@ -118,6 +123,26 @@ def _counts(counts: CaseCounts) -> list[str]:
     if not counts.references:
         lines.insert(0, "none with a reference: metrics that compare with one will be skipped")
     return [*lines, f"{counts.turns:,} turns in all"] if counts.multi_turn else lines
+
+
+def _checks(info: DatasetInfo) -> list[str]:
+    """Return the checks of the cases by type, and which of them a run without a judge does not make."""
+    unmade = _unmade(info)
+    ordered = sorted(info.checks.items(), key=lambda pair: (-pair[1], pair[0]))
+    lines = [
+        f"{count:,} {clean(kind)}" + (f", not made: {', '.join(unmade[kind])}" if kind in unmade else "")
+        for kind, count in ordered
+    ]
+    said = not_made(unmade, sum(info.checks.values()))
+    judge = any(why_unmade(kind, has_judge=True) == "" for kind in unmade)
+    hint = "; a run whose spec names a `judge` makes those that need one" if judge else ""
+    return [*lines, f"{said}{hint}"] if said else lines
+
+
+def _unmade(info: DatasetInfo) -> dict[str, dict[str, int]]:
+    """Return how many checks a run without a judge does not make, by type and reason."""
+    reasons = {kind: why_unmade(kind, has_judge=False) for kind in info.checks}
+    return {kind: {why: info.checks[kind]} for kind, why in reasons.items() if why}
 
 
 def _names(counted: Mapping[str, int], uncounted: int) -> list[str]:

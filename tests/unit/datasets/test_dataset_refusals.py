@@ -276,7 +276,7 @@ def test_a_late_contradiction_about_the_answer(write: Write, refusal: Refusal) -
         ([{"item": {}}], "record 1, item: holds nothing"),
         ([{"sample": {"output_text": "A"}}], "record 1, sample: stands without the `item` that it answers"),
         ([{"datasource_item": {"q": "Q"}, "sample": {}}], "record 1, datasource_item: makes it a result"),
-        ([{"vars": {"q": "Q"}, "assert": [{"type": "python", "value": "x"}]}], "assert[0].type: \"python\" is code"),
+        ([{"vars": {"q": "Q"}, "options": {"transform": "x"}}], "options.transform: is code"),
         ({"tests": "file://tests.csv"}, "names its cases under 'tests' as \"file://tests.csv\", which is not opened"),
         ([{"input": "Q", "target": "A", "sandbox": "docker"}], "record 1, sandbox: needs a sandbox"),
         ([{"input": "Q", "target": "A", "files": {"a": "b"}}], "record 1, files: needs files in a sandbox"),

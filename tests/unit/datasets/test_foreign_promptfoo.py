@@ -1,4 +1,4 @@
-"""promptfoo's tests are read as cases, and what is code in them is refused."""
+"""promptfoo's tests are read as cases, and nothing runs what is code in them."""
 
 from __future__ import annotations
 
@@ -191,12 +191,6 @@ def test_the_grammar_of_cells(cell: str, check: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
-        ("javascript: output.length", "is code, which is not run"),
-        ("fn:output", "is code"),
-        ("python: len(output)", "is code"),
-        ("python(0.5):len(output)", "is code"),
-        ("not-javascript:x", "is code"),
-        ("file://check.py", "is code"),
         ("similar(high):a", 'must be a number, not "high"'),
         ("similar(nan):a", "must be a number"),
         ("is-json:{", "must hold a JSON schema"),
@@ -204,21 +198,54 @@ def test_the_grammar_of_cells(cell: str, check: dict[str, Any]) -> None:
     ],
 )
 def test_cells_that_are_refused(write: Write, refusal: Refusal, cell: str, said: str) -> None:
-    """Code, and what is meant as a check but is none, is refused with line and column.
-
-    Pitfall: code in data.
-    """
+    """What is meant as a check but is none is refused with line and column."""
     (problem,) = refusal(write("x.csv", f"q,__expected1\nok,ok\nQ,{cell}\n"))
     assert problem.startswith("x.csv:3: record 2, __expected1: ")
     assert said in problem
 
 
 @pytest.mark.parametrize(
+    ("cell", "kind"),
+    [
+        ("javascript: output.length > {{n}}", "javascript"),
+        ("fn:output", "javascript"),
+        ("python: len(output)", "python"),
+        ("python(0.5):len(output)", "python"),
+        ("not-javascript:x", "not-javascript"),
+        ("file://check.py", "python"),
+        ("file://check.js:name", "javascript"),
+        ("package:mine:check", "javascript"),
+    ],
+)
+def test_code_in_a_cell_is_a_check_that_nothing_makes(cell: str, kind: str) -> None:
+    """It is kept as text under the type that promptfoo has for it.
+
+    Pitfall: code in data.
+    """
+    assert check_of_cell(cell, "__expected") == {"type": kind, "value": cell}
+
+
+def test_checks_that_are_code_are_kept_and_counted(write: Write) -> None:
+    """Templates in them are left as they are, files are not read, and the other checks are read on."""
+    checks = [
+        {"type": "javascript", "value": "output.includes(`${x}`) && {% raw %}", "weight": 2, "config": {"a": 1}},
+        {"type": "not-python", "value": "file://check.py", "metric": "tone"},
+        {"type": "contains", "value": "a"},
+    ]
+    dataset = open_dataset(write("x.jsonl", [{"vars": {"q": "Q"}, "assert": checks}]))
+    assert dataset.check().checks == {"contains": 1, "javascript": 1, "python": 1}
+    (case,) = dataset.cases()
+    assert [(check.type, check.weight, check.negate, check.metric) for check in case.assertions] == [
+        ("javascript", 2.0, False, ""),
+        ("python", 1.0, True, "tone"),
+        ("contains", 1.0, False, ""),
+    ]
+    assert case.assertions[1].value == "file://check.py"
+
+
+@pytest.mark.parametrize(
     ("test", "field", "said"),
     [
-        ({"assert": [{"type": "javascript", "value": "x"}]}, "assert[0].type", "is code"),
-        ({"assert": [{"type": "not-python", "value": "x"}]}, "assert[0].type", "is code"),
-        ({"assert": [{"type": "webhook", "value": "x"}]}, "assert[0].type", "is code"),
         ({"assert": [{"type": "equals", "value": "file://a.txt"}]}, "assert[0].value", "names a file"),
         ({"assert": [{"type": "contains-any", "value": ["a", "file://b"]}]}, "assert[0].value", "names a file"),
         ({"assert": [{"type": "equals", "value": "a", "transform": "x"}]}, "assert[0].transform", "is code"),
@@ -250,7 +277,7 @@ def test_cells_that_are_refused(write: Write, refusal: Refusal, cell: str, said:
     ],
 )
 def test_tests_that_are_refused(write: Write, refusal: Refusal, test: dict[str, Any], field: str, said: str) -> None:
-    """Code, files and templates that nobody evaluates are refused with line and field, the other tests read on.
+    """Code around a check, files and templates are refused with line and field, the other tests read on.
 
     Pitfall: code in data.
     """

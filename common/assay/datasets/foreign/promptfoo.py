@@ -9,7 +9,7 @@ from typing import Any
 
 from assay.datasets.fields import ALIASES, is_blank
 from assay.datasets.foreign.parts import snake
-from assay.datasets.foreign.promptfoo_checks import check_of_cell, number, refuse_code, render
+from assay.datasets.foreign.promptfoo_checks import check_of_cell, is_code, number, refuse_code, render
 from assay.datasets.json_reader import folded
 from assay.datasets.records import BadFileError, BadRecordError, shown
 from assay.names import nearest
@@ -188,6 +188,8 @@ class Tests:
         if not isinstance(check, Mapping):
             raise BadRecordError(f"must be a check with type and value, not {shown(check)}", field)
         check = self._filled(check, field)
+        if is_code(check):
+            return {name: check[name] for name in _CHECK_FIELDS if check.get(name) is not None}
         refuse_code(check, field)
         if "assert" in check:
             raise BadRecordError("is a set of checks, which is not read: list them by themselves", field)

@@ -14,7 +14,7 @@ from assay.datasets.records import BadRecordError, shown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["check_of_cell", "number", "refuse_code", "render"]
+__all__ = ["check_of_cell", "is_code", "number", "refuse_code", "render"]
 
 _TYPES = frozenset({
     "answer-relevance", "assert-set", "bleu", "classifier", "conversation-relevance", "contains", "contains-all",
@@ -28,9 +28,9 @@ _TYPES = frozenset({
     "trace-error-spans", "trace-span-count", "trace-span-duration", "trajectory:goal-success", "word-count",
 })  # fmt: skip
 _CODE_TYPES = frozenset({"javascript", "python", "ruby", "webhook"})
-_CODE_CELL = re.compile(
-    r"\s*(?:not-)?(javascript|fn|eval|python|ruby|webhook|exec)(?:\([^)]*\))?:|\s*(file://|package:)"
-)
+_CODE_CELL = re.compile(r"(not-)?(javascript|fn|eval|python|ruby|webhook|exec)(?:\([^)]*\))?:|file://|package:")
+_LANGUAGES = {"python": "python", "ruby": "ruby", "webhook": "webhook"}
+_LANGUAGE_OF_FILES = {".py": "python", ".rb": "ruby"}
 _SPLIT = frozenset({"contains-all", "contains-any", "icontains-all", "icontains-any"})
 _WITHOUT_VALUE = frozenset(kind for kind in _TYPES if kind.startswith("is-")) | {"contains-json"}
 _CELL = re.compile(r"(not-)?([a-z]+(?:-[a-z0-9]+)*(?::[a-z-]+(?=[(:]))?)(?:\(([^)]*)\))?(?::(.*))?", re.DOTALL)
@@ -42,16 +42,20 @@ _CODE = "is code, which is not run: say it as a check such as contains, regex or
 def check_of_cell(cell: str, field: str) -> dict[str, Any]:
     """Return the check that a cell describes: `[not-]type(threshold):value`, or a text that the answer must equal.
 
+    Code is kept as the text that it is: nothing runs it, and no run makes such a check.
+
     Args:
         cell: The cell's text.
         field: Its column, for messages.
 
     Raises:
-        BadRecordError: It is code, or no check.
+        BadRecordError: It is no check.
     """
     text = cell.strip()
-    if _CODE_CELL.match(text):
-        raise BadRecordError(f"{shown(text)} {_CODE}", field)
+    if code := _CODE_CELL.match(text):
+        by_file = next((name for ending, name in _LANGUAGE_OF_FILES.items() if ending in text), "javascript")
+        language = by_file if code[2] is None else _LANGUAGES.get(code[2], "javascript")
+        return {"type": (code[1] or "") + language, "value": text}
     if text.startswith("grade:"):
         return {"type": "llm-rubric", "value": text.removeprefix("grade:").strip()}
     parts = _parts(text)
@@ -122,15 +126,18 @@ def number(value: object, field: str) -> float:
     return found
 
 
+def is_code(check: Mapping[str, Any]) -> bool:
+    """Return whether a check is a program: no run makes it."""
+    kind = check.get("type")
+    return isinstance(kind, str) and kind.strip().removeprefix("not-") in _CODE_TYPES
+
+
 def refuse_code(check: Mapping[str, Any], field: str) -> None:
-    """Refuse a check that is a program, or a file that may be one.
+    """Refuse code in a check that is none itself, and a file that may be code.
 
     Raises:
-        BadRecordError: It is.
+        BadRecordError: It has some.
     """
-    kind = check.get("type")
-    if isinstance(kind, str) and kind.strip().removeprefix("not-") in _CODE_TYPES:
-        raise BadRecordError(f"{shown(kind)} {_CODE}", f"{field}.type")
     for name in ("transform", "contextTransform", "config"):
         if check.get(name):
             raise BadRecordError(_CODE, f"{field}.{name}")

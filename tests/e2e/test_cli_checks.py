@@ -1,0 +1,111 @@
+"""`assay run` over checks that cases bring along: those that were not made are no passes, and are counted."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+RUBRIC = {"type": "llm-rubric", "value": "is polite"}
+SIMILAR = {"type": "similar", "value": "It opens at nine in the morning.", "threshold": 0.6}
+LATENCY = {"type": "latency", "threshold": 60_000}
+AGENT = "def answer(request):\n    return 'It opens at 9 in the morning.'\n"
+NO_JUDGE = "llm-rubric 2 (no judge)"
+
+
+def write(cli: Cli, *tests: list[dict[str, Any]], **spec: Any) -> None:
+    """Write promptfoo's tests with these checks, an agent that gives one answer, and a spec with a gate on all rows."""
+    cases = [{"vars": {"question": f"When does gate {n} open?"}, "assert": checks} for n, checks in enumerate(tests)]
+    cli.write("tests.json", {"tests": cases})
+    cli.write("agent.py", AGENT)
+    agent = {"adapter": "python", "target": "agent:answer"}
+    gates = ["pass_rate == 1"]
+    cli.write("assay.yaml", {"name": "c", "dataset": "tests.json", "agent": agent, "metrics": ["assertions"],
+                             "gates": gates, **spec})  # fmt: skip
+
+
+def ran(cli: Cli, status: int) -> tuple[str, dict[str, Any], str]:
+    """Run; return the last line of the console, the report, and what went to stderr."""
+    done = cli.run("run", "assay.yaml", "--output-dir", "out", status=status)
+    return done.stdout.splitlines()[-1], json.loads((cli.folder / "out/results.json").read_text("utf-8")), done.stderr
+
+
+def test_checks_without_a_judge_are_no_passes(cli: Cli) -> None:
+    """Of four checks `similar` and `latency` are made, the two that need a judge are told before and after the run.
+
+    The rows are undecided, the gate on the pass rate does not hold, and the exit status is 3.
+    """
+    write(cli, [RUBRIC, SIMILAR, LATENCY], [RUBRIC])
+    last, report, said = ran(cli, 3)
+    assert f"tests.json: 2 of 4 checks are not made: {NO_JUDGE}" in said
+    assert last.startswith("verdict  INCOMPLETE  ")
+    assert f"2 of 4 checks are not made: {NO_JUDGE}" in last
+    assert (report["summary"]["pass_rate"], report["summary"]["exit_status"]) == (None, 3)
+    first, second = report["rows"]
+    made = {check["type"]: check for check in first["scores"]["assertions"]["detail"]["checks"]}
+    assert made["similar"]["passed"] is True
+    assert made["similar"]["score"] == pytest.approx(0.9, abs=0.1)
+    assert made["latency"]["passed"] is True
+    assert (made["llm-rubric"]["passed"], made["llm-rubric"]["reason"]) == (None, "no judge")
+    assert (first["passed"], second["passed"]) == (None, None)
+    assert first["reason"] == "assertions is undecided: not made: llm-rubric (no judge)"
+
+
+def test_a_row_that_fails_by_the_checks_that_were_made(cli: Cli) -> None:
+    """A criterion that fails is FAIL, whatever the checks that were not made would say; both are in the verdict."""
+    write(cli, [RUBRIC, {**SIMILAR, "value": "The moon is far away."}], [{"type": "contains", "value": "nine"}, RUBRIC])
+    last, report, _ = ran(cli, 1)
+    assert last.startswith("verdict  FAIL  pass_rate == 1 does not hold: 0; 2 of 4 checks are not made: ")
+    assert [row["passed"] for row in report["rows"]] == [False, False]
+
+
+def test_an_unmade_check_beside_metrics_that_pass(cli: Cli) -> None:
+    """Other metrics that pass a row do not make up for a check that was not made."""
+    cost = {"type": "cost", "threshold": 1.0}
+    write(cli, [cost, SIMILAR], [SIMILAR], metrics=["assertions", {"contains": {"values": ["opens"]}}],
+          max_metric_errors="50%")  # fmt: skip
+    last, report, said = ran(cli, 3)
+    assert "not made" not in said, "only the agent's answers tell that no cost is known"
+    assert last == "verdict  INCOMPLETE  1 of 3 checks are not made: cost 1 (no cost was reported)"
+    assert [row["passed"] for row in report["rows"]] == [None, True]
+    assert report["summary"]["gates"][0]["outcome"] == "pass"
+
+
+def test_what_will_not_be_made_is_told_before_a_run(cli: Cli) -> None:
+    """`dataset inspect` and `validate` count checks by type, with the reason of those that no run makes."""
+    code = {"type": "javascript", "value": "output.length > 3"}
+    write(cli, [RUBRIC, SIMILAR, code], [RUBRIC, {"type": "not-is-refusal"}])
+    lines = cli.run("dataset", "inspect", "tests.json").stdout.splitlines()
+    start = lines.index("Checks")
+    sentence = f"4 of 5 checks are not made: {NO_JUDGE}, is-refusal 1 (Assay has no such check), "
+    sentence += "javascript 1 (code is not run)"
+    assert lines[start + 1 : start + 5] == [
+        "    2 llm-rubric, not made: no judge",
+        "    1 is-refusal, not made: Assay has no such check",
+        "    1 javascript, not made: code is not run",
+        "    1 similar",
+    ]
+    assert lines[start + 5].strip().startswith(sentence)
+    document = json.loads(cli.run("dataset", "inspect", "tests.json", "--json").stdout)
+    assert document["checks"] == {"is-refusal": 1, "javascript": 1, "llm-rubric": 2, "similar": 1}
+    assert document["checks_not_made"]["javascript"] == {"code is not run": 1}
+    assert f"warning  tests.json: {sentence}; rows with such a check" in cli.run("validate", "assay.yaml").stdout
+    found = json.loads(cli.run("validate", "assay.yaml", "--json").stdout)
+    assert any(warning["message"].startswith(sentence) for warning in found["warnings"])
+    write(cli, [SIMILAR, LATENCY])
+    assert "not made" not in cli.run("dataset", "inspect", "tests.json").stdout
+    assert "not made" not in cli.run("validate", "assay.yaml").stdout
+
+
+def test_checks_need_no_embedder_where_none_compares_vectors(cli: Cli) -> None:
+    """Only the orchestrator is started for checks of texts; a `similar` check adds the embedder."""
+    write(cli, [{"type": "contains", "value": "opens"}])
+    ran(cli, 0)
+    assert not (cli.home / "logs" / "embedder.log").exists()
+    write(cli, [SIMILAR])
+    ran(cli, 0)
+    assert (cli.home / "logs" / "embedder.log").exists()
