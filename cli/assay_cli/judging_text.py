@@ -79,7 +79,7 @@ def judge_reasons(row: CaseResult) -> list[str]:
     for score in row.scores:
         if score.passed or (score.value is not None and score.passed is None):
             continue
-        for judge, part in _judged(score.detail):
+        for judge, part in _judged(score.detail, failed=True):
             said = part.get("reasoning") or part.get("message") or ("verdict" in part and part.get("reason"))
             if isinstance(said, str) and said.strip():
                 found.setdefault(f"{judge or 'judge'} on {score.metric}: {said}")
@@ -102,8 +102,17 @@ def judging_cost(row: CaseResult) -> float | None:
     return math.fsum(costs) if costs else None
 
 
-def _judged(detail: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield what holds a verdict in a score's detail, each with its judge where a jury has several."""
+def _judged(detail: Mapping[str, Any], *, failed: bool = False) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield what holds a verdict in a score's detail, each with its judge where a jury has several.
+
+    Args:
+        detail: Of a score, or of a check.
+        failed: Whether checks that hold are left out.
+    """
+    checks = detail.get("checks")
+    for check in checks if isinstance(checks, list) else ():
+        if isinstance(check, dict) and not (failed and check.get("passed")):
+            yield from _judged(check)
     jury = detail.get(JURY)
     if isinstance(jury, list):
         for part in jury:

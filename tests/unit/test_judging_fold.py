@@ -66,6 +66,19 @@ def test_verdicts_are_counted_and_added_up() -> None:
     assert FOUND.hit_rate == pytest.approx(2 / 7)
 
 
+def test_verdicts_of_checks_are_counted() -> None:
+    """Each judged check of a case rests on one of its own; those of a jury count for their judges."""
+    jury = [{"value": 1.0, "verdict": verdict("c", judge="a")}, {"value": 0.0, "verdict": verdict("d", judge="b")}]
+    checks = [{"passed": True, "verdict": verdict("a")}, {"passed": None}, {"verdict": verdict("b")}, {"jury": jury}]
+    score = Score("assertions", ScoreStatus.SCORED, value=1.0, detail={"checks": checks})
+    other = Score("odd", ScoreStatus.SCORED, value=1.0, detail={"checks": {"select": True}})
+    found = folded([CaseResult("c", 0, 0, "", AgentStatus.SUCCESS, True, (score, other), None, "")])
+    assert found is not None
+    assert found.verdicts == 4
+    assert found.cost_usd == pytest.approx(0.4)
+    assert [(juror.judge, juror.verdicts) for juror in found.jurors] == [("a", 1), ("b", 1)]
+
+
 def test_the_order_of_rows_does_not_matter() -> None:
     """To the last bit, as for everything in a summary."""
     rng = random.Random(1)

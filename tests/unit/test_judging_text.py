@@ -49,6 +49,20 @@ def test_reasons_are_those_of_what_failed() -> None:
     assert judge_reasons(row(passed, free, bad, invalid, plain)) == ["judge on c: Wrong.", "judge on d: no verdict"]
 
 
+def test_reasons_and_cost_of_checks() -> None:
+    """Checks that hold say nothing and cost as the others do; a jury on a check says its own."""
+    jury = [{"value": 0.0, "reasoning": "Rude.", "verdict": verdict("c", judge="openai:m")}]
+    checks = [
+        {"passed": True, "reasoning": "Fine.", "verdict": verdict("a")},
+        {"passed": False, "reasoning": "No joke.", "verdict": verdict("b")},
+        {"passed": False, "jury": jury},
+        {"passed": None, "reason": "no judge"},
+    ]
+    stored = row(failed("assertions", checks=checks))
+    assert judge_reasons(stored) == ["judge on assertions: No joke.", "openai:m on assertions: Rude."]
+    assert judging_cost(stored) == 0.75
+
+
 def test_each_judge_of_a_jury_says_its_own() -> None:
     """One without a valid verdict says why it has none."""
     jury = [

@@ -28,6 +28,7 @@ from assay.metrics.answer_checks import CHECKS, Outcome, check_work, value_probl
 from assay.metrics.exact_sum import ExactSum
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import DEFAULT_MODEL, MODEL, MetricInfo, Parameter
+from assay.metrics.judged_checks import JUDGED_CHECKS, check_passages, judged_outcome, judged_problem, verdict_name
 from assay.metrics.score import scored
 from assay.metrics.similar_checks import SIMILAR_CHECKS, similar_outcome, similar_problem, similar_texts
 from assay.metrics.thresholds import meets
@@ -43,24 +44,18 @@ if TYPE_CHECKING:
     from assay.metrics.score import Row
     from assay.results import CaseResult
 
-__all__ = ["JUDGED_CHECKS", "Assertions", "assertion_problem", "why_unmade"]
+__all__ = ["Assertions", "assertion_problem", "why_unmade"]
 
 INFO = MetricInfo(
     "assertions",
     "Assertions",
     "The checks of the answer that each case brings along.",
     (MODEL, Parameter("threshold", "number", None, "Least mean of the run.", 0.0, 1.0)),
-    reads=("answer", "output", "latency", "tokens", "assertions"),
+    reads=("answer", "output", "latency", "tokens", "assertions", "verdict"),
     values="0 to 1",
     unit="%",
     stats=("checks", "held", "not_made"),
 )
-
-JUDGED_CHECKS = (
-    "llm-rubric", "model-graded-closedqa", "model-graded-factuality", "factuality", "g-eval", "answer-relevance",
-    "context-faithfulness",
-)  # fmt: skip
-"""Checks that need a judge."""
 
 _WORK_PER_TEXT = 3_000
 _MOST_SHOWN = 5
@@ -69,13 +64,18 @@ _MOST_SHOWN = 5
 def assertion_problem(assertion: Assertion) -> str:
     """Return why a check is wrong, in a sentence for the author of the case, or the empty string."""
     kind = assertion.type
-    if kind in NEVER_MADE or kind in JUDGED_CHECKS:
+    if kind in NEVER_MADE:
         return ""
-    if kind not in CHECKS and kind not in SIMILAR_CHECKS:
-        return unknown_name("check", kind, [*CHECKS, *SIMILAR_CHECKS, *JUDGED_CHECKS, *NEVER_MADE])
     if not (math.isfinite(assertion.weight) and assertion.weight >= 0):
         return f"must have a weight of at least 0, not {assertion.weight!r}"
-    problem = similar_problem(assertion) if kind in SIMILAR_CHECKS else value_problem(CHECKS[kind], assertion)
+    if kind in CHECKS:
+        problem = value_problem(CHECKS[kind], assertion)
+    elif kind in SIMILAR_CHECKS:
+        problem = similar_problem(assertion)
+    elif kind in JUDGED_CHECKS:
+        problem = judged_problem(assertion)
+    else:
+        return unknown_name("check", kind, [*CHECKS, *SIMILAR_CHECKS, *JUDGED_CHECKS, *NEVER_MADE])
     return problem and f"{kind} {problem}"
 
 
@@ -104,6 +104,14 @@ class Assertions:
         """Return the texts of a case that its checks compare the answer with by embeddings."""
         return [text for check in case.assertions if check.type in SIMILAR_CHECKS for text in similar_texts(check)]
 
+    def rubrics(self, case: Case) -> Sequence[str]:
+        """Return the names of the verdicts that the judged checks of a case need."""
+        return [
+            verdict_name(index)
+            for index, check in enumerate(case.assertions)
+            if (kind := JUDGED_CHECKS.get(check.type)) is not None and (not kind.takes_passages or check_passages(case))
+        ]
+
     def work(self, row: Row) -> float:
         """Return how much work the checks are at most."""
         compared = _WORK_PER_TEXT * len(self.compared_texts(row.case))
@@ -116,7 +124,8 @@ class Assertions:
         if row.response.status is AgentStatus.ERROR:
             outcomes = [Outcome(False, 0.0, "agent_error") for _ in row.case.assertions]
         else:
-            outcomes = [_negated(check, self._outcome(check, row)) for check in row.case.assertions]
+            found = (self._outcome(index, check, row) for index, check in enumerate(row.case.assertions))
+            outcomes = [_negated(check, outcome) for check, outcome in zip(row.case.assertions, found, strict=True)]
         own = row.case.thresholds.get("assertions")
         made = _Made(tuple(zip(row.case.assertions, outcomes, strict=True)), own)
         detail: dict[str, Any] = {"version": self.version, "checks": made.document}
@@ -136,11 +145,13 @@ class Assertions:
         """Return an empty fold."""
         return _Fold(self.name, self._threshold)
 
-    def _outcome(self, check: Assertion, row: Row) -> Outcome:
+    def _outcome(self, index: int, check: Assertion, row: Row) -> Outcome:
         if check.type in SIMILAR_CHECKS:
             return similar_outcome(check, row.response, row.embeddings.get(self.embedding_model or ""))
+        if check.type in JUDGED_CHECKS:
+            return judged_outcome(check, row.case, row.verdicts.get(verdict_name(index)))
         if (known := CHECKS.get(check.type)) is None:
-            return Outcome(None, None, why_unmade(check.type, has_judge=False) or "unknown check")
+            return Outcome(None, None, NEVER_MADE.get(check.type, "unknown check"))
         try:
             return known.make(check, _priced(row) if check.type == "cost" else row.response)
         except (ValueError, TypeError) as problem:

@@ -31,6 +31,7 @@ from assay.v1 import judge_pb2
 from assay_orchestrator.verdicts import (
     NotYetError,
     RubricUse,
+    check_use,
     evidence_of,
     failed_evidence,
     grade_request,
@@ -146,7 +147,7 @@ class RunJudge:
         """Order a verdict of a batch; return when to ask for it, or None where that can be done at once."""
         async with self._slots:
             try:
-                use = await self._use(rubric)
+                use = check_use(row.case, rubric) or await self._use(rubric)
                 request = self._request(row, response, use)
                 if request is None:
                     return None
@@ -169,7 +170,7 @@ class RunJudge:
         """
         async with self._slots:
             try:
-                use = await self._use(rubric)
+                use = check_use(row.case, rubric) or await self._use(rubric)
                 request = self._request(row, response, use)
                 if request is None:
                     return failed_evidence("too_long_to_judge", "question, answer, reference and passages are too long")

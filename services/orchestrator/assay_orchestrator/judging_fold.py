@@ -132,7 +132,13 @@ class JudgingFold:
 
 
 def _verdicts(detail: Mapping[str, Any]) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    """Yield the verdicts that a score rests on, each with the place of its judge in the jury, where there is one."""
+    """Yield the verdicts that a score rests on, each with the place of its judge in the jury, where there is one.
+
+    Those of judged checks stand in the detail of their check.
+    """
+    checks = detail.get("checks")
+    for check in checks if isinstance(checks, list) else ():
+        yield from _verdicts(check)
     each: list[tuple[int | None, object]] = [(None, detail.get("verdict"))]
     jury = detail.get(JURY)
     if isinstance(jury, list):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import clean_text
+from assay.metrics.judged_checks import JUDGED_CHECKS, check_named, check_passages, criterion_of
 from assay.metrics.score import JudgeEvidence, usable_references
 from assay.metrics.structured_verdict import PARTS
 from assay.rubric_file import read_rubric
@@ -25,6 +26,7 @@ __all__ = [
     "JudgedRow",
     "NotYetError",
     "RubricUse",
+    "check_use",
     "evidence_of",
     "failed_evidence",
     "grade_request",
@@ -91,11 +93,13 @@ class RubricUse:
         name: Its name.
         text: Its YAML, where it is the user's own.
         scale: Lowest and highest score, where its criteria are not the metric's own.
+        criterion: What stands in the place of the references, where a check of the case is judged; None elsewhere.
     """
 
     name: str
     text: str = ""
     scale: tuple[float, float] | None = None
+    criterion: str | None = None
 
 
 def own_rubric(judge: JudgeSettings) -> RubricUse:
@@ -103,6 +107,15 @@ def own_rubric(judge: JudgeSettings) -> RubricUse:
     rubric = read_rubric(judge.rubric_yaml)
     names = [criterion.name for criterion in rubric.criteria]
     return RubricUse(rubric.name, judge.rubric_yaml, _scale(names, rubric.minimum, rubric.maximum))
+
+
+def check_use(case: Case, name: str) -> RubricUse | None:
+    """Return the rubric of a judged check of a case; None where the name is that of a metric's rubric."""
+    check = check_named(case, name)
+    if check is None:
+        return None
+    kind = JUDGED_CHECKS[check.type]
+    return RubricUse(kind.rubric, kind.rubric_yaml, criterion=criterion_of(check))
 
 
 def rubric_use(rubric: judge_pb2.Rubric) -> RubricUse:
@@ -135,14 +148,16 @@ def grade_request(row: JudgedRow, response: AgentResponse, use: RubricUse) -> ju
         response: The answer that is judged.
         use: The rubric.
     """
-    case, references = row.case, usable_references(row.case)
+    case = row.case
+    reference = _reference(usable_references(case)) if use.criterion is None else use.criterion
+    passages = case.contexts if use.criterion is None else check_passages(case)
     request = judge_pb2.GradeRequest(
         rubric=use.name,
         rubric_yaml=use.text,
         question=clean_text(_question(case)),
         answer=clean_text(response.text),
-        reference=clean_text(_reference(references)) if references else None,
-        contexts=map(clean_text, case.contexts),
+        reference=clean_text(reference) if reference else None,
+        contexts=map(clean_text, passages),
         sample_index=row.repeat_index,
         history=[agent_pb2.Message(role=message.role, content=clean_text(message.content)) for message in row.said],
     )
@@ -161,7 +176,7 @@ def _question(case: Case) -> str:
 
 
 def _reference(references: Sequence[str]) -> str:
-    return references[0] if len(references) == 1 else _ANY + "\n\n".join(references)
+    return references[0] if len(references) == 1 else _ANY + "\n\n".join(references) if references else ""
 
 
 def evidence_of(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse) -> JudgeEvidence:

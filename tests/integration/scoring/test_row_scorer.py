@@ -59,13 +59,23 @@ def full_row(row_of: Callable[..., Row]) -> Row:
         expected_sources=("hours",),
         expected_tools=(ExpectedTool("look_up", {"day": 1}, "subset"),),
     )
-    checks = (Assertion("contains", "9"), Assertion("similar", "x"), Assertion("levenshtein", "Open"))
+    checks = (
+        Assertion("contains", "9"),
+        Assertion("similar", "x"),
+        Assertion("llm-rubric", "is kind"),
+        Assertion("levenshtein", "Open"),
+    )
     vectors = tuple(np.asarray(vector, dtype=np.float32) for vector in ([1, 0], [0.5, 0.5], [0, 1]))
     return dataclasses.replace(
         row,
         case=dataclasses.replace(row.case, turns=(turn,), assertions=checks, thresholds={"rouge": 0.1}),
-        embeddings={"all-MiniLM-L6-v2": EmbeddingEvidence(vectors[0], vectors[1:], model="m", revision="r")},
+        embeddings={
+            "all-MiniLM-L6-v2": EmbeddingEvidence(
+                vectors[0], vectors[1:], model="m", revision="r", others={"x": vectors[1]}
+            )
+        },
         verdicts={
+            "check:2": JudgeEvidence({"score": 0.5, "reasoning": "so"}, detail={"reasoning": "so"}),
             "quality": JudgeEvidence({"score": 4, "reasoning": "good"}, detail={"judge": "j"}),
             "structured": JudgeEvidence(
                 {"reasoning": "so", "accuracy": 1.0, "completeness": 0.5, "relevance": 1.0, "overall_score": 0.8}

@@ -14,9 +14,10 @@ from assay.answers import AgentResponse, Usage
 from assay.cases import Assertion, Case, Turn
 from assay.metrics import build_metric, complete_parameters
 from assay.metrics.answer_checks import CHECKS
-from assay.metrics.assertions import JUDGED_CHECKS, assertion_problem, why_unmade
+from assay.metrics.assertions import assertion_problem, why_unmade
 from assay.metrics.evidence import compared_texts, wanted_models
 from assay.metrics.info import DEFAULT_MODEL
+from assay.metrics.judged_checks import JUDGED_CHECKS
 from assay.metrics.row_scores import score_row
 from assay.metrics.score import EmbeddingEvidence, Metric, Row
 from assay.metrics.similar_checks import SIMILAR_CHECKS

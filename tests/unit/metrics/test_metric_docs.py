@@ -14,6 +14,7 @@ from assay.metrics import METRICS, complete_parameters
 from assay.metrics.answer_checks import CHECKS
 from assay.metrics.expressions import FUNCTIONS, WORDS
 from assay.metrics.formula import FIELDS
+from assay.metrics.judged_checks import JUDGED_CHECKS
 from assay.metrics.similar_checks import SIMILAR_CHECKS
 from assay.spec.loading import spec_from_mapping
 from assay.yaml_nodes import parse_yaml
@@ -87,7 +88,11 @@ def test_the_thresholds_in_the_table_are_the_defaults() -> None:
 def test_every_check_is_in_the_table() -> None:
     """The guide lists each type of check that is made, and none that is not."""
     table = re.findall(r"^\| ((?:`[a-z:-]+`(?:, )?)+) \|", SECTIONS["assertions"], flags=re.MULTILINE)
-    assert {name for names in table for name in re.findall(r"[a-z:-]+", names)} == {*CHECKS, *SIMILAR_CHECKS}
+    assert {name for names in table for name in re.findall(r"[a-z:-]+", names)} == {
+        *CHECKS,
+        *SIMILAR_CHECKS,
+        *JUDGED_CHECKS,
+    }
 
 
 def _part(heading: str) -> str:
