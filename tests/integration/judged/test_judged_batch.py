@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assay.cases import Assertion
 from assay.errors import SpecError
 from assay.results import PauseCause, RunState, SpendCap, StateChange
 from assay.rpc.channel import open_channel
@@ -146,6 +147,23 @@ async def test_rows_of_several_verdicts_and_canaries_pay_for_each_once(set_up: S
     assert judging.canaries.count >= 4
     paid = (judging.cost_usd or 0) + (judging.canaries.cost_usd or 0)
     assert paid == pytest.approx(len(stage.provider.batches.paid) * HALF_PRICE)
+
+
+async def test_checks_of_cases_come_in_batches_too(set_up: SetUp, case_of: CaseOf) -> None:
+    """Each judged check is ordered with its row's other verdicts; equal checks of a row share one."""
+    stage = set_up(says({"reasoning": "It is.", "score": 1}))
+    polite, kind = Assertion("llm-rubric", "is polite"), Assertion("llm-rubric", "is kind")
+    cases = [case_of(n, f"a{n}", assertions=(polite, kind, polite)) for n in range(3)]
+    settings = dataclasses.replace(batched(stage, "assertions"), agent=stage.settings(adapter="replay").agent)
+    async with stage.judge(**QUICK), stage.orchestrator() as client:
+        run = await stage.follow(client, await stage.create(client, settings, cases))
+        rows = await stage.rows(client, run)
+    assert [(row.passed, len(row.scores[0].detail["checks"])) for row in rows] == [(True, 3)] * 3
+    assert run.summary is not None
+    assert run.summary.judging is not None
+    assert (run.summary.judging.verdicts, run.summary.judging.batched) == (6, 6)
+    assert sum(map(len, stage.provider.batches.submitted)) == 6
+    assert stage.provider.requests == []
 
 
 async def test_a_cap_that_is_reached_leaves_what_was_ordered(set_up: SetUp, case_of: CaseOf) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assay.cases import Assertion
 from assay.errors import SpecError
 from assay.results import JudgeSettings, PauseCause, RunState, ScoreStatus, SpendCap
 from assay.statistics.krippendorff import alpha
@@ -186,3 +187,20 @@ async def test_a_judge_without_a_key_is_known_at_the_door(set_up: SetUp, case_of
 def only(stage: Stage) -> Any:
     """Return the permissions of a judge service that may call the provider alone."""
     return Permissions(("*",), (stage.provider.url,), ())
+
+
+async def test_a_jury_makes_the_checks_of_cases(set_up: SetUp, case_of: CaseOf) -> None:
+    """A judged check has the mean of the jury as its score; every verdict counts for its judge and its cost."""
+    stage = set_up(by_model(judge_1=1, judge_2=1, judge_3=0))
+    checks = (Assertion("llm-rubric", "is polite"), Assertion("factuality", "It is nine.", threshold=0.9))
+    cases = [case_of(n, assertions=checks) for n in range(2)]
+    run, rows = await stage.done(stage.settings("assertions", judge=jury_of(stage)), cases)
+    score = rows[0].scores[0]
+    assert [check["score"] for check in score.detail["checks"]] == [pytest.approx(2 / 3)] * 2
+    assert [check["passed"] for check in score.detail["checks"]] == [True, False]
+    assert (score.passed, score.reason) == (False, "factuality")
+    assert run.summary is not None
+    assert run.summary.judging is not None
+    assert run.summary.judging.verdicts == 12
+    assert [juror.verdicts for juror in run.summary.judging.jurors] == [4, 4, 4]
+    assert run.summary.judging.cost_usd == pytest.approx(12 * PRICE)
