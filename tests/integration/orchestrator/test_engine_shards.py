@@ -118,6 +118,15 @@ async def test_what_is_left_is_divided_evenly(store: Database) -> None:
     assert (await started(store, "other", 1)).slots == 6
 
 
+async def test_a_run_that_resumes_is_served_as_one_that_begins_now(store: Database) -> None:
+    """It has tags as a new one has, which count from the virtual time on."""
+    await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
+    tags = sa.select(schema.runs.c.finish_tag, schema.runs.c.team_tag).where(schema.runs.c.run_id == "r")
+    assert all(tag > 0 for tag in await store.read(lambda c: tuple(c.execute(tags).one())))
+    await store.write(lambda c: fairness.rejoin(c, "r"))
+    assert await store.read(lambda c: tuple(c.execute(tags).one())) == (0.0, 0.0)
+
+
 async def test_a_run_gets_no_more_than_its_agent_takes_and_nothing_once_it_is_to_be_paused(store: Database) -> None:
     """What another run of the agent may ask is not left over; what it lets go of is, but not for a run that stops."""
     shares = FairShares({}, {"agent.example.org": 40})

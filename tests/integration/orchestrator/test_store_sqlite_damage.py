@@ -11,6 +11,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from assay.errors import StorageError
+from assay.storage import sqlite_check
 from assay.storage.sqlite import SqliteDatabase
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.revisions import TABLES
@@ -173,6 +174,15 @@ def test_a_damaged_file_is_noticed_after_a_kill(killed: Path) -> None:
     killed.with_name("assay.db-wal").write_bytes(b"\0" * (HEADER + FRAME_HEADER))
     with pytest.raises(StorageError, match="damaged"):
         SqliteDatabase(killed, TABLES)
+
+
+async def test_a_log_whose_index_is_of_another_kind_is_left_to_sqlite(
+    killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later SQLite may keep its index in another way: what cannot be counted is not reported as lost."""
+    damage(killed.with_name("assay.db-wal"), HEADER + 10 * (FRAME_HEADER + PAGE) + FRAME_HEADER)
+    monkeypatch.setattr(sqlite_check, "_INDEX_VERSION", 1)
+    assert await found(killed) < COMMITS
 
 
 async def test_frames_of_an_earlier_turn_of_the_log_are_no_damage(tmp_path: Path) -> None:
