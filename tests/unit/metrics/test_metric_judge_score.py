@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.answers import AgentResponse
+from assay.metrics.jury_scores import score_by_jury
 from assay.metrics.row_verdict import row_reason
 from assay.metrics.score import JudgeEvidence
 from assay.metrics.structured_verdict import StructuredVerdict, verdict_in_text, verdict_of
@@ -100,6 +101,15 @@ def judged(row: Callable[..., Row]) -> Callable[..., Row]:
         return dataclasses.replace(row("answer", ["ref"]), verdicts={"structured": evidence})
 
     return build
+
+
+def test_a_jury_is_coherent_where_all_of_it_is(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
+    """One incoherent verdict of two marks the row."""
+    coherent, incoherent = verdict(0.9, 0.8, 0.9, 0.87), verdict(0.2, 0.3, 0.2, 0.9)
+    for second, is_coherent in ((coherent, True), (incoherent, False)):
+        jury = JudgeEvidence(None, jury=(JudgeEvidence(coherent), JudgeEvidence(second)))
+        one = dataclasses.replace(row("answer", ["ref"]), verdicts={"structured": jury})
+        assert score_by_jury(metric("judge_score"), one).detail["coherent"] is is_coherent
 
 
 def test_scores_are_averaged_and_marks_counted(
