@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from assay.answers import AgentResponse, Message, response_from_json, response_to_json
@@ -119,6 +119,10 @@ class Case:
     def references(self) -> tuple[str, ...]:
         """The last turn's references."""
         return self.turns[-1].references
+
+    def up_to(self, turn_index: int) -> Case:
+        """Return the case as if it ended with a turn, from 0; without the recorded answer, which is the last turn's."""
+        return replace(self, turns=self.turns[: turn_index + 1], recorded=None)
 
 
 def case_to_json(case: Case) -> dict[str, Any]:

@@ -54,6 +54,7 @@ __all__ = [
     "ScoreStatus",
     "SpendCap",
     "StateChange",
+    "TurnResult",
 ]
 
 
@@ -135,6 +136,23 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnResult:
+    """One turn of a conversation.
+
+    Args:
+        input: The user's text.
+        references: The turn's references.
+        response: The answer; None where the turn was not asked, because the agent failed at one before.
+        left_out: Whether texts are missing here because the row would not fit in a message; the database holds them.
+    """
+
+    input: str
+    references: Sequence[str] = ()
+    response: AgentResponse | None = None
+    left_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CaseResult:
     """The row of one repeat of one case.
 
@@ -156,6 +174,8 @@ class CaseResult:
         references: The references; empty where they were not asked for.
         answer_vector: The answer's embedding, where a metric over rows needs it: little-endian float32 as it is
             stored, or the numbers that a user's own function returned; never leaves the orchestrator.
+        turns: Every turn of a conversation; empty for a single question, and where answers were not asked for. The
+            scores of the turns are in `detail["turns"]` of the row's scores.
     """
 
     case_id: str
@@ -174,6 +194,7 @@ class CaseResult:
     tags: tuple[str, ...] = ()
     weight: float = 1.0
     answer_vector: bytes | array[float] = b""
+    turns: Sequence[TurnResult] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_ERRORS",
+    "TURN_SCORES",
     "AgentSettings",
     "DatasetReading",
     "JudgeSettings",
@@ -21,6 +22,9 @@ __all__ = [
 
 MAX_ERRORS = 0.05
 """Largest share of the rows that may fail where a spec says nothing."""
+
+TURN_SCORES = ("mean", "worst", "last")
+"""What the value of a conversation may be: the mean over its turns, that of the worst, or of the last alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,7 @@ class RunSettings:
         weight: How much the run has beside other runs of its team, 0.01 to 100.
         max_agent_errors: Largest share of the rows whose agent may fail; with more the run is incomplete.
         max_metric_errors: Largest share of the rows that a metric should have scored on which it may fail.
+        turns: What a metric's value of a conversation is, one of TURN_SCORES.
     """
 
     name: str
@@ -172,3 +177,4 @@ class RunSettings:
     weight: float = 1.0
     max_agent_errors: float = MAX_ERRORS
     max_metric_errors: float = MAX_ERRORS
+    turns: str = TURN_SCORES[0]

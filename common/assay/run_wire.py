@@ -26,8 +26,9 @@ from assay.results import (
     Score,
     ScoreStatus,
     StateChange,
+    TurnResult,
 )
-from assay.run_settings import MAX_ERRORS
+from assay.run_settings import MAX_ERRORS, TURN_SCORES
 from assay.summary_wire import summary_from_wire, summary_to_wire
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire import (
@@ -52,6 +53,7 @@ __all__ = [
     "run_to_wire",
     "settings_from_wire",
     "settings_to_wire",
+    "turn_to_wire",
 ]
 
 _RUN_STATES = {
@@ -111,6 +113,7 @@ def settings_to_wire(settings: RunSettings) -> pb.RunSpec:
         weight=settings.weight,
         max_agent_errors=settings.max_agent_errors,
         max_metric_errors=settings.max_metric_errors,
+        turns=settings.turns,
     )
 
 
@@ -144,6 +147,7 @@ def settings_from_wire(spec: pb.RunSpec) -> RunSettings:
         weight=spec.weight if spec.HasField("weight") else 1.0,
         max_agent_errors=spec.max_agent_errors if spec.HasField("max_agent_errors") else MAX_ERRORS,
         max_metric_errors=spec.max_metric_errors if spec.HasField("max_metric_errors") else MAX_ERRORS,
+        turns=spec.turns or TURN_SCORES[0],
     )
 
 
@@ -261,7 +265,23 @@ def result_to_wire(result: CaseResult) -> pb.CaseResult:
         references=result.references,
         tags=result.tags,
         weight=None if result.weight == 1.0 else result.weight,
+        turns=map(turn_to_wire, result.turns),
     )
+
+
+def turn_to_wire(turn: TurnResult) -> pb.TurnResult:
+    """Return the message of a turn."""
+    return pb.TurnResult(
+        input=turn.input,
+        references=turn.references,
+        response=response_to_wire(turn.response) if turn.response is not None else None,
+        left_out=turn.left_out,
+    )
+
+
+def _turn_from_wire(turn: pb.TurnResult) -> TurnResult:
+    response = response_from_wire(turn.response) if turn.HasField("response") else None
+    return TurnResult(turn.input, tuple(turn.references), response, turn.left_out)
 
 
 def attempt_to_wire(attempt: RowAttempt) -> pb.RowAttempt:
@@ -304,6 +324,7 @@ def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
         references=tuple(result.references),
         tags=tuple(result.tags),
         weight=result.weight if result.HasField("weight") else 1.0,
+        turns=tuple(map(_turn_from_wire, result.turns)),
     )
 
 

@@ -19,7 +19,7 @@ from assay.names import metric_name_problem, name_problem, unknown_name, writabl
 from assay.percentages import read_share
 from assay.presets import PRESETS, preset_gates, preset_metrics
 from assay.results import AgentSettings, JudgeSettings, MetricSettings, RunSettings
-from assay.run_settings import MAX_ERRORS
+from assay.run_settings import MAX_ERRORS, TURN_SCORES
 from assay.shares import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.spec.agents import ADAPTERS, check_agent
 from assay.spec.judging import JudgeReader, missing_key
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["load_spec", "spec_from_mapping"]
 
 _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "gates",
-         "repeats", "reports", "team", "weight", "max_agent_errors", "max_metric_errors")  # fmt: skip
+         "repeats", "reports", "team", "weight", "max_agent_errors", "max_metric_errors", "turns")  # fmt: skip
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "response")
 _OPTION_KEYS = {"http": _HTTP_KEYS} | dict.fromkeys(PROVIDERS, PROMPT_KEYS)
@@ -175,6 +175,7 @@ class _Reader:
                 weight=self._weight(),
                 max_agent_errors=self._share("max_agent_errors"),
                 max_metric_errors=self._share("max_metric_errors"),
+                turns=self._turns(),
             ),
             dataset=self._dataset(dataset, needs_dataset),
             dataset_map=self._map(),
@@ -243,6 +244,13 @@ class _Reader:
             self._report(key, f"must be a share of the rows such as 0.05 or 5%, not {value!r}")
             return MAX_ERRORS
         return share
+
+    def _turns(self) -> str:
+        value = self._data.get("turns", TURN_SCORES[0])
+        if value not in TURN_SCORES:
+            self._report("turns", f"must be one of {', '.join(TURN_SCORES)}, not {value!r}")
+            return TURN_SCORES[0]
+        return str(value)
 
     def _text(self, key: str) -> str | None:
         value = self._data.get(key)

@@ -588,6 +588,7 @@ class RunSpec(_message.Message):
     WEIGHT_FIELD_NUMBER: _builtins.int
     MAX_AGENT_ERRORS_FIELD_NUMBER: _builtins.int
     MAX_METRIC_ERRORS_FIELD_NUMBER: _builtins.int
+    TURNS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; the run's id starts with it."""
     repeats: _builtins.int
@@ -605,6 +606,10 @@ class RunSpec(_message.Message):
     max_metric_errors: _builtins.float
     """Largest share of the rows on which a metric may fail, 0 to 1, of those that it should have scored; with more a
     criterion on it is incomplete. Absent means 0.05.
+    """
+    turns: _builtins.str
+    """What a metric's value of a conversation is, of those that compare an answer with what its turn expects: "mean" over
+    its turns, that of the "worst" turn, or of the "last" alone. Empty means "mean".
     """
     @_builtins.property
     def agent(self) -> Global___AgentSpec:
@@ -641,10 +646,11 @@ class RunSpec(_message.Message):
         weight: _builtins.float | None = ...,
         max_agent_errors: _builtins.float | None = ...,
         max_metric_errors: _builtins.float | None = ...,
+        turns: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "gates", b"gates", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "preset", b"preset", "repeats", b"repeats", "team", b"team", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "gates", b"gates", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "preset", b"preset", "repeats", b"repeats", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_agent_errors: _TypeAlias = _typing.Literal["max_agent_errors"]  # noqa: Y015
     _WhichOneofArgType__max_agent_errors: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors"]  # noqa: Y015
@@ -2366,6 +2372,7 @@ class CaseResult(_message.Message):
     REFERENCES_FIELD_NUMBER: _builtins.int
     TAGS_FIELD_NUMBER: _builtins.int
     WEIGHT_FIELD_NUMBER: _builtins.int
+    TURNS_FIELD_NUMBER: _builtins.int
     case_id: _builtins.str
     """The case."""
     case_index: _builtins.int
@@ -2404,6 +2411,12 @@ class CaseResult(_message.Message):
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The case's tags."""
 
+    @_builtins.property
+    def turns(self) -> _containers.RepeatedCompositeFieldContainer[Global___TurnResult]:
+        """Every turn of a conversation, in order; empty for a single question, and where answers were not asked for. The
+        scores of the turns are in Score.detail_json, under "turns".
+        """
+
     def __init__(
         self,
         *,
@@ -2421,10 +2434,11 @@ class CaseResult(_message.Message):
         references: _abc.Iterable[_builtins.str] | None = ...,
         tags: _abc.Iterable[_builtins.str] | None = ...,
         weight: _builtins.float | None = ...,
+        turns: _abc.Iterable[Global___TurnResult] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_latency_ms", b"_latency_ms", "_passed", b"_passed", "_weight", b"_weight", "latency_ms", b"latency_ms", "passed", b"passed", "response", b"response", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_latency_ms", b"_latency_ms", "_passed", b"_passed", "_weight", b"_weight", "case_id", b"case_id", "case_index", b"case_index", "category", b"category", "input", b"input", "latency_ms", b"latency_ms", "passed", b"passed", "reason", b"reason", "references", b"references", "repeat_index", b"repeat_index", "response", b"response", "scores", b"scores", "status", b"status", "tags", b"tags", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_latency_ms", b"_latency_ms", "_passed", b"_passed", "_weight", b"_weight", "case_id", b"case_id", "case_index", b"case_index", "category", b"category", "input", b"input", "latency_ms", b"latency_ms", "passed", b"passed", "reason", b"reason", "references", b"references", "repeat_index", b"repeat_index", "response", b"response", "scores", b"scores", "status", b"status", "tags", b"tags", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__latency_ms: _TypeAlias = _typing.Literal["latency_ms"]  # noqa: Y015
     _WhichOneofArgType__latency_ms: _TypeAlias = _typing.Literal["_latency_ms", b"_latency_ms"]  # noqa: Y015
@@ -2440,6 +2454,44 @@ class CaseResult(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
 
 Global___CaseResult: _TypeAlias = CaseResult  # noqa: Y015
+
+@_typing.final
+class TurnResult(_message.Message):
+    """TurnResult is one turn of a conversation as it was asked and answered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INPUT_FIELD_NUMBER: _builtins.int
+    REFERENCES_FIELD_NUMBER: _builtins.int
+    RESPONSE_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
+    input: _builtins.str
+    """What the user said."""
+    left_out: _builtins.bool
+    """Whether references and answer are missing here because the row would not fit in one message."""
+    @_builtins.property
+    def references(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The turn's references."""
+
+    @_builtins.property
+    def response(self) -> _agent_pb2.AgentResponse:
+        """The agent's answer; absent where the turn was not asked, because the agent failed at one before."""
+
+    def __init__(
+        self,
+        *,
+        input: _builtins.str = ...,
+        references: _abc.Iterable[_builtins.str] | None = ...,
+        response: _agent_pb2.AgentResponse | None = ...,
+        left_out: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input", b"input", "left_out", b"left_out", "references", b"references", "response", b"response"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TurnResult: _TypeAlias = TurnResult  # noqa: Y015
 
 @_typing.final
 class ListResultsRequest(_message.Message):

@@ -11,6 +11,7 @@ from assay.gates import parse_gate
 from assay.metrics import METRICS, complete_parameters, count_problem
 from assay.metrics.order import check_formulas
 from assay.names import metric_name_problem, name_problem
+from assay.run_settings import TURN_SCORES
 from assay.shares import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.spec.agents import check_agent
 from assay.spec.judging import check_judge
@@ -44,6 +45,8 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
         problems.append(Problem(problem, "team"))
     if not MIN_RUN_WEIGHT <= settings.weight <= MAX_RUN_WEIGHT:
         problems.append(Problem(f"must be a number from {MIN_RUN_WEIGHT} to {MAX_RUN_WEIGHT}", "weight"))
+    if settings.turns not in TURN_SCORES:
+        problems.append(Problem(f"must be one of {', '.join(TURN_SCORES)}, not {settings.turns[:60]!r}", "turns"))
     problems += _check_bounds(settings)
     problems += _check_reading(settings)
     problems += check_agent(settings.agent)

@@ -49,6 +49,7 @@ def settings_from_json(data: dict[str, Any]) -> RunSettings:
         weight=data.get("weight", 1.0),
         max_agent_errors=data.get("max_agent_errors", MAX_ERRORS),
         max_metric_errors=data.get("max_metric_errors", MAX_ERRORS),
+        turns=data.get("turns", "last"),  # as versions that stored nothing scored, which all of a run's rows are to be
     )
 
 
