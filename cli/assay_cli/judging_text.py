@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from assay.canaries import DETAIL
 from assay.metrics.jury_scores import JURY
+from assay.metrics.turn_scores import TURNS, turn_details
 from assay_cli.terminal import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from assay.canaries import CanarySummary
-    from assay.results import CaseResult, JudgeSettings, JudgingSummary
+    from assay.results import CaseResult, JudgeSettings, JudgingSummary, Score
 
 __all__ = ["canary_line", "judge_line", "judge_reasons", "judging_cost", "judging_line", "jury_lines"]
 
@@ -79,7 +80,8 @@ def judge_reasons(row: CaseResult) -> list[str]:
     for score in row.scores:
         if score.passed or (score.value is not None and score.passed is None):
             continue
-        for judge, part in _judged(score.detail, failed=True):
+        failing = [part for detail in _failing(score) for part in _judged(detail, failed=True)]
+        for judge, part in failing:
             said = part.get("reasoning") or part.get("message") or ("verdict" in part and part.get("reason"))
             if isinstance(said, str) and said.strip():
                 found.setdefault(f"{judge or 'judge'} on {score.metric}: {said}")
@@ -91,15 +93,22 @@ def judging_cost(row: CaseResult) -> float | None:
     found: dict[object, Mapping[str, Any]] = {}
     for score in row.scores:
         canary = score.detail.get(DETAIL)
-        for detail in (score.detail, canary if isinstance(canary, dict) else {}):
+        details = [*turn_details(score.detail), ("canary", canary if isinstance(canary, dict) else {})]
+        for owner, detail in details:
             for place, (_, part) in enumerate(_judged(detail)):
                 verdict = part.get("verdict")
                 if isinstance(verdict, dict):
                     # Several metrics of a row may rest on one verdict.
-                    found[verdict.get("key") or (score.metric, place, detail is canary)] = verdict
+                    found[verdict.get("key") or (score.metric, place, owner)] = verdict
     paid = [verdict.get("cost_usd") for verdict in found.values() if not verdict.get("cached")]
     costs = [cost for cost in paid if isinstance(cost, int | float)]
     return math.fsum(costs) if costs else None
+
+
+def _failing(score: Score) -> list[Mapping[str, Any]]:
+    """Return the detail of a score, or, of a conversation's, those of the turns that did not pass."""
+    turns = score.detail.get(TURNS)
+    return [turn.get("detail", {}) for turn in turns if not turn.get("passed")] if turns else [score.detail]
 
 
 def _judged(detail: Mapping[str, Any], *, failed: bool = False) -> Iterator[tuple[str, Mapping[str, Any]]]:

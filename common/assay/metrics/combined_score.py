@@ -14,6 +14,7 @@ that were counted.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
@@ -22,6 +23,7 @@ from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
 from assay.metrics.score import not_computed, scored
 from assay.metrics.source_matching import first_match, matching_work, usable_sources
+from assay.metrics.turn_scores import turn_details
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -145,13 +147,15 @@ class _Fold(MeanFold):
 
     def add(self, row: CaseResult, score: Score) -> None:
         super().add(row, score)
-        if score.detail.get("num_tokens") is not None:  # spent, whether or not there is a value
-            self._total_tokens = int(score.detail["num_tokens"]) + (self._total_tokens or 0)
+        counts = [count for _, each in turn_details(score.detail) if (count := each.get("num_tokens")) is not None]
+        if counts:  # spent, whether or not there is a value
+            self._total_tokens = sum(map(int, counts)) + (self._total_tokens or 0)
         if score.value is None:
             return
         self._best = score.value if self._best is None else max(self._best, score.value)
+        parts = {**score.detail, "num_tokens": math.fsum(counts) / len(counts)}
         for part, total in self._parts.items():
-            total.add(score.detail[part])
+            total.add(parts[part])
 
     def detail(self, value: float | None) -> dict[str, Any]:
         hit, judge, tokens = (total.mean for total in self._parts.values())

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from assay.answers import AgentStatus
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.intervals import wilson
 from assay.metrics.score import scored, usable_references
 from assay.metrics.text_folding import fold
 from assay.results import Score, ScoreStatus
@@ -96,7 +95,7 @@ class _Fold(MeanFold):
     def detail(self, value: float | None) -> dict[str, Any]:
         return {
             "accuracy": value,
-            "accuracy_interval": wilson(self.passed, self.values.count),
+            "accuracy_interval": self.interval(),
             "correct": self.passed,
             "total": self.values.count,
             "meets_threshold": self.reaches(value, self.threshold),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.exact_sum import ExactSum
+from assay.metrics.intervals import wilson
 from assay.metrics.thresholds import holds
 from assay.results import MetricSummary, Score, ScoreStatus
 
@@ -36,11 +37,13 @@ class MeanFold:
         self.values = ExactSum()
         self.n_skipped = self.n_error = self.n_own_error = 0
         self.passed = self.failed = 0
+        self._has_turns = False
 
     def add(self, row: CaseResult, score: Score) -> None:
         """Take one more row."""
         if score.status is ScoreStatus.SCORED and score.value is not None:
             self.values.add(score.value)
+            self._has_turns = self._has_turns or "turns" in score.detail
         elif score.status is ScoreStatus.SKIPPED:
             self.n_skipped += 1
         else:
@@ -52,6 +55,13 @@ class MeanFold:
     def reaches(self, value: float | None, bound: float | None) -> bool | None:
         """Return whether the aggregate reaches a bound; None where either is missing."""
         return None if value is None or bound is None else holds(value, self.rule, bound)
+
+    def interval(self) -> tuple[float, float] | None:
+        """Return the 95 % interval of a value that is the share of rows that pass; None where it is none.
+
+        Rows that are conversations may have values between 0 and 1.
+        """
+        return None if self._has_turns else wilson(self.passed, self.values.count)
 
     def detail(self, value: float | None) -> dict[str, Any]:
         """Return further aggregates; none unless overridden."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from assay.answers import AgentStatus
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.intervals import wilson
 from assay.metrics.score import scored
 from assay.metrics.source_matching import first_match, matching_work, usable_sources
 from assay.results import Score, ScoreStatus
@@ -92,5 +91,5 @@ class _Fold(MeanFold):
             "avg_hit_rate": value,
             "hits": self.passed,
             "total": self.values.count,
-            "interval": wilson(self.passed, self.values.count),
+            "interval": self.interval(),
         }

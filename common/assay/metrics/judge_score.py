@@ -21,6 +21,7 @@ from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
 from assay.metrics.score import judged, not_computed, scored_by_threshold
 from assay.metrics.structured_verdict import PARTS, read_structured
+from assay.metrics.turn_scores import turn_details
 from assay.results import Score
 
 if TYPE_CHECKING:
@@ -97,7 +98,9 @@ class _Fold(MeanFold):
         super().add(row, score)
         if score.value is None:
             return
-        self._marks.update(derived=score.detail["derived"], incoherent=not score.detail["coherent"])
+        details = [detail for _, detail in turn_details(score.detail) if "derived" in detail]
+        derived, coherent = (any(each["derived"] for each in details), all(each["coherent"] for each in details))
+        self._marks.update(derived=derived, incoherent=not coherent)
         if "criteria" in score.detail:
             for name, part in score.detail["criteria"].items():
                 self._criteria.setdefault(name, ExactSum()).add(part)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from assay.answers import AgentStatus
 from assay.metrics.jury_scores import score_by_jury
 from assay.metrics.thresholds import holds
+from assay.metrics.turn_scores import conversation_score, fitting, scores_turns
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from assay.metrics.score import Metric, Row
 
@@ -50,15 +51,44 @@ def _by_own_threshold(metric: Metric, row: Row, score: Score) -> Score:
 
 
 def score_row(metrics: Sequence[Metric], row: Row) -> tuple[Score, ...]:
-    """Return the row's scores in the order of the metrics given."""
+    """Return the row's scores in the order of the metrics given; those of a conversation turn by turn."""
     ordered = in_dependency_order(metrics)
+    if row.turns:
+        scores = _score_conversation(ordered, row)
+        return tuple(scores[metric.name] for metric in metrics)
     if ordered is metrics:
         return tuple(_score(metric, row) for metric in metrics)
-    scores: dict[str, Score] = {}
+    scores = _score_in_order(ordered, row)
+    return tuple(scores[metric.name] for metric in metrics)
+
+
+def _score_in_order(ordered: Sequence[Metric], row: Row, known: Mapping[str, Score] | None = None) -> dict[str, Score]:
+    """Return the scores by name; each metric sees those before it, and those that are known already are kept."""
+    scores = dict(known or {})
     row = dataclasses.replace(row, scores=scores)
     for metric in ordered:
-        scores[metric.name] = _score(metric, row)
-    return tuple(scores[metric.name] for metric in metrics)
+        if metric.name not in scores:
+            scores[metric.name] = _score(metric, row)
+    return scores
+
+
+def _score_conversation(ordered: Sequence[Metric], row: Row) -> dict[str, Score]:
+    """Return the scores of a conversation by name.
+
+    Metrics that compare an answer with what its turn expects are computed on every turn, with what they read; all
+    others once, on the last answer.
+    """
+    by_turn = [metric for metric in ordered if scores_turns(metric)]
+    wanted = {metric.name for metric in by_turn}
+    for metric in reversed(ordered):
+        if metric.name in wanted:
+            wanted.update(getattr(metric, "inputs", ()))
+    each = [_score_in_order([metric for metric in ordered if metric.name in wanted], turn) for turn in row.turns]
+    known = {
+        metric.name: conversation_score(metric, [scores[metric.name] for scores in each], row.turn_score)
+        for metric in by_turn
+    }
+    return _score_in_order(ordered, row, fitting(known))
 
 
 def _score(metric: Metric, row: Row) -> Score:

@@ -68,6 +68,12 @@ def _doubt(score: Score) -> str:
 
 
 def _complaint(score: Score) -> str:
+    failed = [str(turn["turn_index"] + 1) for turn in score.detail.get("turns", ()) if turn.get("passed") is False]
+    where = f" (turn{'s' if len(failed) > 1 else ''} {', '.join(failed)})" if failed else ""
+    return _complaint_of(score) + where
+
+
+def _complaint_of(score: Score) -> str:
     if score.reason:
         return f"{score.metric} failed: {score.reason}"
     threshold = score.detail.get("threshold")

@@ -30,7 +30,7 @@ def row_work(metrics: Sequence[Metric], row: Row) -> float:
     for metric in metrics:
         own = getattr(metric, "work", None)
         total += linear if own is None else linear + own(row)
-    return total
+    return total + sum([row_work(metrics, turn) for turn in row.turns]) if row.turns else total
 
 
 def text_size(row: Row) -> int:

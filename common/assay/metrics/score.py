@@ -105,6 +105,8 @@ class Row:
         embeddings: Vectors by model name.
         verdicts: What a judge said, by rubric; empty where no judge was asked.
         scores: Scores of metrics that were computed before, by name; what composites read.
+        turns: A conversation's turns, each a row that ends with it; empty where only the last answer is scored.
+        turn_score: What the turns' values come to: their "mean", or the "worst" of them.
     """
 
     case: Case
@@ -112,6 +114,8 @@ class Row:
     embeddings: Mapping[str, EmbeddingEvidence] = field(default_factory=dict)
     verdicts: Mapping[str, JudgeEvidence] = field(default_factory=dict)
     scores: Mapping[str, Score] = field(default_factory=dict)
+    turns: tuple[Row, ...] = ()
+    turn_score: str = "mean"
 
 
 class Aggregate(Protocol):

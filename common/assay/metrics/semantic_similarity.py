@@ -18,6 +18,7 @@ from assay.metrics.info import MODEL, MetricInfo, Parameter
 from assay.metrics.intervals import wilson
 from assay.metrics.score import not_computed, scored_by_threshold
 from assay.metrics.similarity import similarity, similarity_work
+from assay.metrics.turn_scores import turn_details
 from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -88,10 +89,10 @@ class _Fold(MeanFold):
 
     def add(self, row: CaseResult, score: Score) -> None:
         super().add(row, score)
-        self._warnings.update(score.detail.get("warnings", ()))
-        self._truncated += score.detail.get("truncated") is True
-        if score.detail.get("revision"):
-            self._models.add((score.detail["model"], score.detail["revision"]))
+        details = [detail for _, detail in turn_details(score.detail)]
+        self._warnings.update({warning for detail in details for warning in detail.get("warnings", ())})
+        self._truncated += any(detail.get("truncated") is True for detail in details)
+        self._models |= {(detail["model"], detail["revision"]) for detail in details if detail.get("revision")}
 
     def detail(self, value: float | None) -> dict[str, Any]:
         decided = self.passed + self.failed

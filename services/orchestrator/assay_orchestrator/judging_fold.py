@@ -9,12 +9,13 @@ from assay.canaries import DETAIL, CanaryFold, canary_of
 from assay.metrics.exact_sum import ExactSum
 from assay.metrics.jury_agreement import AgreementFold
 from assay.metrics.jury_scores import JURY
+from assay.metrics.turn_scores import turn_details
 from assay.results import JudgingSummary, JurorSummary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from assay.results import CaseResult, Score
+    from assay.results import CaseResult
 
 __all__ = ["JudgingFold"]
 
@@ -64,15 +65,17 @@ class JudgingFold:
         """Take one more row; a verdict that several of its metrics rest on counts once."""
         found: dict[object, tuple[int | None, Mapping[str, Any]]] = {}
         for score in row.scores:
-            for place, verdict in _verdicts(score.detail):
-                found[verdict.get("key") or (score.metric, place)] = place, verdict
+            for turn, detail in turn_details(score.detail):
+                for place, verdict in _verdicts(detail):
+                    found[verdict.get("key") or (score.metric, turn, place)] = place, verdict
             self._add_canary(score.detail.get(DETAIL))
         for place, verdict in found.values():
             self._add(verdict)
             if place is not None:
                 self._jurors.setdefault(place, _Juror(verdict["judge"])).add(verdict)
         for score in row.scores:
-            self._add_jury(score)
+            for _, detail in turn_details(score.detail):
+                self._add_jury(score.metric, detail)
 
     def result(self) -> JudgingSummary | None:
         """Return the summary; None where no row has a verdict."""
@@ -98,15 +101,15 @@ class JudgingFold:
             costs = [cost for cost in paid if cost is not None]
             self._canaries.add(canary, passed=document.get("passed"), cost_usd=sum(costs) if costs else None)
 
-    def _add_jury(self, score: Score) -> None:
-        each = score.detail.get(JURY)
+    def _add_jury(self, metric: str, detail: Mapping[str, Any]) -> None:
+        each = detail.get(JURY)
         if not isinstance(each, list):
             return
         values = [one.get("value") for one in each]
-        self._agreement.setdefault(score.metric, AgreementFold(score.metric)).add(values)
+        self._agreement.setdefault(metric, AgreementFold(metric)).add(values)
         for place, value in enumerate(values):
             if place in self._jurors:
-                self._jurors[place].score(score.metric, value)
+                self._jurors[place].score(metric, value)
 
     def _add(self, verdict: Mapping[str, Any]) -> None:
         asked = not verdict["cached"] and verdict["attempts"] > 0

@@ -100,6 +100,8 @@ class Planner:
             pausing=pausing,
             try_limit=self._settings.row_try_limit,
             turns=self._turns,
+            # Of a conversation, a dataset records the last answer alone.
+            turn_score="last" if wanted.agent.adapter == "replay" else wanted.turns,
             metrics=metrics,
             scorer=RowScorer(self._scorers, run.run_id, wanted.metrics, metrics),
             embedders=self._embedders(models),

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from assay.answers import AgentRequest, AgentResponse, AgentStatus, Message
+from assay.answers import AgentRequest, AgentResponse, AgentStatus
 from assay.errors import AssayError
 from assay.failpoints import failpoint
-from assay.metrics.evidence import compared_texts, wanted_models, wanted_rubrics
+from assay.metrics.evidence import compared_texts
 from assay.metrics.row_verdict import row_reason, row_verdict
-from assay.metrics.score import EmbeddingEvidence, JudgeEvidence, Metric, Row, keeps_vector, usable_references
+from assay.metrics.score import EmbeddingEvidence, JudgeEvidence, Metric, keeps_vector, usable_references
 from assay.results import CaseResult
 from assay.spec.judging import NO_JUDGE
 from assay_orchestrator import dead_letters
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.canary_rows import CanaryRows
+from assay_orchestrator.conversations import history_before, scored_row, scored_turns
 from assay_orchestrator.engine.turns import Turns
 from assay_orchestrator.store import attempts, datasets, results
 from assay_orchestrator.store.attempts import Tries
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from assay.cases import Case
     from assay_orchestrator.agents import RetryingAgent
+    from assay_orchestrator.conversations import ScoredTurn
     from assay_orchestrator.embedding import EmbeddingClient
     from assay_orchestrator.engine.session import Session
     from assay_orchestrator.engine.storage_pauses import RunStore
@@ -42,6 +44,7 @@ _LOOKS_AT_ONCE = 16
 _ENOUGH_LOOKS = 64
 """How many rows are asked for in vain before a shard is left alone until the next look."""
 
+_Evidence: TypeAlias = "tuple[Mapping[str, EmbeddingEvidence], Mapping[str, JudgeEvidence]]"
 _UNJUDGED = JudgeEvidence(None, skipped="judge_not_configured", detail={"message": NO_JUDGE})
 _NO_EMBEDDER = EmbeddingEvidence(None, skipped="no_embedder")
 
@@ -66,6 +69,7 @@ class Plan:
         pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
         try_limit: How often a row is tried before it is given up.
         turns: How many rows a round of the event loop may start and score, of all runs of the process.
+        turn_score: What the value of a conversation is, one of `assay.run_settings.TURN_SCORES`.
     """
 
     run_id: str
@@ -82,6 +86,7 @@ class Plan:
     pausing: asyncio.Event = field(default_factory=asyncio.Event)
     try_limit: int = 3
     turns: Turns = field(default_factory=Turns)
+    turn_score: str = "mean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,22 +206,22 @@ class ShardRunner:
         try:
             answers, fresh = await self._converse(work)
             await self._begin(work)
-            response = answers[-1]
-            wanted = wanted_models(self._plan.metrics, work.case, response)
-            rubrics = wanted_rubrics(self._plan.metrics, work.case, response)
-            if (wanted or (rubrics and self._plan.judge is not None)) and fresh is not None:
-                # Durable before any further work is paid for it.
-                await self._put(fresh, None)
-                fresh = None
-            await self._order(rubrics, work, answers)
-            evidence, verdicts = await self._evidence(wanted, rubrics, work, answers)
-            if verdicts is None:
+            turns = scored_turns(work.case, answers, self._plan.metrics, self._plan.turn_score)
+            evidence: list[_Evidence] | None = [({}, {})] * len(turns)
+            if any(turn.models or turn.rubrics for turn in turns):  # most rows need neither
+                if fresh is not None and (self._plan.judge is not None or any(turn.models for turn in turns)):
+                    # Durable before any further work is paid for it.
+                    await self._put(fresh, None)
+                    fresh = None
+                await self._order(work, turns)
+                evidence = await self._evidence(work, turns)
+            if evidence is None:
                 self._unjudged += 1
                 return
-            self.has_judged |= bool(verdicts)
-            result = await self._result(work, response, evidence, verdicts)
-            if verdicts and self._canaries is not None:
-                result = await self._canaries.observed(result, _judged(work, answers))
+            self.has_judged |= any(verdicts for _, verdicts in evidence)
+            result = await self._result(work, answers, turns, evidence)
+            if evidence[-1][1] and self._canaries is not None:
+                result = await self._canaries.observed(result, _judged(work, turns[-1]))
             await self._put(fresh, result)
         except NotYetError as pending:
             self._pending += 1
@@ -282,7 +287,7 @@ class ShardRunner:
             turn_index=turn_index,
             session_id=row,
             idempotency_key=key,
-            history=_history(case, earlier),
+            history=history_before(case, earlier),
             variables=case.variables,
             parameters=case.parameters,
             timeout_s=plan.timeout_s,
@@ -298,75 +303,80 @@ class ShardRunner:
         await self._session.require(self._shard)
         failpoint("agent.before_call")
 
-    async def _evidence(
-        self, wanted: Mapping[str, bool], rubrics: Sequence[str], work: _Work, answers: Sequence[AgentResponse]
-    ) -> tuple[dict[str, EmbeddingEvidence], Mapping[str, JudgeEvidence] | None]:
-        if not wanted and not rubrics:
-            return {}, {}  # without the two tasks of a gather: most rows are such
-        return await asyncio.gather(self._gather(wanted, work.case, answers[-1]), self._judge(rubrics, work, answers))
+    async def _evidence(self, work: _Work, turns: Sequence[ScoredTurn]) -> list[_Evidence] | None:
+        """Return vectors and verdicts of each turn; None where the row has to wait for verdicts."""
+        # One that awaits its verdict leaves none behind that nothing waits for.
+        gathering = (self._evidence_of(work, turn) for turn in turns)
+        found = []
+        for each in await asyncio.gather(*gathering, return_exceptions=True):
+            if isinstance(each, BaseException):
+                raise each
+            found.append(each)
+        known = [each for each in found if each is not None]
+        return known if len(known) == len(turns) else None
 
-    async def _gather(
-        self, wanted: Mapping[str, bool], case: Case, response: AgentResponse
-    ) -> dict[str, EmbeddingEvidence]:
-        if not wanted:
+    async def _evidence_of(self, work: _Work, turn: ScoredTurn) -> _Evidence | None:
+        embeddings, verdicts = await asyncio.gather(self._gather(turn), self._judge(work, turn))
+        return None if verdicts is None else (embeddings, verdicts)
+
+    async def _gather(self, turn: ScoredTurn) -> dict[str, EmbeddingEvidence]:
+        if not turn.models:
             return {}
-        embedders, others = self._plan.embedders, compared_texts(self._plan.metrics, case)
-        asked = [model for model in wanted if model in embedders]
+        # The checks of a case are about the last answer.
+        others = compared_texts(self._plan.metrics, turn.case) if turn.turn_index is None else {}
+        embedders = self._plan.embedders
+        asked = [model for model in turn.models if model in embedders]
         failpoint("evidence.before")
         gathered = await asyncio.gather(
             *(
                 embedders[model].gather(
-                    response, usable_references(case) if wanted[model] else (), others.get(model, ())
+                    turn.response, usable_references(turn.case) if turn.models[model] else (), others.get(model, ())
                 )
                 for model in asked
             )
         )
         failpoint("evidence.after")
-        return {**dict.fromkeys(wanted, _NO_EMBEDDER), **dict(zip(asked, gathered, strict=True))}
+        return {**dict.fromkeys(turn.models, _NO_EMBEDDER), **dict(zip(asked, gathered, strict=True))}
 
-    async def _order(self, rubrics: Sequence[str], work: _Work, answers: Sequence[AgentResponse]) -> None:
+    async def _order(self, work: _Work, turns: Sequence[ScoredTurn]) -> None:
         """Order all verdicts that a row needs, where they come in batches: nothing else is done before they are there.
 
         Raises:
             NotYetError: They are not.
         """
         judge = self._plan.judge
-        if not rubrics or judge is None or not judge.batches:
+        if judge is None or not judge.batches or not turns[-1].rubrics:
             return
         if self._looking is not None:
             async with self._looking:
                 if self._pending >= _ENOUGH_LOOKS and not self.has_judged and self.look_after_s is not None:
                     raise NotYetError(self.look_after_s)
-                await self._order_now(judge, rubrics, work, answers)
+                await self._order_now(judge, work, turns)
         else:
-            await self._order_now(judge, rubrics, work, answers)
+            await self._order_now(judge, work, turns)
 
-    async def _order_now(
-        self, judge: RunJury, rubrics: Sequence[str], work: _Work, answers: Sequence[AgentResponse]
-    ) -> None:
-        row = _judged(work, answers)
-        beside = self._canaries.beside(row) if self._canaries is not None else []
+    async def _order_now(self, judge: RunJury, work: _Work, turns: Sequence[ScoredTurn]) -> None:
+        wanted = [(_judged(work, turn), turn.response, turn.rubrics) for turn in turns if turn.rubrics]
+        beside = self._canaries.beside(_judged(work, turns[-1])) if self._canaries is not None else []
         await self._session.require(self._shard)
-        await judge.order([(row, answers[-1], rubrics), *beside])
+        await judge.order([*wanted, *beside])
 
-    async def _judge(
-        self, rubrics: Sequence[str], work: _Work, answers: Sequence[AgentResponse]
-    ) -> Mapping[str, JudgeEvidence] | None:
-        """Return the verdicts on a row's last answer; None where it has to wait for them."""
+    async def _judge(self, work: _Work, turn: ScoredTurn) -> Mapping[str, JudgeEvidence] | None:
+        """Return the verdicts on an answer; None where it has to wait for them."""
         judge = self._plan.judge
-        if not rubrics or judge is None:
-            return dict.fromkeys(rubrics, _UNJUDGED)
+        if not turn.rubrics or judge is None:
+            return dict.fromkeys(turn.rubrics, _UNJUDGED)
         await self._session.require(self._shard)
-        return await judge.gather(_judged(work, answers), answers[-1], rubrics)
+        return await judge.gather(_judged(work, turn), turn.response, turn.rubrics)
 
     async def _result(
         self,
         work: _Work,
-        response: AgentResponse,
-        evidence: dict[str, EmbeddingEvidence],
-        verdicts: Mapping[str, JudgeEvidence],
+        answers: Sequence[AgentResponse],
+        turns: Sequence[ScoredTurn],
+        evidence: Sequence[_Evidence],
     ) -> CaseResult:
-        row = Row(case=work.case, response=response, embeddings=evidence, verdicts=verdicts)
+        row = scored_row(work.case, answers, turns, evidence, self._plan.turn_score)
         await self._plan.turns.take()
         scores = await self._plan.scorer.score(row)
         return CaseResult(
@@ -376,29 +386,24 @@ class ShardRunner:
             category=work.case.category,
             tags=work.case.tags,
             weight=work.case.weight,
-            status=response.status,
-            passed=row_verdict(response.status, scores),
+            status=row.response.status,
+            passed=row_verdict(row.response.status, scores),
             scores=scores,
-            latency_ms=response.latency_ms,
-            reason=row_reason(response, scores),
-            answer_vector=_kept_vector(self._plan.metrics, evidence),
+            latency_ms=row.response.latency_ms,
+            reason=row_reason(row.response, scores),
+            answer_vector=_kept_vector(self._plan.metrics, evidence[-1][0]),
         )
 
 
-def _judged(work: _Work, answers: Sequence[AgentResponse]) -> JudgedRow:
-    said = _history(work.case, answers[:-1])
-    return JudgedRow(work.case, said, work.case_index, work.repeat_index, retries=work.tries.retried)
-
-
-def _history(case: Case, earlier: Sequence[AgentResponse]) -> tuple[Message, ...]:
-    """Return the turn's own history, or what was said so far where it brings none along."""
-    own = case.turns[len(earlier)].history
-    if own or not earlier:
-        return own
-    said = list(case.turns[0].history)
-    for turn, response in zip(case.turns, earlier, strict=False):
-        said += [Message("user", turn.input), Message("assistant", response.text)]
-    return tuple(said)
+def _judged(work: _Work, turn: ScoredTurn) -> JudgedRow:
+    return JudgedRow(
+        turn.case,
+        turn.history,
+        work.case_index,
+        work.repeat_index,
+        retries=work.tries.retried,
+        turn_index=turn.turn_index,
+    )
 
 
 def _kept_vector(metrics: Sequence[Metric], evidence: Mapping[str, EmbeddingEvidence]) -> bytes:

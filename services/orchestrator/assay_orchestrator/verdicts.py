@@ -62,15 +62,16 @@ class NotYetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JudgedRow:
-    """A row whose last answer is judged.
+    """A row of which an answer is judged.
 
     Args:
-        case: Its case.
-        said: What was said before its last question.
+        case: Its case; where an earlier turn's answer is judged, up to that turn.
+        said: What was said before the last question of it.
         case_index: The case's place in the dataset.
         repeat_index: Which repeat: each has verdicts of its own.
         retries: How often it was set aside to be tried again.
         is_canary: Whether it is not the row's own answer that is judged, but one beside it whose worth is known.
+        turn_index: Which turn's answer, where later ones are judged too; None for the last.
     """
 
     case: Case
@@ -79,10 +80,12 @@ class JudgedRow:
     repeat_index: int
     retries: int = 0
     is_canary: bool = False
+    turn_index: int | None = None
 
     def name(self, place: int) -> str:
-        """Return what a judge keeps the outcomes of batches for: the row at one judge of the jury."""
-        return f"{self.case_index}/{self.repeat_index}/{place}{'/canary' if self.is_canary else ''}"
+        """Return what a judge keeps the outcomes of batches for: the row, or a turn of it, at one judge of the jury."""
+        turn = "" if self.turn_index is None else f"/turn{self.turn_index}"
+        return f"{self.case_index}/{self.repeat_index}/{place}{turn}{'/canary' if self.is_canary else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,6 +123,28 @@ async def test_a_scorer_gives_the_scores_that_the_orchestrator_gives(
     assert [score_to_json(score) for score in away] == [score_to_json(score) for score in here]
     assert in_turn == here
     assert {score.status for score in here} == {ScoreStatus.SCORED}
+
+
+async def test_a_conversation_is_one_job_of_a_scorer(
+    make_pool: Callable[..., ScorerPool],
+    scorer_of: Callable[..., RowScorer],
+    jobs_of: Callable[[ScorerPool], list[object]],
+    full_row: Row,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its turns share the limits of a row, and its scores are those that the orchestrator gives."""
+    pool = make_pool()
+    scorer, jobs = scorer_of(pool, *METRICS), jobs_of(pool)
+    talk = dataclasses.replace(full_row, turns=(full_row,) * 3)
+    monkeypatch.setattr(row_scorer, "WORK_HERE", 0)
+    monkeypatch.setattr(row_scorer, "WORK_AT_ONCE", 0)
+    away = await scorer.score(talk)
+    assert len(jobs) == 1
+    monkeypatch.setattr(row_scorer, "WORK_AT_ONCE", math.inf)
+    here = await scorer.score(talk)
+    assert len(jobs) == 1
+    assert [score_to_json(score) for score in away] == [score_to_json(score) for score in here]
+    assert len(here[0].detail["turns"]) == 3
 
 
 async def test_a_row_over_the_limit_is_an_error_of_each_metric(

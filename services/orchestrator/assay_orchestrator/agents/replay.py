@@ -17,7 +17,7 @@ class ReplayAgent:
     """Answers with what was recorded, its latency included."""
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
-        """Return the recorded answer; to an earlier turn, which nobody scores, its reference."""
+        """Return the recorded answer; to an earlier turn, which is not scored, its reference."""
         if request.turn_index < len(case.turns) - 1:
             return AgentResponse(text=next(iter(case.turns[request.turn_index].references), ""))
         if case.recorded is None:

@@ -1,0 +1,147 @@
+"""The answers of a row that are scored: the last one alone, or in a conversation that of every turn."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.answers import AgentResponse, AgentStatus, Message, Usage
+from assay.metrics.evidence import wanted_models, wanted_rubrics
+from assay.metrics.score import Row, has_reference
+from assay.metrics.turn_scores import scores_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from assay.cases import Case
+    from assay.metrics.score import EmbeddingEvidence, JudgeEvidence, Metric
+
+__all__ = ["ScoredTurn", "history_before", "scored_row", "scored_turns"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredTurn:
+    """An answer that is scored.
+
+    Args:
+        case: The case up to the turn.
+        response: The answer.
+        earlier: The answers before it.
+        models: The models whose vectors it needs, and whether the references' are needed too.
+        rubrics: The names under which metrics look for verdicts on it.
+        turn_index: Which turn, where later ones are scored too; None for a row's last.
+    """
+
+    case: Case
+    response: AgentResponse
+    earlier: Sequence[AgentResponse]
+    models: Mapping[str, bool]
+    rubrics: Sequence[str]
+    turn_index: int | None = None
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """What was said before the turn."""
+        return history_before(self.case, self.earlier)
+
+
+def scored_turns(
+    case: Case, answers: Sequence[AgentResponse], metrics: Sequence[Metric], turn_score: str
+) -> list[ScoredTurn]:
+    """Return what is scored of a row, the last turn last.
+
+    After a turn whose agent fails none is asked: these count as failed calls, too. Of earlier turns, judges see those
+    with a reference, and none where the row fails in any case.
+
+    Args:
+        case: The row's case.
+        answers: One a turn, as far as they were asked.
+        metrics: The run's metrics.
+        turn_score: What the value of a conversation is, one of `assay.run_settings.TURN_SCORES`.
+    """
+    last = answers[-1]
+    if len(case.turns) == 1 or turn_score == "last":
+        return [
+            ScoredTurn(
+                case, last, answers[:-1], wanted_models(metrics, case, last), wanted_rubrics(metrics, case, last)
+            )
+        ]
+    by_turn = [metric for metric in metrics if scores_turns(metric)]
+    unasked = AgentResponse(status=last.status, error=last.error)
+    given = [*answers, *[unasked] * (len(case.turns) - len(answers))]
+    turns = []
+    for index, response in enumerate(given):
+        is_last, view = index == len(given) - 1, case.up_to(index)
+        chosen = metrics if is_last else by_turn
+        judged = is_last or (last.status is not AgentStatus.ERROR and has_reference(view))
+        models = wanted_models(chosen, view, response)
+        rubrics = wanted_rubrics(chosen, view, response) if judged else ()
+        turns.append(ScoredTurn(view, response, given[:index], models, rubrics, None if is_last else index))
+    return turns
+
+
+def scored_row(
+    case: Case,
+    answers: Sequence[AgentResponse],
+    turns: Sequence[ScoredTurn],
+    evidence: Sequence[tuple[Mapping[str, EmbeddingEvidence], Mapping[str, JudgeEvidence]]],
+    turn_score: str,
+) -> Row:
+    """Return the row that metrics look at.
+
+    Args:
+        case: The row's case.
+        answers: One a turn, as far as they were asked.
+        turns: What `scored_turns` returned.
+        evidence: Vectors and verdicts of each of them.
+        turn_score: As above.
+    """
+    rows = [
+        Row(case=turn.case, response=turn.response, embeddings=embeddings, verdicts=verdicts)
+        for turn, (embeddings, verdicts) in zip(turns, evidence, strict=True)
+    ]
+    if len(rows) == 1:
+        return rows[0]
+    whole = _whole_answer(answers, turn_score)
+    return dataclasses.replace(rows[-1], case=case, response=whole, turns=tuple(rows), turn_score=turn_score)
+
+
+def _whole_answer(answers: Sequence[AgentResponse], turn_score: str) -> AgentResponse:
+    """Return the last answer with what all took: tokens and cost summed up, the mean or the longest of the latencies.
+
+    What is not known of every answer is not known of all of them. A failed call has its own latency.
+    """
+    last = answers[-1]
+    usages = [answer.usage or Usage() for answer in answers]
+    total: dict[str, Any] = {
+        field.name: _sum(getattr(usage, field.name) for usage in usages) for field in dataclasses.fields(Usage)
+    }
+    usage = Usage(**total) if any(value is not None for value in total.values()) else None
+    latencies = [answer.latency_ms for answer in answers if answer.latency_ms is not None]
+    latency_ms = last.latency_ms
+    if last.status is not AgentStatus.ERROR:
+        of_all = max if turn_score == "worst" else _mean
+        latency_ms = of_all(latencies) if len(latencies) == len(answers) else None
+    return dataclasses.replace(last, usage=usage, latency_ms=latency_ms)
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def history_before(case: Case, earlier: Sequence[AgentResponse]) -> tuple[Message, ...]:
+    """Return the history that the turn after some answers brings along, or what was said so far where it has none."""
+    own = case.turns[len(earlier)].history
+    if own or not earlier:
+        return own
+    said = list(case.turns[0].history)
+    for turn, response in zip(case.turns, earlier, strict=False):
+        said += [Message("user", turn.input), Message("assistant", response.text)]
+    return tuple(said)
