@@ -8,7 +8,7 @@ import itertools
 import uuid
 from typing import TYPE_CHECKING
 
-from assay.datasets.unread import unread
+from assay.datasets.unread import unread, unscored_turns
 from assay.errors import DatasetError, NotFoundError, Problem, UnavailableError
 from assay.failpoints import failpoint
 from assay.metrics.assertions import why_unmade
@@ -59,6 +59,8 @@ def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
         )
     _check_prompts(spec, dataset, info)
     warnings = [*unread(info.brought_along, spec.settings.metrics, info.name), *_unmade(spec, info)]
+    if spec.settings.agent.adapter == "replay" and spec.settings.turns != "last":
+        warnings += unscored_turns(info.brought_along, info.name)
     return dataclasses.replace(info, warnings=(*info.warnings, *warnings)) if warnings else info
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from assay.datasets.fields import ALIASES
 from assay.datasets.foreign import is_foreign
 from assay.datasets.json_reader import folded
 from assay.datasets.sources import FileSource, ObjectSource
+from assay.datasets.unread import unscored_turns
 from assay.datasets.values import json_in_cell
 from assay.errors import DatasetError, Problem
 
@@ -90,7 +91,8 @@ def check_answered(dataset: Dataset) -> DatasetInfo:
                 )
             ]
         )
-    return info
+    warnings = unscored_turns(info.brought_along, info.name)
+    return replace(info, warnings=(*info.warnings, *warnings)) if warnings else info
 
 
 @dataclass(frozen=True, slots=True)

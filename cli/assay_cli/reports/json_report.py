@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from assay.answers import response_to_json
 from assay.metrics.combined_score import tokens_used
 from assay.metrics.intervals import wilson
+from assay.metrics.turn_scores import TURNS
 from assay.names import writable
 from assay.run_verdict import criteria_of, run_verdict
 from assay_cli.reports.atomic import atomic_writer
@@ -202,9 +203,38 @@ def row_document(row: CaseResult) -> dict[str, Any]:
                 "status": score.status.value,
                 "passed": score.passed,
                 "reason": score.reason or None,
-                "detail": dict(score.detail),
+                "detail": {key: value for key, value in score.detail.items() if key != TURNS},
             }
             for score in row.scores
+        },
+        "response": {key: value for key, value in response.items() if key not in ("text", "status", "latency_ms")},
+        **({"turns": [_turn(row, index) for index in range(len(row.turns))]} if row.turns else {}),
+    }
+
+
+def _turn(row: CaseResult, index: int) -> dict[str, Any]:
+    """Return one turn of a conversation; the scores of those that were scored by themselves."""
+    turn = row.turns[index]
+    response = response_to_json(turn.response) if turn.response is not None else {}
+    return {
+        "turn_index": index,
+        "question": turn.input,
+        "answer": turn.response.text if turn.response is not None else None,
+        "references": list(turn.references),
+        "status": turn.response.status.value if turn.response is not None else None,
+        "latency_ms": turn.response.latency_ms if turn.response is not None else None,
+        **({"left_out": True} if turn.left_out else {}),
+        "scores": {
+            score.metric: {
+                "value": found.get("value"),
+                "status": found["status"],
+                "passed": found.get("passed"),
+                "reason": found.get("reason"),
+                "detail": found.get("detail", {}),
+            }
+            for score in row.scores
+            for found in score.detail.get(TURNS, ())
+            if found["turn_index"] == index
         },
         "response": {key: value for key, value in response.items() if key not in ("text", "status", "latency_ms")},
     }

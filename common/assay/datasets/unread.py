@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from assay.datasets.records import Record
     from assay.results import MetricSettings
 
-__all__ = ["BroughtAlong", "Gathered", "unread"]
+__all__ = ["BroughtAlong", "Gathered", "unread", "unscored_turns"]
 
 _MAX_NAMES = 200
+_TURNS = "turns"
 _FOR_BOTH = ("semantic_similarity", "assertions")
 
 
@@ -26,8 +27,8 @@ class BroughtAlong:
     """Something that cases bring along and only some metrics read.
 
     Args:
-        field: The field: "assertions", "threshold", or "thresholds.NAME".
-        metrics: The metrics that read it, any of which is enough.
+        field: The field: "assertions", "threshold", "thresholds.NAME", or "turns" for what earlier turns expect.
+        metrics: The metrics that read it, any of which is enough; empty for "turns".
         case_count: Cases that have it.
         record: Number of the first record that has it, from 1.
         line: Its line, where it has one.
@@ -53,6 +54,8 @@ class Gathered:
 
     def take(self, case: Case, record: Record) -> None:
         """Note what a case brings along."""
+        if any(turn.references or turn.expected_sources or turn.expected_tools for turn in case.turns[:-1]):
+            self._add(_TURNS, (), record)
         if case.assertions:
             self._add("assertions", ("assertions",), record)
             for check in case.assertions:
@@ -93,7 +96,28 @@ def unread(brought: Iterable[BroughtAlong], metrics: Sequence[MetricSettings], f
     return tuple(
         Problem(_sentence(each, names), f"record {each.record}, {each.field}", file, each.line)
         for each in brought
-        if names.isdisjoint(each.metrics)
+        if each.field != _TURNS and names.isdisjoint(each.metrics)
+    )
+
+
+def unscored_turns(brought: Iterable[BroughtAlong], file: str) -> tuple[Problem, ...]:
+    """Return a warning about earlier turns of conversations that expect something, where only recorded answers count.
+
+    Args:
+        brought: What the cases bring along.
+        file: The dataset, for people.
+    """
+    return tuple(
+        Problem(
+            "expects something of earlier turns that is not scored, because a case records the answer of its last turn "
+            "alone: run the agent, or make each turn a case with its `history`"
+            + ("" if each.case_count == 1 else f" (and {each.case_count - 1:,} more)"),
+            f"record {each.record}, {_TURNS}",
+            file,
+            each.line,
+        )
+        for each in brought
+        if each.field == _TURNS
     )
 
 

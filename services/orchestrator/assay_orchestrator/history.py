@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING
 
 from assay.answers import response_to_json
 from assay.errors import NotFoundError
-from assay.results import CaseResult
+from assay.results import CaseResult, TurnResult
+from assay.run_wire import result_to_wire, turn_to_wire
 from assay_orchestrator.store import attempts, datasets, results, runs
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["read_attempts", "read_events", "read_page"]
 
 _MAX_PAGE_CHARS = 2_500_000
+_MAX_ROW_BYTES = 3_500_000
+_CUT_CHARS = 200
 
 
 def read_events(
@@ -81,18 +85,34 @@ def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]
     questions = datasets.read_questions(connection, record.dataset_id, indexes)
     answers = results.read_answers(connection, run_id, indexes)
     return [
-        dataclasses.replace(
-            row,
-            response=_last(answers.get((row.case_index, row.repeat_index))),
-            input=questions[row.case_index][0],
-            references=questions[row.case_index][1],
-        )
-        for row in rows
+        _completed(row, questions[row.case_index], answers.get((row.case_index, row.repeat_index), ())) for row in rows
     ]
 
 
-def _last(turns: Sequence[AgentResponse] | None) -> AgentResponse | None:
-    return turns[-1] if turns else None
+def _completed(
+    row: CaseResult, questions: Sequence[tuple[str, Sequence[str]]], answers: Sequence[AgentResponse]
+) -> CaseResult:
+    question, references = questions[-1]
+    last = answers[-1] if answers else None
+    row = dataclasses.replace(row, response=last, input=question, references=references)
+    return row if len(questions) == 1 else dataclasses.replace(row, turns=_turns(row, questions, answers))
+
+
+def _turns(
+    row: CaseResult, questions: Sequence[tuple[str, Sequence[str]]], answers: Sequence[AgentResponse]
+) -> list[TurnResult]:
+    """Return the turns of a conversation, those that no longer fit in a message with the row without their texts."""
+    room = _MAX_ROW_BYTES - result_to_wire(row).ByteSize()
+    turns = []
+    for (question, references), answer in itertools.zip_longest(questions, answers[: len(questions)]):
+        turn = TurnResult(question, references, answer)
+        size = turn_to_wire(turn).ByteSize()
+        if size > room:
+            turn = TurnResult(question[:_CUT_CHARS], left_out=True)
+            size = turn_to_wire(turn).ByteSize()
+        room -= size
+        turns.append(turn)
+    return turns
 
 
 def _fitting(events: Sequence[StateChange | CaseResult]) -> list[StateChange | CaseResult]:
@@ -106,5 +126,7 @@ def _fitting(events: Sequence[StateChange | CaseResult]) -> list[StateChange | C
 
 
 def _size(row: CaseResult) -> int:
+    if row.turns:
+        return result_to_wire(row).ByteSize()
     answer = len(str(response_to_json(row.response))) if row.response is not None else 0
     return answer + len(row.input) + sum(map(len, row.references)) + 500

@@ -197,8 +197,8 @@ def find_case(connection: sa.Connection, dataset_id: str, case_id: str) -> int |
 
 def read_questions(
     connection: sa.Connection, dataset_id: str, indexes: Sequence[int]
-) -> dict[int, tuple[str, tuple[str, ...]]]:
-    """Return the input and the references of the cases at some positions, by position.
+) -> dict[int, list[tuple[str, tuple[str, ...]]]]:
+    """Return the input and the references of each turn of the cases at some positions, by position.
 
     In place of an input that is empty stand the case's variables: a prompt is filled from them.
     """
@@ -208,14 +208,16 @@ def read_questions(
         .join(datasets, datasets.c.upload_id == cases.c.upload_id)
         .where(datasets.c.dataset_id == dataset_id, schema.at_positions(cases.c.case_index, indexes))
     ).all()
-    return {case_index: _question(text) for case_index, text in rows}
+    return {case_index: _questions(text) for case_index, text in rows}
 
 
-def _question(text: str) -> tuple[str, tuple[str, ...]]:
+def _questions(text: str) -> list[tuple[str, tuple[str, ...]]]:
+    unreadable: list[tuple[str, tuple[str, ...]]] = [("", ())]  # its row says what is wrong
     try:
         case = json.loads(text)
-        turn, variables = case["turns"][-1], case.get("variables")
-        question = turn.get("input") or (json.dumps(variables, ensure_ascii=False) if variables else "")
-        return question, tuple(turn.get("references", ()))
+        variables = case.get("variables")
+        instead = json.dumps(variables, ensure_ascii=False) if variables else ""
+        turns = [(turn.get("input") or instead, tuple(turn.get("references", ()))) for turn in case["turns"]]
     except _UNREADABLE:
-        return "", ()  # its row says what is wrong
+        return unreadable
+    return turns or unreadable
