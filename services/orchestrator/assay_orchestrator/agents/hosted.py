@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentErrorKind, AgentResponse, error_response
+from assay.wire import request_to_wire
 from assay_orchestrator.agents.protocol import NotAskedError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Attachment", "Cancelled", "Detached", "HostedAgent", "Questions", "Reconciled"]
 
 _GRACE_S = 1.0
+_MAX_QUESTION_BYTES = 3_670_016
 _MAX_BATCH = 64
 
 
@@ -94,6 +96,10 @@ class HostedAgent:
         """
         if self._held:
             raise NotAskedError
+        # A case fits in a message; what was said before it in a long conversation may not.
+        if request.history and request_to_wire(request).ByteSize() > _MAX_QUESTION_BYTES:
+            message = f"question and history are larger than {_MAX_QUESTION_BYTES / 1024 / 1024:g} MiB: end it earlier"
+            return error_response(AgentErrorKind.TOO_LARGE, message)
         loop = asyncio.get_running_loop()
         limit = asyncio.timeout(None)
         question = _Question(request, loop.create_future(), limit)

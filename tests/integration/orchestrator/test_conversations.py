@@ -1,0 +1,197 @@
+"""Conversations through the real wire and store: what is scored, what is kept, and what a stored run continues with."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+from tests import waiting
+
+from assay.answers import AgentResponse, AgentStatus, Message, Usage
+from assay.cases import Case, Turn
+from assay.errors import InvalidInputError
+from assay.hosting.calling import AgentCaller
+from assay.results import MetricSettings, Run, RunState
+from assay_orchestrator.store import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from assay.answers import AgentRequest
+    from assay.client import Client
+    from assay.results import RunSettings
+
+    Serve = Callable[..., AbstractAsyncContextManager[Client]]
+    SettingsOf = Callable[..., RunSettings]
+
+FINISHED = (RunState.SUCCEEDED, RunState.PAUSED)
+TALK = Case("talk", (Turn("one", references=("one!",)), Turn("two"), Turn("three", references=("3",))))
+
+
+async def host(client: Client, run: Run, agent: Any) -> Run:
+    """Answer a run's questions until it ends or pauses, and return it."""
+    task = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=2))
+    try:
+        seen = await waiting.until(lambda: client.get_run(run.run_id), lambda seen: seen.state in FINISHED)
+        assert isinstance(seen, Run)
+        return seen
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_every_turn_is_kept_and_scored(serve: Serve, settings_of: SettingsOf) -> None:
+    """Questions, references, answers and scores of all turns come back with the row; a retry changes none of it."""
+
+    async def agent(request: AgentRequest) -> str:
+        return f"{request.input}!"
+
+    async with serve() as client:
+        dataset = await client.upload_dataset([TALK, Case("single", (Turn("q", references=("q!",)),))], name="d")
+        run = await host(client, await client.create_run(settings_of("python", "m:f"), dataset.dataset_id), agent)
+        talk, single = [row async for row in client.list_results(run.run_id)]
+    assert [turn.response.text for turn in talk.turns if turn.response] == ["one!", "two!", "three!"]
+    assert [(turn.input, turn.references) for turn in talk.turns] == [
+        ("one", ("one!",)), ("two", ()), ("three", ("3",))
+    ]  # fmt: skip
+    assert (talk.scores[0].value, talk.passed, single.turns) == (0.5, False, ())
+    assert [turn["value"] for turn in talk.scores[0].detail["turns"]] == [1.0, 0.0]
+    assert run.summary is not None
+    assert run.summary.metrics[0].value == 0.75
+
+
+async def test_a_paused_conversation_is_scored_whole(serve: Serve, settings_of: SettingsOf) -> None:
+    """Turns that were stored before a pause count as those after it, and are not asked again."""
+    seen: list[str] = []
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def agent(request: AgentRequest) -> str:
+        seen.append(request.input)
+        if request.input == "two":
+            asked.set()
+            await go.wait()
+        return f"{request.input}!"
+
+    async with serve() as client:
+        dataset = await client.upload_dataset([TALK], name="d")
+        run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
+        hosting = asyncio.ensure_future(host(client, run, agent))
+        await asked.wait()
+        pausing = asyncio.ensure_future(client.pause_run(run.run_id))
+        await waiting.until(lambda: client.get_run(run.run_id), lambda seen: seen.pause_cause is not None)
+        go.set()
+        assert (await pausing).state is RunState.PAUSED
+        await hosting
+        await host(client, await client.resume_run(run.run_id), agent)
+        (row,) = [row async for row in client.list_results(run.run_id)]
+    assert seen == ["one", "two", "three"]
+    assert row.scores[0].value == 0.5
+
+
+async def test_a_run_of_an_earlier_version_goes_on_as_it_began(
+    serve: Serve, settings_of: SettingsOf, engine: sa.Engine
+) -> None:
+    """What stored no setting scored last answers alone; all rows of a run are scored alike."""
+
+    async def agent(request: AgentRequest) -> str:
+        return "3"
+
+    async with serve() as client:
+        dataset = await client.upload_dataset([TALK], name="d")
+        run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
+        assert run.settings.turns == "mean"
+        await client.pause_run(run.run_id)
+        runs = schema.runs
+        with engine.begin() as connection:
+            text = connection.execute(sa.select(runs.c.spec_json).where(runs.c.run_id == run.run_id)).scalar_one()
+            spec = {name: value for name, value in json.loads(text).items() if name != "turns"}
+            connection.execute(runs.update().where(runs.c.run_id == run.run_id).values(spec_json=json.dumps(spec)))
+    async with serve() as client:
+        run = await host(client, await client.resume_run(run.run_id), agent)
+        (row,) = [row async for row in client.list_results(run.run_id)]
+    assert run.settings.turns == "last"
+    assert (row.passed, row.scores[0].detail) == (True, {"version": "1"})
+
+
+async def test_a_conversation_larger_than_a_message_can_be_read(serve: Serve, settings_of: SettingsOf) -> None:
+    """Texts that do not fit beside the row are marked as left out; scores of all turns are there."""
+    text = "x" * 1_000_000
+    own = (Message("system", "Be long."),)  # so that no question carries the answers before it
+    talk = Case("long", tuple(Turn(f"q{n}", own, references=("y",)) for n in range(8)))
+
+    async def agent(request: AgentRequest) -> str:
+        return text
+
+    async with serve() as client:
+        dataset = await client.upload_dataset([talk, TALK], name="d")
+        run = await host(client, await client.create_run(settings_of("python", "m:f"), dataset.dataset_id), agent)
+        rows = [row async for row in client.list_results(run.run_id)]
+    left_out = [turn.left_out for turn in rows[0].turns]
+    assert left_out == [False] * 2 + [True] * 6
+    assert [turn.input for turn in rows[0].turns] == [f"q{n}" for n in range(8)]
+    assert rows[0].response is not None
+    assert len(rows[0].response.text) == 1_000_000
+    assert len(rows[0].scores[0].detail["turns"]) == 8
+    assert rows[1].turns[0].left_out is False
+
+
+async def test_a_history_larger_than_a_message_ends_the_conversation(serve: Serve, settings_of: SettingsOf) -> None:
+    """A question that cannot be sent is an error of its row; the run ends, and other rows are answered."""
+    talk = Case("long", tuple(Turn(f"q{n}") for n in range(8)))
+
+    async def agent(request: AgentRequest) -> str:
+        return "x" * 1_000_000 if request.case_id == "long" else "3"
+
+    async with serve() as client:
+        dataset = await client.upload_dataset([talk, TALK], name="d")
+        run = await host(client, await client.create_run(settings_of("python", "m:f"), dataset.dataset_id), agent)
+        rows = [row async for row in client.list_results(run.run_id)]
+    assert [row.status for row in rows] == [AgentStatus.ERROR, AgentStatus.SUCCESS]
+    assert "question and history are larger than 3.5 MiB" in rows[0].reason
+    assert [turn.left_out for turn in rows[0].turns] == [False, False, False, True, False, False, False, False]
+    assert [turn.response is not None for turn in rows[0].turns] == [True, True, True, False, True, False, False, False]
+
+
+async def test_repeats_of_a_conversation_are_rows_of_their_own(serve: Serve, settings_of: SettingsOf) -> None:
+    """Each repeat has its turns, its tokens and its value."""
+
+    async def agent(request: AgentRequest) -> AgentResponse:
+        right = request.repeat_index == 0 or request.turn_index == 2
+        reference = {"one": "one!", "three": "3"}.get(request.input, "")
+        return AgentResponse(text=reference if right else "no", usage=Usage(total_tokens=10))
+
+    async with serve() as client:
+        dataset = await client.upload_dataset([TALK], name="d")
+        settings = dataclasses.replace(settings_of("python", "m:f"), repeats=2, turns="worst")
+        settings = dataclasses.replace(settings, metrics=(*settings.metrics, MetricSettings("tokens")))
+        run = await host(client, await client.create_run(settings, dataset.dataset_id), agent)
+        rows = [row async for row in client.list_results(run.run_id)]
+    assert [(row.scores[0].value, row.passed) for row in rows] == [(1.0, True), (0.0, False)]
+    assert [score.value for row in rows for score in row.scores if score.metric == "tokens"] == [30.0, 30.0]
+    assert run.summary is not None
+    assert run.summary.repeats
+
+
+async def test_replay_scores_the_recorded_answer_alone(serve: Serve, settings_of: SettingsOf) -> None:
+    """What stands for earlier answers is their reference: it earns nothing."""
+    talk = dataclasses.replace(TALK, recorded=AgentResponse(text="wrong"))
+    async with serve() as client:
+        dataset = await client.upload_dataset([talk], name="d")
+        created = await client.create_run(settings_of(), dataset.dataset_id)
+        run = await waiting.until(lambda: client.get_run(created.run_id), lambda seen: seen.state in FINISHED)
+        (row,) = [row async for row in client.list_results(run.run_id)]
+    assert (row.status, row.scores[0].value, row.passed) == (AgentStatus.SUCCESS, 0.0, False)
+
+
+async def test_an_unknown_word_for_turns_is_refused(serve: Serve, settings_of: SettingsOf) -> None:
+    """The orchestrator checks what a client sends."""
+    async with serve() as client:
+        dataset = await client.upload_dataset([TALK], name="d")
+        settings = dataclasses.replace(settings_of("python", "m:f"), turns="all")
+        with pytest.raises(InvalidInputError, match="must be one of mean, worst, last"):
+            await client.create_run(settings, dataset.dataset_id)
