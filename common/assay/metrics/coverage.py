@@ -2,8 +2,12 @@
 
 A row is covered when (a) the agent retrieved at least one item, (b) its folded answer is not empty, and
 (c) the folded answer holds none of the fallback phrases. Folding matters: models write a curly apostrophe.
-Agent errors are in the total, not covered; no row is skipped. A threshold applies to the rate; rows get no
-verdict.
+Agent errors are in the total, not covered. A threshold applies to the rate; rows get no verdict.
+
+Of a case of the category `out_of_scope` there is nothing to find: its rows are skipped (unanswerable) and not part of
+the rate, so that whoever invents an answer gains nothing. They are counted apart: unanswerable rows, their share of
+all rows, and those declined: the agent did not fail, and its status is out_of_scope or its folded answer holds a
+fallback phrase or a decline phrase.
 """
 
 from __future__ import annotations
@@ -11,19 +15,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
+from assay.metrics.declining import DECLINE_PHRASES, Declining, decline_phrases
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MetricInfo, Parameter
 from assay.metrics.intervals import wilson
+from assay.metrics.retrieval_accuracy import is_out_of_scope
 from assay.metrics.score import scored
 from assay.metrics.text_folding import containment_work, fold
+from assay.results import Score, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.metrics.score import Row
-    from assay.results import CaseResult, Score
+    from assay.results import CaseResult
 
 __all__ = ["Coverage"]
+
+_UNANSWERABLE = "unanswerable"
 
 INFO = MetricInfo(
     "coverage",
@@ -33,36 +42,47 @@ INFO = MetricInfo(
         Parameter(
             "fallback_phrases", "text_list", ["couldn't find any events"], "Phrases that mean nothing was found."
         ),
+        DECLINE_PHRASES,
         Parameter("threshold", "number", None, "Least rate of the run.", 0.0, 1.0),
     ),
-    reads=("answer", "retrieved"),
+    reads=("answer", "retrieved", "status", "category"),
     values="0 or 1 for a row, 0 to 1 for the run",
     unit="%",
     stats=(
         "covered",
         "total",
+        "unanswerable",
+        "unanswerable_share",
+        "declined",
+        "declined_rate",
     ),
 )
 
 
 class Coverage:
-    """Parameters: `fallback_phrases`, `threshold` (on the rate)."""
+    """Parameters: `fallback_phrases`, `decline_phrases`, `threshold` (on the rate)."""
 
     info = INFO
-    version = "1"
+    version = "2"
     embedding_model: str | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
         self._phrases = [folded for phrase in parameters["fallback_phrases"] if (folded := fold(phrase))]
+        self._declining = Declining([*parameters["fallback_phrases"], *decline_phrases(parameters)])
         self._threshold: float | None = parameters["threshold"]
 
     def work(self, row: Row) -> int:
         """Return how much work looking for the phrases is at most."""
+        if is_out_of_scope(row.case):
+            return self._declining.work(row.response)
         return containment_work(row.response.text, self._phrases, as_words=False)
 
     def score(self, row: Row) -> Score:
-        """Return 1 for a covered row, else 0."""
+        """Return 1 for a covered row, else 0; of a question that cannot be answered, whether it was declined."""
+        if is_out_of_scope(row.case):
+            detail = {"version": self.version, "declined": self._declining.is_declined(row.response)}
+            return Score(self.name, ScoreStatus.SKIPPED, reason=_UNANSWERABLE, detail=detail)
         reason = self._why_not(row)
         return scored(self.name, 0.0 if reason else 1.0, reason=reason, detail={"version": self.version})
 
@@ -84,15 +104,24 @@ class Coverage:
 class _Fold(MeanFold):
     def __init__(self, metric: str, threshold: float | None) -> None:
         super().__init__(metric, threshold)
-        self._covered = 0
+        self._covered = self._unanswerable = self._declined = 0
 
     def add(self, row: CaseResult, score: Score) -> None:
         super().add(row, score)
         self._covered += score.value == 1.0
+        if score.reason == _UNANSWERABLE:
+            self._unanswerable += 1
+            self._declined += score.detail.get("declined") is True
 
     def detail(self, value: float | None) -> dict[str, Any]:
+        rows = self.values.count + self._unanswerable
         return {
             "covered": self._covered,
             "total": self.values.count,
             "interval": wilson(self._covered, self.values.count),
+            "unanswerable": self._unanswerable,
+            "unanswerable_share": self._unanswerable / rows if rows else None,
+            "declined": self._declined,
+            "declined_rate": self._declined / self._unanswerable if self._unanswerable else None,
+            "declined_interval": wilson(self._declined, self._unanswerable),
         }

@@ -2,8 +2,10 @@
 
     S = 0.5·similarity + 0.3·has_events + 0.2·max(0, 1 - latency_ms/5000), clamped to [0, 1]
 
-has_events is 1 when the agent retrieved at least one item; the fallback phrase plays no part. Missing
-similarity or latency: skipped. Negative, NaN or infinite latency: error. Agent error: 0.0, because a fast
+has_events is 1 when the agent retrieved at least one item; the fallback phrase plays no part. Of a case of the
+category `out_of_scope` there is nothing to find: has_events is 1 there when the question was declined (the status is
+out_of_scope, or the folded answer holds a decline phrase), so that an honest answer earns what an invented one loses.
+Missing similarity or latency: skipped. Negative, NaN or infinite latency: error. Agent error: 0.0, because a fast
 crash must not earn the latency part. The aggregate is the mean.
 """
 
@@ -13,8 +15,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentStatus
+from assay.metrics.declining import DECLINE_PHRASES, Declining, decline_phrases
 from assay.metrics.fold import MeanFold
 from assay.metrics.info import MODEL, MetricInfo, Parameter
+from assay.metrics.retrieval_accuracy import is_out_of_scope
 from assay.metrics.score import not_computed, scored_by_threshold
 from assay.metrics.similarity import similarity, similarity_work
 from assay.results import Score, ScoreStatus
@@ -30,8 +34,8 @@ INFO = MetricInfo(
     "satisfaction",
     "Satisfaction",
     "Similarity (0.5), findings (0.3) and speed (0.2) in one number.",
-    (MODEL, Parameter("threshold", "number", None, "Least score with which a row passes.", 0.0, 1.0)),
-    reads=("answer", "references", "embeddings", "retrieved", "latency"),
+    (MODEL, DECLINE_PHRASES, Parameter("threshold", "number", None, "Least score with which a row passes.", 0.0, 1.0)),
+    reads=("answer", "references", "embeddings", "retrieved", "latency", "status", "category"),
     values="0 to 1",
 )
 
@@ -45,19 +49,20 @@ def satisfaction(cosine: float, has_events: bool, latency_ms: float) -> float:
 
 
 class Satisfaction:
-    """Parameters: `model`, `threshold` (on each row; None: no verdict)."""
+    """Parameters: `model`, `decline_phrases`, `threshold` (on each row; None: no verdict)."""
 
     info = INFO
-    version = "1"
+    version = "2"
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
         self.embedding_model: str | None = parameters["model"]
+        self._declining = Declining(decline_phrases(parameters))
         self._threshold: float | None = parameters["threshold"]
 
     def work(self, row: Row) -> int:
-        """Return how much work comparing vectors is at most."""
-        return similarity_work(row)
+        """Return how much work comparing vectors and looking for phrases is at most."""
+        return similarity_work(row) + (self._declining.work(row.response) if is_out_of_scope(row.case) else 0)
 
     def score(self, row: Row) -> Score:
         """Return the row's satisfaction."""
@@ -75,6 +80,8 @@ class Satisfaction:
         if not math.isfinite(latency_ms) or latency_ms < 0:
             return self._failed("invalid_latency", found.detail)
         has_events = bool(row.response.retrieved)
+        if is_out_of_scope(row.case):
+            has_events = self._declining.is_declined(row.response)
         parts = {"similarity": found.value, "has_events": has_events, "latency_ms": latency_ms}
         return self._scored(satisfaction(found.value, has_events, latency_ms), "", {**found.detail, **parts})
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from assay.answers import AgentStatus
+from assay.metrics import build_metric, complete_parameters
 from assay.metrics.score import Metric, Row
+from assay.results import MetricSettings, ScoreStatus
 
 EXAMPLES: list[tuple[int | None, str, str]] = [
     (1, "Here is an event", ""),
@@ -60,3 +64,72 @@ def test_phrases_can_be_chosen(metric: Callable[..., Metric], row: Callable[...,
     coverage = metric("coverage", fallback_phrases=["No \u00c9vents"])
     assert coverage.score(row("Sorry: no  e\u0301vents today", events=1)).value == 0.0
     assert coverage.score(row("I couldn't find any events", events=1)).value == 1.0
+
+
+def unanswerable(row: Row, status: AgentStatus = AgentStatus.SUCCESS) -> Row:
+    """Return a row as one of a question that cannot be answered."""
+    case = dataclasses.replace(row.case, category="out_of_scope")
+    response = row.response if row.response.error else dataclasses.replace(row.response, status=status)
+    return dataclasses.replace(row, case=case, response=response)
+
+
+@pytest.mark.parametrize(
+    ("answer", "events", "status", "declined"),
+    [
+        ("I do not know.", None, AgentStatus.SUCCESS, True),
+        ("I don\u2019t know that", 0, AgentStatus.SUCCESS, True),
+        ("I couldn't find any events like that.", 0, AgentStatus.SUCCESS, True),
+        ("لا أعرفُ", 0, AgentStatus.SUCCESS, True),
+        ("Nothing of the kind.", 0, AgentStatus.OUT_OF_SCOPE, True),
+        ("The Ski Race is on Sunday.", 1, AgentStatus.SUCCESS, False),
+        ("The Ski Race is on Sunday.", 0, AgentStatus.SUCCESS, False),
+        ("", 0, AgentStatus.SUCCESS, False),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_not_in_the_rate(
+    metric: Callable[..., Metric],
+    row: Callable[..., Row],
+    answer: str,
+    events: int | None,
+    status: AgentStatus,
+    declined: bool,
+) -> None:
+    """Its row is skipped whatever the agent says, and notes whether the agent declined."""
+    score = metric("coverage").score(unanswerable(row(answer, events=events), status))
+    assert (score.value, score.status, score.reason) == (None, ScoreStatus.SKIPPED, "unanswerable")
+    assert score.detail["declined"] is declined
+
+
+def test_who_declines_is_not_worse_off_than_who_invents(
+    metric: Callable[..., Metric], row: Callable[..., Row], fold: Callable[..., Any]
+) -> None:
+    """The rate is the same for both; the counts beside it tell them apart, an agent error is not declined."""
+    found = [row("Here is an event", events=1), row("Here is an event", events=0)]
+    honest = fold(metric("coverage"), [*found, *[unanswerable(row("I do not know.", events=0))] * 2])
+    inventing = fold(metric("coverage"), [*found, *[unanswerable(row("On Sunday.", events=1))] * 2])
+    failing = fold(metric("coverage"), [*found, *[unanswerable(row("I do not know.", failed=True))] * 2])
+    assert honest.value == inventing.value == failing.value == 0.5
+    counts = [
+        [each.detail[name] for name in ("unanswerable", "unanswerable_share", "declined", "declined_rate")]
+        for each in (honest, inventing, failing)
+    ]
+    assert counts == [[2, 0.5, 2, 1.0], [2, 0.5, 0, 0.0], [2, 0.5, 0, 0.0]]
+    assert (honest.n_scored, honest.n_skipped, honest.n_error) == (2, 2, 0)
+
+
+def test_a_run_without_such_questions_has_no_rate_of_them(
+    metric: Callable[..., Metric], row: Callable[..., Row], fold: Callable[..., Any]
+) -> None:
+    """0 of 0 is no rate; where every question is such a one there is no coverage."""
+    detail = fold(metric("coverage"), [row("Here is an event", events=1)]).detail
+    assert (detail["unanswerable"], detail["unanswerable_share"], detail["declined_rate"]) == (0, 0.0, None)
+    summary = fold(metric("coverage"), [unanswerable(row("I do not know."))])
+    assert (summary.value, summary.detail["unanswerable_share"]) == (None, 1.0)
+
+
+@pytest.mark.parametrize("name", ["coverage", "satisfaction"])
+def test_settings_from_before_have_the_default_phrases(name: str) -> None:
+    """A run that an older version stored, without decline_phrases, is still read."""
+    parameters = complete_parameters(name, {}, where="metrics[0]")
+    del parameters["decline_phrases"]
+    assert build_metric(MetricSettings(name, parameters)).name == name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +47,19 @@ def test_known_values(
     assert score.value == pytest.approx(expected, abs=1e-6)
     assert score.passed is None
     assert score.detail["model"] == "all-MiniLM-L6-v2"
+
+
+@pytest.mark.parametrize(
+    ("answer", "events", "similarity", "expected"),
+    [("I do not know.", 0, 0.3, 0.65), ("The Ski Race is on Sunday.", 1, 0.3, 0.35), ("On Sunday.", 0, 0.3, 0.35)],
+)
+def test_a_declined_question_earns_what_an_invented_answer_loses(
+    metric: Callable[..., Metric], row: Callable[..., Row], answer: str, events: int, similarity: float, expected: float
+) -> None:
+    """Of a question that cannot be answered there is nothing to find: saying so is the finding."""
+    built = row(answer, ["b"], vectors=[_at(similarity), (1, 0)], events=events, latency_ms=0)
+    built = dataclasses.replace(built, case=dataclasses.replace(built.case, category="out_of_scope"))
+    assert metric("satisfaction").score(built).value == pytest.approx(expected, abs=1e-6)
 
 
 @given(st.floats(-1, 1), st.booleans(), st.floats(0, 1e9))
