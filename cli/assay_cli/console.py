@@ -183,8 +183,9 @@ class ConsoleSummary:
                 f"latency  mean {_seconds(latency.mean_s)}  P50 {_seconds(latency.p50_s)}  "
                 f"P95 {_seconds(latency.p95_s)}  max {_seconds(latency.max_s)}  ({latency.count} rows{timeouts})"
             )
+        lines += [line for metric in summary.metrics if (line := _unanswerable(metric))]
         if summary.judging is not None:
-            lines += [judging_line(summary.judging), *jury_lines(summary.judging)]
+            lines += [judging_line(summary.judging, self._run.settings.judge), *jury_lines(summary.judging)]
             if summary.judging.canaries is not None:
                 lines.append(canary_line(summary.judging.canaries))
         return "\n".join(lines)
@@ -247,6 +248,15 @@ def _survivors(metric: MetricSummary) -> str:
     if not metric.n_unanswered or metric.value is None:
         return ""
     return f" ({metric.n_scored} of {metric.n_scored + metric.n_unanswered} rows)"
+
+
+def _unanswerable(metric: MetricSummary) -> str:
+    """Return how many questions nobody could have answered, and how many of them were declined; empty for none."""
+    count, share = metric.detail.get("unanswerable"), metric.detail.get("unanswerable_share")
+    if not count or share is None:
+        return ""
+    declined = metric.detail.get("declined", 0)
+    return f"{metric.metric}  {_counted(count)} unanswerable ({share:.1%}), not in the rate: {declined} declined"
 
 
 def _counted(count: int) -> str:

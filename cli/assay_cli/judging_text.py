@@ -23,13 +23,28 @@ def judge_line(judge: JudgeSettings) -> str:
     """Return who judges a run, and for how much at most."""
     cap = f", spend cap ${judge.spend_cap_usd:g}" if judge.spend_cap_usd is not None else ""
     rubric = f", rubric {shorten(judge.rubric, 40)}" if judge.rubric else ""
+    if judge.recorded_file:
+        return f"judge  none is asked: verdicts {_recorded_in(judge)}{rubric}"
     who = " + ".join(shorten(one.identity, 60) for one in judge.judges)
     batch = ", in batches" if judge.batch else ""
     return f"{'jury' if judge.others else 'judge'}  {who}{rubric}{cap}{batch}"
 
 
-def judging_line(judging: JudgingSummary) -> str:
-    """Return how many verdicts a run rests on, where they came from, and what they cost."""
+def _recorded_in(judge: JudgeSettings) -> str:
+    who = f" ({shorten(judge.model, 80)})" if judge.model else ""
+    return f"recorded in {shorten(judge.recorded_file, 60)}{who}"
+
+
+def judging_line(judging: JudgingSummary, judge: JudgeSettings | None = None) -> str:
+    """Return how many verdicts a run rests on, where they came from, and what they cost.
+
+    Args:
+        judging: The verdicts.
+        judge: Who judged; None where that is not known.
+    """
+    if judge is not None and judge.recorded_file:
+        missing = f", {judging.failed} not recorded" if judging.failed else ""
+        return f"verdicts  {judging.verdicts}: {judging.recorded} {_recorded_in(judge)}{missing}; no judge was asked"
     parts = [f"{judging.asked} asked" + (f" ({judging.batched} in batches)" if judging.batched else "")]
     if judging.hit_rate:
         parts.append(f"{judging.cached} from the cache ({judging.hit_rate:.1%})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from assay.answer_limits import AnswerTooLargeError, check_bounds
@@ -17,15 +18,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sized
 
     from assay.answers import AgentResponse
-    from assay.cases import Assertion, Case
+    from assay.cases import Assertion, Case, RecordedVerdict
 
-__all__ = ["MAX_BYTES_PER_CHAR", "MAX_CASE_BYTES", "MAX_CASE_ID_CHARS", "case_problems", "excess"]
+__all__ = [
+    "MAX_BYTES_PER_CHAR",
+    "MAX_CASE_BYTES",
+    "MAX_CASE_ID_CHARS",
+    "MAX_JUDGE_CHARS",
+    "MAX_REPEATS",
+    "case_problems",
+    "excess",
+]
 
 MAX_CASE_BYTES = 1024 * 1024
-"""Largest case as JSON, its recorded answer aside: with an answer, its row must fit in one message."""
+"""Largest case as JSON, its recorded answers aside: with an answer, its row must fit in one message."""
 
 MAX_CASE_ID_CHARS = 200
 """Longest id of a case."""
+
+MAX_JUDGE_CHARS = 300
+"""Longest text that says who gave a recorded verdict, and longest name of its rubric."""
+
+MAX_REPEATS = 100
+"""How often a run may run each case."""
 
 MAX_BYTES_PER_CHAR = 6
 """Most bytes that a character takes as JSON: \\u0001."""
@@ -35,6 +50,7 @@ _PLAIN_CHARS = 100_000
 _MAX_ENTRIES = 1_000
 _LISTS_OF_A_TURN = ("references", "expected_sources", "expected_tools")
 _MAX_DEPTH = 100
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _OBJECTS = ("variables", "parameters", "expected", "labels", "metadata")
 
 
@@ -66,12 +82,21 @@ def case_problems(case: Case) -> list[Problem]:
         problems += _assertion_problems(assertion, f"assertions[{index}]")
     if case.recorded is not None and (problem := _recorded_problem(case.recorded)):
         problems.append(Problem(problem, "recorded"))
+    for index, answer in enumerate(case.recorded_repeats):
+        if problem := _recorded_problem(answer):
+            problems.append(Problem(problem, f"recorded[{index + 1}]"))
+    for index, verdict in enumerate(case.verdicts):
+        problems += _verdict_problems(verdict, f"verdicts[{index}]")
     return problems
 
 
 def excess(case: Case) -> str:
-    """Return that a case is too large as a whole, its recorded answer aside, or the empty text."""
-    size = len(json.dumps(case_to_json(dataclasses.replace(case, recorded=None)), ensure_ascii=False).encode())
+    """Return that a case is too large as a whole, its recorded answers aside, or the empty text."""
+    size = len(
+        json.dumps(
+            case_to_json(dataclasses.replace(case, recorded=None, recorded_repeats=())), ensure_ascii=False
+        ).encode()
+    )
     if size <= MAX_CASE_BYTES:
         return ""
     return f"is larger than {MAX_CASE_BYTES // 1024**2} MiB: shorten it, or leave fields out"
@@ -83,8 +108,11 @@ def _is_weight(weight: float) -> bool:
 
 def _list_problems(case: Case) -> Iterator[Problem]:
     """Yield the lists that metrics go through and that are too long."""
-    if len(case.assertions) > _MAX_ENTRIES:
-        yield _too_long(case.assertions, "assertions")
+    for name in ("assertions", "verdicts"):
+        if len(entries := getattr(case, name)) > _MAX_ENTRIES:
+            yield _too_long(entries, name)
+    if len(case.recorded_repeats) >= MAX_REPEATS:
+        yield Problem(f"has {len(case.recorded_repeats) + 1:,} answers, more than {MAX_REPEATS} repeats", "recorded")
     for index, turn in enumerate(case.turns[:_MAX_TURNS]):
         for name in _LISTS_OF_A_TURN:
             if len(entries := getattr(turn, name)) > _MAX_ENTRIES:
@@ -119,6 +147,16 @@ def _assertion_problems(assertion: Assertion, where: str) -> Iterator[Problem]:
 
     if problem := assertion_problem(assertion):
         yield Problem(problem, where)
+
+
+def _verdict_problems(verdict: RecordedVerdict, where: str) -> Iterator[Problem]:
+    for name in ("rubric", "judge"):
+        if problem := name_problem(getattr(verdict, name), MAX_JUDGE_CHARS):
+            yield Problem(problem, f"{where}.{name}")
+    if not _SHA256.fullmatch(verdict.answer_sha256):
+        yield Problem("must be a SHA-256 in hexadecimal", f"{where}.answer_sha256")
+    if problem := _json_problem(verdict.verdict):
+        yield Problem(problem, f"{where}.verdict")
 
 
 def _recorded_problem(recorded: AgentResponse) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from assay.answers import json_text
-from assay.cases import Assertion, Case, ExpectedTool, Turn
+from assay.answers import AgentResponse, json_text
+from assay.cases import Assertion, Case, ExpectedTool, RecordedVerdict, Turn
 from assay.errors import DatasetError, Problem
 from assay.v1 import orchestrator_pb2
 from assay.wire import (
@@ -21,7 +21,7 @@ from assay.wire import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.answers import AgentResponse
+    from assay.v1 import agent_pb2
 
 __all__ = ["case_from_wire", "case_to_wire"]
 
@@ -55,6 +55,8 @@ def case_to_wire(case: Case) -> orchestrator_pb2.Case:
         weight=None if case.weight == 1.0 else case.weight,
         labels_json=mapping_to_text(case.labels),
         metadata_json=mapping_to_text(case.metadata),
+        recorded_repeats=map(response_to_wire, case.recorded_repeats),
+        verdicts=map(_verdict_to_wire, case.verdicts),
     )
     if case.recorded is not None:
         message.recorded.CopyFrom(response_to_wire(case.recorded))
@@ -86,7 +88,14 @@ def case_from_wire(message: orchestrator_pb2.Case) -> Case:
         weight=message.weight if message.HasField("weight") else 1.0,
         labels=texts.mapping(message.labels_json, "labels_json"),
         metadata=texts.mapping(message.metadata_json, "metadata_json"),
-        recorded=texts.recorded(message),
+        recorded=texts.answer(message.recorded, "recorded") if message.HasField("recorded") else None,
+        recorded_repeats=tuple(
+            texts.answer(answer, f"recorded_repeats[{index}]") or AgentResponse()
+            for index, answer in enumerate(message.recorded_repeats)
+        ),
+        verdicts=tuple(
+            _verdict_from_wire(verdict, f"verdicts[{index}]", texts) for index, verdict in enumerate(message.verdicts)
+        ),
     )
     if texts.problems:
         raise DatasetError(texts.problems)
@@ -105,10 +114,8 @@ class _Texts:
     def value(self, text: str, field: str) -> Any:
         return self._read(value_from_text, text, field) if text else None
 
-    def recorded(self, message: orchestrator_pb2.Case) -> AgentResponse | None:
-        if not message.HasField("recorded"):
-            return None
-        return self._read(response_from_wire, message.recorded, "recorded")
+    def answer(self, message: agent_pb2.AgentResponse, field: str) -> AgentResponse | None:
+        return self._read(response_from_wire, message, field)
 
     def _read(self, read: Callable[[_T], _U], given: _T, field: str) -> _U | None:
         try:
@@ -160,4 +167,28 @@ def _assertion_from_wire(assertion: orchestrator_pb2.Assertion, where: str, text
         metric=assertion.metric,
         weight=assertion.weight if assertion.HasField("weight") else 1.0,
         negate=assertion.negate,
+    )
+
+
+def _verdict_to_wire(verdict: RecordedVerdict) -> orchestrator_pb2.RecordedVerdict:
+    return orchestrator_pb2.RecordedVerdict(
+        rubric=verdict.rubric,
+        answer_sha256=verdict.answer_sha256,
+        judge=verdict.judge,
+        verdict_json=mapping_to_text(verdict.verdict),
+        repeat_index=verdict.repeat_index,
+        criterion=verdict.criterion,
+        turn_index=verdict.turn_index,
+    )
+
+
+def _verdict_from_wire(verdict: orchestrator_pb2.RecordedVerdict, where: str, texts: _Texts) -> RecordedVerdict:
+    return RecordedVerdict(
+        rubric=verdict.rubric,
+        answer_sha256=verdict.answer_sha256,
+        judge=verdict.judge,
+        verdict=texts.mapping(verdict.verdict_json, f"{where}.verdict_json"),
+        repeat_index=verdict.repeat_index if verdict.HasField("repeat_index") else None,
+        criterion=verdict.criterion,
+        turn_index=verdict.turn_index,
     )

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from assay.answers import AgentResponse, Message, response_from_json, response_to_json
 
-__all__ = ["MAX_WEIGHT", "TOOL_MATCHES", "Assertion", "Case", "ExpectedTool", "Turn", "case_from_json", "case_to_json"]
+__all__ = [
+    "MAX_WEIGHT",
+    "TOOL_MATCHES",
+    "Assertion",
+    "Case",
+    "ExpectedTool",
+    "RecordedVerdict",
+    "Turn",
+    "case_from_json",
+    "case_to_json",
+]
 
 
 MAX_WEIGHT = 1e6
@@ -73,6 +84,29 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedVerdict:
+    """A judge's verdict on one answer to a case, recorded in one run and used in another.
+
+    Args:
+        rubric: The name of the rubric, e.g. "quality".
+        answer_sha256: Of the answer's text in UTF-8, in hexadecimal.
+        judge: Who gave it, for people.
+        verdict: The JSON object that the judge replied.
+        repeat_index: The repeat of the case that it is for, from 0; None for all of them.
+        criterion: The criterion of a check that it is on; empty for other verdicts.
+        turn_index: The turn whose answer it is on, from 0; 0 for a single question.
+    """
+
+    rubric: str
+    answer_sha256: str
+    judge: str
+    verdict: dict[str, Any]
+    repeat_index: int | None = None
+    criterion: str = ""
+    turn_index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """One case of a dataset.
 
@@ -92,6 +126,8 @@ class Case:
         labels: What people said about recorded answers.
         metadata: Fields that Assay does not read.
         recorded: An answer recorded in the dataset, for the replay adapter.
+        recorded_repeats: The answers of the second and further repeats; empty where `recorded` is that of all repeats.
+        verdicts: Recorded verdicts on its answers, which a run brings along.
     """
 
     case_id: str
@@ -109,11 +145,18 @@ class Case:
     labels: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
     recorded: AgentResponse | None = None
+    recorded_repeats: tuple[AgentResponse, ...] = ()
+    verdicts: tuple[RecordedVerdict, ...] = ()
 
     @property
     def input(self) -> str:
         """The last turn's input: the question of a single-turn case."""
         return self.turns[-1].input
+
+    @property
+    def question(self) -> str:
+        """What is asked: the input, or the variables as JSON where there is none."""
+        return self.input or (json.dumps(self.variables, ensure_ascii=False) if self.variables else "")
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -122,7 +165,7 @@ class Case:
 
     def up_to(self, turn_index: int) -> Case:
         """Return the case as if it ended with a turn, from 0; without the recorded answer, which is the last turn's."""
-        return replace(self, turns=self.turns[: turn_index + 1], recorded=None)
+        return replace(self, turns=self.turns[: turn_index + 1], recorded=None, recorded_repeats=())
 
 
 def case_to_json(case: Case) -> dict[str, Any]:
@@ -157,6 +200,8 @@ def case_to_json(case: Case) -> dict[str, Any]:
                 "labels": case.labels,
                 "metadata": case.metadata,
                 "recorded": response_to_json(case.recorded) if case.recorded is not None else None,
+                "recorded_repeats": [response_to_json(each) for each in case.recorded_repeats],
+                "verdicts": [asdict(verdict) for verdict in case.verdicts],
             }
         ),
     }
@@ -190,6 +235,8 @@ def case_from_json(data: dict[str, Any]) -> Case:
         labels=data.get("labels", {}),
         metadata=data.get("metadata", {}),
         recorded=response_from_json(recorded) if recorded is not None else None,
+        recorded_repeats=tuple(map(response_from_json, data.get("recorded_repeats", ()))),
+        verdicts=tuple(RecordedVerdict(**verdict) for verdict in data.get("verdicts", ())),
     )
 
 

@@ -14,6 +14,7 @@ from assay.failpoints import failpoint
 from assay.metrics.assertions import why_unmade
 from assay.metrics.unmade_checks import NO_JUDGE_FOR_IT, not_made
 from assay.prompt_template import case_problems
+from assay.recorded_verdicts import CasesWithVerdicts
 from assay.results import CaseResult, DatasetReading, PauseCause, Run, RunState, StateChange
 from assay.spec.prompt_options import PROVIDERS, PromptOptions
 
@@ -57,8 +58,11 @@ def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
                 )
             ]
         )
+    repeated = _check_repeats(spec, dataset, info)
     _check_prompts(spec, dataset, info)
-    warnings = [*unread(info.brought_along, spec.settings.metrics, info.name), *_unmade(spec, info)]
+    warnings = [*repeated, *unread(info.brought_along, spec.settings.metrics, info.name), *_unmade(spec, info)]
+    if spec.recorded_verdicts is not None:
+        warnings += spec.recorded_verdicts.warnings(dataset, spec.settings.metrics)
     if spec.settings.agent.adapter == "replay" and spec.settings.turns != "last":
         warnings += unscored_turns(info.brought_along, info.name)
     return dataclasses.replace(info, warnings=(*info.warnings, *warnings)) if warnings else info
@@ -75,6 +79,30 @@ def _unmade(spec: Spec, info: DatasetInfo) -> Iterator[Problem]:
         yield Problem(
             f"{said}; rows with such a check are undecided, and the run is INCOMPLETE{remedy}", file=info.name
         )
+
+
+def _check_repeats(spec: Spec, dataset: Dataset, info: DatasetInfo) -> list[Problem]:
+    """Refuse recorded answers that are fewer than the repeats of the run; warn where one stands for all of them."""
+    repeats = spec.settings.repeats
+    if spec.settings.agent.adapter != "replay" or repeats == 1:
+        return []
+    single = 0
+    problems: list[Problem] = []
+    for case in dataset.cases():
+        count = len(case.recorded_repeats) + 1
+        single += count == 1
+        if 1 < count < repeats and len(problems) < _MOST_PROBLEMS:
+            message = (
+                f"holds {count} recorded answers, and the run has {repeats} repeats: record as many, or one for all"
+            )
+            problems.append(Problem(message, f"case {case.case_id}", file=info.name))
+    if problems:
+        raise DatasetError(problems)
+    is_compared = any(metric.kind == "consistency" for metric in spec.settings.metrics)
+    if not single or not is_compared:
+        return []
+    said = f"{single:,} of {info.case_count:,} cases hold a single recorded answer, which is that of all repeats"
+    return [Problem(f"{said}: consistency is 1 there and says nothing", file=info.name)]
 
 
 def _check_prompts(spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
@@ -129,13 +157,15 @@ async def start_run(client: Client, spec: Spec, dataset: Dataset, info: DatasetI
     """Upload the dataset and create the run."""
     request_id = str(uuid.uuid4())
     settings = dataclasses.replace(spec.settings, dataset=_reading(info))
-    stored = await client.upload_dataset(dataset, name=info.name, format=info.format)
+    recorded = spec.recorded_verdicts
+    cases = dataset if recorded is None else CasesWithVerdicts(dataset, recorded)
+    stored = await client.upload_dataset(cases, name=info.name, format=info.format)
     failpoint("client.dataset_uploaded")
     try:
         run = await client.create_run(settings, stored.dataset_id, request_id=request_id)
     except NotFoundError:
         # An equal dataset was there before, and went with the last run that used it in just this moment.
-        stored = await client.upload_dataset(dataset, name=info.name, format=info.format)
+        stored = await client.upload_dataset(cases, name=info.name, format=info.format)
         run = await client.create_run(settings, stored.dataset_id, request_id=request_id)
     failpoint("client.run_created")
     return run

@@ -35,6 +35,7 @@ def judge_to_wire(judge: JudgeSettings) -> pb.JudgeSpec:
         canary_rate=judge.canary_rate,
         batch=judge.batch,
         others=map(judge_to_wire, judge.others),
+        recorded_file=judge.recorded_file,
     )
 
 
@@ -55,6 +56,7 @@ def judge_from_wire(judge: pb.JudgeSpec) -> JudgeSettings:
         canary_rate=judge.canary_rate if judge.HasField("canary_rate") else _DEFAULTS.canary_rate,
         batch=judge.batch,
         others=tuple(map(judge_from_wire, judge.others)),
+        recorded_file=judge.recorded_file,
     )
 
 
@@ -94,6 +96,7 @@ def judging_to_wire(judging: JudgingSummary) -> pb.JudgingSummary:
             for one in judging.agreement
         ],
         flag_counts=judging.flags,
+        recorded_count=judging.recorded,
     )  # fmt: skip
 
 
@@ -119,6 +122,7 @@ def judging_from_wire(judging: pb.JudgingSummary) -> JudgingSummary:
             for one in judging.agreement
         ),
         flags=dict(sorted(judging.flag_counts.items())),
+        recorded=judging.recorded_count,
     )
 
 

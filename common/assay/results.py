@@ -367,6 +367,7 @@ class JudgingSummary:
         jurors: What each judge of a jury has said; empty where there is no jury.
         agreement: How far the judges of a jury agree, by metric; empty where there is no jury.
         flags: Verdicts by the flags of their answers, sorted by name, e.g. {"punctuation_only": 2}.
+        recorded: Recorded before, and brought along by the run: no judge was asked.
     """
 
     verdicts: int = 0
@@ -385,6 +386,7 @@ class JudgingSummary:
     jurors: tuple[JurorSummary, ...] = ()
     agreement: tuple[JuryAgreement, ...] = ()
     flags: Mapping[str, int] = field(default_factory=dict)
+    recorded: int = 0
 
     @property
     def hit_rate(self) -> float | None:

@@ -78,6 +78,8 @@ class JudgeSettings:
         concurrency: Most verdicts under way.
         canary_rate: Share of the cases for which the judge is also asked about an answer whose worth is known.
         batch: Whether verdicts are asked for through the provider's batch API.
+        recorded_file: The file whose recorded verdicts came with the cases, for people; empty where a judge is asked.
+            The provider is "replay" then, and the model says who gave the verdicts.
         others: Further judges, who with this one are a jury. Of each only who it is and how it is asked counts:
             provider, model, base_url, key_variable, temperature, max_tokens; all else is what it is here.
     """
@@ -96,6 +98,7 @@ class JudgeSettings:
     canary_rate: float = 0.05
     batch: bool = False
     others: tuple[JudgeSettings, ...] = ()
+    recorded_file: str = ""
 
     @property
     def judges(self) -> tuple[JudgeSettings, ...]:

@@ -286,7 +286,9 @@ class Scorer:
         return self._fold.result()
 
     def _chunk(self, cases: Sequence[Case]) -> Iterator[RowScore]:
-        pairs = [(case, case.recorded or AgentResponse()) for case in cases]
+        pairs = [
+            (case, answer or AgentResponse()) for case in cases for answer in (case.recorded, *case.recorded_repeats)
+        ]
         found = self._embed(pairs)
         for case, response in pairs:
             row = Row(case, response, evidence_of(self._metrics, case, response, found), verdicts_of(case))

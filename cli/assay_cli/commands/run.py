@@ -59,6 +59,12 @@ _REPORTS = Path("assay-reports")
 @format_option
 @map_option
 @bad_case_option
+@click.option(
+    "--record-verdicts",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the judge's verdicts to FILE, for `judge: {replay: FILE}` in a spec; replaces the file.",
+)
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 @prices_option
 @server_option
@@ -77,6 +83,7 @@ def run(
     dataset_format: str | None,
     mapping: tuple[str, ...],
     on_bad_case: str | None,
+    record_verdicts: Path | None,
     no_progress: bool,
     prices: Path | None,
     server: str | None,
@@ -92,6 +99,7 @@ def run(
     from assay.local.stack import environment_for
     from assay.spec.loading import load_spec
     from assay_cli.reports.atomic import check_folder
+    from assay_cli.verdict_recording import check_recording
 
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
@@ -122,8 +130,14 @@ def run(
         click.echo(f"warning: {clean(str(warning))}", err=True)
     say_what_is_left_out(info)
     check_folder(output_dir or _REPORTS)
+    if record_verdicts is not None:
+        check_recording(checked)
+        check_folder(record_verdicts.parent, option="--record-verdicts")
     again = _command_again(click.get_current_context())
-    job = _Job(checked, cases, info, resume_id, again, no_progress=no_progress, as_json=as_json, output_dir=output_dir)
+    job = _Job(
+        checked, cases, info, resume_id, again,
+        no_progress=no_progress, as_json=as_json, output_dir=output_dir, record_verdicts=record_verdicts,
+    )  # fmt: skip
     with job.stdout_guarded():
         caller = _load_caller(checked)
         return run_async(job.run(server, caller))
@@ -143,7 +157,9 @@ class _Job:
         no_progress: bool,
         as_json: bool,
         output_dir: Path | None,
+        record_verdicts: Path | None,
     ) -> None:
+        self._record_verdicts = record_verdicts
         self._spec = spec
         self._dataset = dataset
         self._info = info
@@ -212,13 +228,17 @@ class _Job:
     async def _report(self, client: Client, run: Run) -> int:
         from assay_cli.console import ConsoleSummary
         from assay_cli.reports.json_report import JsonReport
+        from assay_cli.verdict_recording import recorded_on_the_way
 
         assert run.summary is not None
         folder = self._output_dir or _REPORTS / run.run_id
         console = ConsoleSummary(run)
         report = JsonReport(run, self._spec)
         path = folder / "results.json"
-        await report.write(path, client.list_results(run.run_id), console.take)
+        rows = client.list_results(run.run_id)
+        if self._record_verdicts is not None:
+            rows = recorded_on_the_way(rows, run, self._dataset, self._record_verdicts)
+        await report.write(path, rows, console.take)
         if self._as_json:
             report.copy_to(path, self._stdout)
         else:

@@ -51,6 +51,7 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, trouble: Tro
     turns = _turns(fields, references, variables) if "turns" in layout.sources else None
     if turns is None:
         turns = (_turn(fields, references, variables),)
+    answers = _recorded(fields)
     case = Case(
         case_id=_case_id(fields),
         turns=turns,
@@ -66,7 +67,8 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, trouble: Tro
         weight=weight(fields),
         labels=labels(fields),
         metadata=_metadata(fields),
-        recorded=_recorded(fields),
+        recorded=answers[0] if answers else None,
+        recorded_repeats=answers[1:],
     )
     if trouble:
         return None
@@ -267,12 +269,20 @@ def _metadata(fields: Fields) -> dict[str, Any]:
     return metadata
 
 
-def _recorded(fields: Fields) -> AgentResponse | None:
+def _recorded(fields: Fields) -> tuple[AgentResponse, ...]:
+    """Return the recorded answer, or those of several repeats; a list under another name is no such list."""
     source, value = fields.find("recorded")
     if value is None:
-        return None
-    if fields.from_cells and source.lower() == "recorded":
-        value = object_in_cell(value)
+        return ()
+    is_recorded = source.lower() == "recorded"
+    if is_recorded and isinstance(value, list) and len(value) > 1:
+        answers = [_answer(fields, f"{source}[{index}]", answer) for index, answer in enumerate(value)]
+    else:
+        answers = [_answer(fields, source, object_in_cell(value) if fields.from_cells and is_recorded else value)]
+    return tuple(answer for answer in answers if answer is not None)
+
+
+def _answer(fields: Fields, source: str, value: object) -> AgentResponse | None:
     try:
         return response_from_json(value if isinstance(value, dict) else fields.as_text(source, value))
     except MalformedAnswerError as problem:

@@ -6,6 +6,10 @@ judge:
   rubric: rubrics/tone.yaml   # a rubric of the judge service, or a file of one's own; for judge_score
   spend_cap: 2.50             # US dollars
 
+or verdicts that were recorded before, without a judge (see `assay.recorded_verdicts`):
+
+judge: {replay: verdicts.jsonl}
+
 or a jury, with all else said once for all of its judges:
 
 judge:
@@ -20,17 +24,20 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from assay.durations import read_duration_s
 from assay.errors import InvalidInputError, Problem
+from assay.metrics.quality import RUBRIC as QUALITY
 from assay.names import unknown_name
+from assay.recorded_verdicts import ANSWER, read_recorded_verdicts
 from assay.results import JudgeSettings
 from assay.rubric_file import read_rubric
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from assay.recorded_verdicts import RecordedVerdicts
 
 __all__ = ["NO_JUDGE", "JudgeReader", "check_judge", "key_variable_of", "missing_key"]
 
@@ -40,13 +47,12 @@ NO_JUDGE = "no judge configured: name one under `judge` in the spec, such as {pr
 _PROVIDERS = ("openai", "anthropic", "replay")
 _OWN_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 _KEYS = ("provider", "model", "base_url", "key_variable", "rubric", "temperature", "max_tokens", "timeout",
-         "spend_cap", "concurrency", "canaries", "batch", "jury")  # fmt: skip
+         "spend_cap", "concurrency", "canaries", "batch", "jury", "replay")  # fmt: skip
 _OF_ONE = ("provider", "model", "base_url", "key_variable", "temperature", "max_tokens")
 _WHO = ("provider", "model", "base_url", "key_variable")
 _MOST_JUDGES = 9
 _ELSEWHERE = {
-    "record": "is a setting of the judge service: set ASSAY_JUDGE_RECORD to a file where it is started",
-    "replay": "is a setting of the judge service: set ASSAY_JUDGE_REPLAY to a file where it is started",
+    "record": "is an option of the command: assay run SPEC --record-verdicts FILE",
     "prices": "are a setting of the judge service: give a file with --prices, or ASSAY_JUDGE_PRICES where it starts",
     "api_key": "is not written into a spec: name the environment variable that holds it with key_variable",
 }
@@ -74,6 +80,7 @@ def check_judge(judge: JudgeSettings) -> list[Problem]:
         (judge.batch and any(one.provider == "replay" for one in judge.judges), "batch",
          "is not for recorded verdicts, which cost nothing: remove it"),
         (len(judge.judges) > _MOST_JUDGES, "jury", f"has more than {_MOST_JUDGES} judges"),
+        *(_checks_of_recorded(judge) if judge.recorded_file else ()),
     ]  # fmt: skip
     problems += [Problem(message, f"judge.{field}") for wrong, field, message in checks if wrong]
     asked = [(one.identity, one.temperature, one.max_tokens) for one in judge.judges]
@@ -85,6 +92,19 @@ def check_judge(judge: JudgeSettings) -> list[Problem]:
     if judge.rubric_yaml:
         problems += _rubric_problems(judge.rubric_yaml, "")[1]
     return problems
+
+
+def _checks_of_recorded(judge: JudgeSettings) -> list[tuple[bool, str, str]]:
+    """Return what may be wrong where recorded verdicts take the place of a judge: whether it is, the field, why."""
+    is_named = bool(judge.rubric) and not judge.rubric_yaml and judge.rubric != ANSWER
+    return [
+        (not _is_line(judge.recorded_file), "replay", _LINE),
+        (judge.provider != "replay" or bool(judge.others), "replay", "takes the place of a judge: name no other one"),
+        (judge.canary_rate > 0, "canaries", "is for a judge that is asked: remove it"),
+        (is_named, "rubric", f"must be a YAML file beside `replay`: no judge service is asked for {judge.rubric!r}"),
+        (bool(judge.rubric_yaml) and judge.rubric == QUALITY, "rubric",
+         f"has the name of another rubric, {QUALITY}: give yours another name"),
+    ]  # fmt: skip
 
 
 def _check_one(judge: JudgeSettings, where: str) -> list[Problem]:
@@ -145,6 +165,8 @@ class JudgeReader:
         self._base_dir = base_dir
         self._problems = problems
         self._where = "judge"
+        self.recorded: RecordedVerdicts | None = None
+        """The verdicts that take the place of a judge, once it is read; None where a judge is asked."""
 
     def read(self, value: object) -> JudgeSettings | None:
         """Return who judges; None for nobody."""
@@ -156,7 +178,10 @@ class JudgeReader:
             self._say("", f"must be a mapping such as {{provider: openai, model: gpt-4o-mini}}, not {value!r}")
             return None
         before = len(self._problems)
-        judge = self._jury(value) if "jury" in value else self._one(value)
+        if "replay" in value:
+            judge = self._recorded(value)
+        else:
+            judge = self._jury(value) if "jury" in value else self._one(value)
         if judge is not None:
             told = {problem.field for problem in self._problems[before:]}
             self._problems += [problem for problem in check_judge(judge) if problem.field not in told]
@@ -186,6 +211,33 @@ class JudgeReader:
         if first is None or None in others:
             return None
         return dataclasses.replace(first, others=tuple(one for one in others if one is not None))
+
+    def _recorded(self, value: Mapping[Any, Any]) -> JudgeSettings | None:
+        """Return the settings by which recorded verdicts take the place of a judge."""
+        for key in self._known(value):
+            if key in _KEYS and key not in ("replay", "rubric"):
+                self._say(key, "is for a judge that is asked: remove it, or remove `replay`")
+        if value.get("provider", "replay") != "replay":
+            self._say("provider", "is for a judge that is asked: remove it, or remove `replay`")
+        name = value["replay"]
+        if not isinstance(name, str) or not name.strip():
+            self._say("replay", f"must be a file of recorded verdicts, not {name!r}")
+            return None
+        rubric, rubric_yaml = self._rubric(value.get("rubric"))
+        path = self._base_dir / Path(name).expanduser()
+        try:
+            self.recorded = read_recorded_verdicts(path, rubric_yaml)
+        except InvalidInputError as error:
+            self._problems += error.problems
+            return None
+        return JudgeSettings(
+            provider="replay",
+            model=", ".join(self.recorded.judges)[:_MAX_TEXT_CHARS],
+            rubric=rubric,
+            rubric_yaml=rubric_yaml,
+            canary_rate=0.0,
+            recorded_file=path.name,
+        )
 
     def _one(self, value: Mapping[Any, Any]) -> JudgeSettings | None:
         """Return a judge that is not part of a jury, or one of a jury; the first brings what holds for all."""

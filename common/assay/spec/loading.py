@@ -7,6 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.case_rules import MAX_REPEATS
 from assay.datasets.choices import FORMAT_NAMES, ON_BAD_CASE
 from assay.durations import read_duration_s
 from assay.errors import InvalidInputError, Problem, SpecError
@@ -32,6 +33,8 @@ from assay.yaml_nodes import Lines, parse_yaml
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.recorded_verdicts import RecordedVerdicts
+
 __all__ = ["load_spec", "spec_from_mapping"]
 
 _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "gates",
@@ -39,7 +42,6 @@ _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case"
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "response")
 _OPTION_KEYS = {"http": _HTTP_KEYS} | dict.fromkeys(PROVIDERS, PROMPT_KEYS)
-_MAX_REPEATS = 100
 
 
 def load_spec(
@@ -139,6 +141,7 @@ class _Reader:
         self._file = file
         self._lines = lines or {}
         self._environ, self._judge_environ = environs
+        self._recorded: RecordedVerdicts | None = None
 
     def read(
         self,
@@ -159,7 +162,7 @@ class _Reader:
             if key not in _KEYS:
                 self._report(str(key), unknown_name("field", key, _KEYS))
         chosen = self._metrics()
-        repeats = self._integer("repeats", data.get("repeats", 1), 1, _MAX_REPEATS)
+        repeats = self._integer("repeats", data.get("repeats", 1), 1, MAX_REPEATS)
         spec = Spec(
             settings=RunSettings(
                 name=self._name(),
@@ -184,6 +187,7 @@ class _Reader:
             on_bad_case=self._on_bad_case(),
             reports=self._reports(),
             base_dir=self._base_dir,
+            recorded_verdicts=self._recorded,
         )
         if self._problems:
             raise SpecError(self._problems)
@@ -446,7 +450,9 @@ class _Reader:
 
     def _judge(self, metrics: Sequence[MetricSettings]) -> JudgeSettings | None:
         problems: list[Problem] = []
-        judge = JudgeReader(self._base_dir, problems).read(self._data.get("judge"))
+        reader = JudgeReader(self._base_dir, problems)
+        judge = reader.read(self._data.get("judge"))
+        self._recorded = reader.recorded
         if judge is not None and not problems and self._judge_environ is not None and wants_verdicts(metrics):
             problems += missing_key(judge, self._judge_environ) + price_problems(judge, self._judge_environ)
         self._problems += [problem for problem in problems if problem.file]  # a rubric's own, with its lines

@@ -14,6 +14,7 @@ from assay.spec.judging import key_variable_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from assay.recorded_verdicts import RecordedVerdicts
     from assay.results import MetricSettings, RunSettings
 
 __all__ = ["LATER_REPORTS", "REPORTS", "Spec", "wants_verdicts"]
@@ -39,6 +40,7 @@ class Spec:
         reports: Report formats.
         base_dir: Folder that relative names in the spec start from.
         source: The spec's file; None where it is not from a file.
+        recorded_verdicts: Verdicts that take the place of a judge; None where there are none.
     """
 
     settings: RunSettings
@@ -50,6 +52,7 @@ class Spec:
     reports: tuple[str, ...] = REPORTS
     base_dir: Path = Path()
     source: Path | None = None
+    recorded_verdicts: RecordedVerdicts | None = None
 
     def embedding_models(self, checks: Collection[str]) -> tuple[str, ...]:
         """Return the embedding models that the metrics need, sorted.
@@ -73,8 +76,9 @@ class Spec:
 
     @property
     def needs_judge(self) -> bool:
-        """Whether a judge is configured and any metric is computed from its verdicts."""
-        return self.settings.judge is not None and wants_verdicts(self.settings.metrics)
+        """Whether a judge is to be asked: one is configured, and any metric is computed from its verdicts."""
+        judge = self.settings.judge
+        return judge is not None and not judge.recorded_file and wants_verdicts(self.settings.metrics)
 
 
 def wants_verdicts(metrics: Iterable[MetricSettings]) -> bool:

@@ -372,6 +372,8 @@ class Case(_message.Message):
     THRESHOLDS_FIELD_NUMBER: _builtins.int
     WEIGHT_FIELD_NUMBER: _builtins.int
     LABELS_JSON_FIELD_NUMBER: _builtins.int
+    VERDICTS_FIELD_NUMBER: _builtins.int
+    RECORDED_REPEATS_FIELD_NUMBER: _builtins.int
     case_id: _builtins.str
     """Unique in the dataset, 1 to 200 characters."""
     variables_json: _builtins.str
@@ -416,6 +418,14 @@ class Case(_message.Message):
     def thresholds(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """Row thresholds in place of the metrics' own, by metric name."""
 
+    @_builtins.property
+    def verdicts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordedVerdict]:
+        """Verdicts that were recorded before, for a run whose judge has a recorded_file; at most 1,000."""
+
+    @_builtins.property
+    def recorded_repeats(self) -> _containers.RepeatedCompositeFieldContainer[_agent_pb2.AgentResponse]:
+        """Recorded answers of the second and further repeats; empty where `recorded` is the answer of all of them. At most 99."""
+
     def __init__(
         self,
         *,
@@ -434,16 +444,66 @@ class Case(_message.Message):
         thresholds: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         weight: _builtins.float | None = ...,
         labels_json: _builtins.str = ...,
+        verdicts: _abc.Iterable[Global___RecordedVerdict] | None = ...,
+        recorded_repeats: _abc.Iterable[_agent_pb2.AgentResponse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "recorded", b"recorded", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "assertions", b"assertions", "case_id", b"case_id", "category", b"category", "choices", b"choices", "contexts", b"contexts", "expected_json", b"expected_json", "labels_json", b"labels_json", "metadata_json", b"metadata_json", "parameters_json", b"parameters_json", "recorded", b"recorded", "tags", b"tags", "thresholds", b"thresholds", "turns", b"turns", "variables_json", b"variables_json", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "assertions", b"assertions", "case_id", b"case_id", "category", b"category", "choices", b"choices", "contexts", b"contexts", "expected_json", b"expected_json", "labels_json", b"labels_json", "metadata_json", b"metadata_json", "parameters_json", b"parameters_json", "recorded", b"recorded", "recorded_repeats", b"recorded_repeats", "tags", b"tags", "thresholds", b"thresholds", "turns", b"turns", "variables_json", b"variables_json", "verdicts", b"verdicts", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
     _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
 
 Global___Case: _TypeAlias = Case  # noqa: Y015
+
+@_typing.final
+class RecordedVerdict(_message.Message):
+    """RecordedVerdict is a judge's verdict on one answer to a case, recorded in one run and used in another."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUBRIC_FIELD_NUMBER: _builtins.int
+    ANSWER_SHA256_FIELD_NUMBER: _builtins.int
+    JUDGE_FIELD_NUMBER: _builtins.int
+    VERDICT_JSON_FIELD_NUMBER: _builtins.int
+    REPEAT_INDEX_FIELD_NUMBER: _builtins.int
+    CRITERION_FIELD_NUMBER: _builtins.int
+    TURN_INDEX_FIELD_NUMBER: _builtins.int
+    rubric: _builtins.str
+    """The name of the rubric, e.g. "quality" or "answer"."""
+    answer_sha256: _builtins.str
+    """SHA-256 of the answer's text in UTF-8, in hexadecimal: the verdict is on this answer and on no other."""
+    judge: _builtins.str
+    """Who gave the verdict, for people, e.g. "openai:gpt-4o-mini"; one line of at most 300 characters."""
+    verdict_json: _builtins.str
+    """The verdict: the text of one JSON object, as the judge replied."""
+    repeat_index: _builtins.int
+    """The repeat of the case that it is for; absent for all of them."""
+    criterion: _builtins.str
+    """The criterion of a check of the case that the verdict is on, as the judge was shown it; empty for other verdicts."""
+    turn_index: _builtins.int
+    """The turn of a conversation whose answer the verdict is on, from 0; 0 for a single question."""
+    def __init__(
+        self,
+        *,
+        rubric: _builtins.str = ...,
+        answer_sha256: _builtins.str = ...,
+        judge: _builtins.str = ...,
+        verdict_json: _builtins.str = ...,
+        repeat_index: _builtins.int | None = ...,
+        criterion: _builtins.str = ...,
+        turn_index: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_repeat_index", b"_repeat_index", "repeat_index", b"repeat_index"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_repeat_index", b"_repeat_index", "answer_sha256", b"answer_sha256", "criterion", b"criterion", "judge", b"judge", "repeat_index", b"repeat_index", "rubric", b"rubric", "turn_index", b"turn_index", "verdict_json", b"verdict_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__repeat_index: _TypeAlias = _typing.Literal["repeat_index"]  # noqa: Y015
+    _WhichOneofArgType__repeat_index: _TypeAlias = _typing.Literal["_repeat_index", b"_repeat_index"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__repeat_index) -> _WhichOneofReturnType__repeat_index | None: ...
+
+Global___RecordedVerdict: _TypeAlias = RecordedVerdict  # noqa: Y015
 
 @_typing.final
 class Assertion(_message.Message):
@@ -687,6 +747,7 @@ class JudgeSpec(_message.Message):
     CANARY_RATE_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
     OTHERS_FIELD_NUMBER: _builtins.int
+    RECORDED_FILE_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     """"openai" (also any service that speaks its protocol, by base_url), "anthropic" or "replay"."""
     model: _builtins.str
@@ -715,6 +776,11 @@ class JudgeSpec(_message.Message):
     """Share of the cases for which the judge is also asked about an answer whose worth is known, 0 to 1; absent: 0.05."""
     batch: _builtins.bool
     """Whether verdicts are asked for through the provider's batch API: about half the price, within a day."""
+    recorded_file: _builtins.str
+    """The file whose recorded verdicts came with the cases, for people; empty where a judge is asked. With it no judge is
+    asked: an answer without a recorded verdict is an error of its row (reason not_recorded). Needs the provider
+    "replay", whose model then names who gave the verdicts, a canary_rate of 0, and no others.
+    """
     @_builtins.property
     def others(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeSpec]:
         """Further judges, who with this one are a jury of at most 9; each needs provider, model, base_url, key_variable,
@@ -738,10 +804,11 @@ class JudgeSpec(_message.Message):
         canary_rate: _builtins.float | None = ...,
         batch: _builtins.bool = ...,
         others: _abc.Iterable[Global___JudgeSpec] | None = ...,
+        recorded_file: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "canary_rate", b"canary_rate", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "base_url", b"base_url", "batch", b"batch", "canary_rate", b"canary_rate", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "others", b"others", "provider", b"provider", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "base_url", b"base_url", "batch", b"batch", "canary_rate", b"canary_rate", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "others", b"others", "provider", b"provider", "recorded_file", b"recorded_file", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__canary_rate: _TypeAlias = _typing.Literal["canary_rate"]  # noqa: Y015
     _WhichOneofArgType__canary_rate: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate"]  # noqa: Y015
@@ -1246,6 +1313,7 @@ class JudgingSummary(_message.Message):
     JURORS_FIELD_NUMBER: _builtins.int
     AGREEMENT_FIELD_NUMBER: _builtins.int
     FLAG_COUNTS_FIELD_NUMBER: _builtins.int
+    RECORDED_COUNT_FIELD_NUMBER: _builtins.int
     verdict_count: _builtins.int
     """All of them, those that are not valid among them."""
     asked_count: _builtins.int
@@ -1268,6 +1336,8 @@ class JudgingSummary(_message.Message):
     """Verdicts asked for without a price: they are not part of cost_usd."""
     batched_count: _builtins.int
     """Verdicts that came through a provider's batch API, at its price."""
+    recorded_count: _builtins.int
+    """Recorded verdicts that came with the cases: no judge was asked, and they cost nothing."""
     @_builtins.property
     def fingerprints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Fingerprints of judge and rubric (model, parameters, template, schema, parser), sorted; at most 20."""
@@ -1309,10 +1379,11 @@ class JudgingSummary(_message.Message):
         jurors: _abc.Iterable[Global___JurorSummary] | None = ...,
         agreement: _abc.Iterable[Global___JuryAgreement] | None = ...,
         flag_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        recorded_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "canaries", b"canaries", "cost_usd", b"cost_usd", "saved_usd", b"saved_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "agreement", b"agreement", "asked_count", b"asked_count", "batched_count", b"batched_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "canaries", b"canaries", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "flag_counts", b"flag_counts", "input_tokens", b"input_tokens", "jurors", b"jurors", "output_tokens", b"output_tokens", "saved_usd", b"saved_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "agreement", b"agreement", "asked_count", b"asked_count", "batched_count", b"batched_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "canaries", b"canaries", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "flag_counts", b"flag_counts", "input_tokens", b"input_tokens", "jurors", b"jurors", "output_tokens", b"output_tokens", "recorded_count", b"recorded_count", "saved_usd", b"saved_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
     _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
+from assay.case_rules import MAX_REPEATS
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
 from assay.metrics import METRICS, complete_parameters, count_problem
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["check_settings"]
 
 _MAX_NAME_CHARS = 200
-_MAX_REPEATS = 100
 _MAX_READING_BYTES = 500_000
 
 
@@ -39,8 +39,8 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
     problems: list[Problem] = []
     if problem := name_problem(settings.name, _MAX_NAME_CHARS):
         problems.append(Problem(problem, "name"))
-    if not 1 <= settings.repeats <= _MAX_REPEATS:
-        problems.append(Problem(f"must be 1 to {_MAX_REPEATS}", "repeats"))
+    if not 1 <= settings.repeats <= MAX_REPEATS:
+        problems.append(Problem(f"must be 1 to {MAX_REPEATS}", "repeats"))
     if problem := name_problem(settings.team, MAX_TEAM_CHARS, required=False):
         problems.append(Problem(problem, "team"))
     if not MIN_RUN_WEIGHT <= settings.weight <= MAX_RUN_WEIGHT:
@@ -59,7 +59,7 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
     metrics = _complete_metrics(settings, problems)
     if settings.judge is not None:
         problems += check_judge(settings.judge)
-        if not limits.judge and wants_verdicts(metrics):
+        if not limits.judge and not settings.judge.recorded_file and wants_verdicts(metrics):
             problems.append(Problem("this orchestrator has no judge: its operator gives it one with --judge", "judge"))
     problems += _check_gates(settings)
     if problems:

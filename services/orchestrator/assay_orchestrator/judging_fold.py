@@ -51,7 +51,7 @@ class JudgingFold:
     """Counts verdicts and adds up what they took; the order of rows does not matter."""
 
     def __init__(self) -> None:
-        names = ("verdicts", "asked", "cached", "by_rule", "failed", "unpriced", "batched")
+        names = ("verdicts", "asked", "cached", "by_rule", "failed", "unpriced", "batched", "recorded")
         self._counts = dict.fromkeys(names, 0)
         self._tokens = {"input_tokens": 0, "output_tokens": 0}
         self._money = {"cost_usd": ExactSum(), "saved_usd": ExactSum()}
@@ -121,6 +121,7 @@ class JudgingFold:
             "failed": verdict["status"] != "valid",
             "unpriced": asked and verdict["cost_usd"] is None,
             "batched": verdict.get("batched", False),
+            "recorded": verdict.get("recorded", False),
         }
         for name, holds in counted.items():
             self._counts[name] += bool(holds)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.metrics.score import JudgeEvidence
 from assay_orchestrator.judging import RunJudge, Standing
+from assay_orchestrator.recorded_judge import RecordedJudge
 from assay_orchestrator.verdicts import NotYetError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class RunJury:
     """Gathers the verdicts of one run.
 
     Args:
-        stub: The judge service.
+        stub: The judge service; None where recorded verdicts take its place.
         judge: Who judges.
         run_id: The run, which pays.
         ask_round: Which round of asking this is: how often the run was paused before.
@@ -39,7 +40,7 @@ class RunJury:
 
     def __init__(
         self,
-        stub: JudgeServiceAsyncStub,
+        stub: JudgeServiceAsyncStub | None,
         judge: JudgeSettings,
         run_id: str,
         *,
@@ -49,6 +50,10 @@ class RunJury:
     ) -> None:
         self._judge = judge
         self._standing = Standing()
+        self._judges: list[RunJudge | RecordedJudge]
+        if stub is None:
+            self._judges = [RecordedJudge(judge)]
+            return
         self._judges = [
             RunJudge(
                 stub, one, run_id,

@@ -114,17 +114,19 @@ class Planner:
 
     async def judge_problems(self, settings: RunSettings) -> Sequence[Problem]:
         """Return why the judge service will not judge for a run, as far as it can be asked."""
-        if self._judge is None or settings.judge is None or not wants_verdicts(settings.metrics):
+        judge = settings.judge
+        if self._judge is None or judge is None or judge.recorded_file or not wants_verdicts(settings.metrics):
             return ()
         from assay_orchestrator.judge_door import judge_problems  # imported here: most runs are not judged
 
-        return await judge_problems(self._judge, settings.judge)
+        return await judge_problems(self._judge, judge)
 
     def _run_judge(self, run: Run, pausing: asyncio.Event, pause_count: int) -> RunJury | None:
         judge = run.settings.judge
         if judge is None or not wants_verdicts(run.settings.metrics):
             return None
-        if self._judge is None:
+        service = None if judge.recorded_file else self._judge
+        if service is None and not judge.recorded_file:
             raise WrongStateError(
                 "the run's metrics need a judge and this orchestrator has none: start it with --judge ADDRESS",
                 reason="NO_JUDGE",
@@ -132,7 +134,7 @@ class Planner:
         from assay_orchestrator.juries import RunJury  # as above
 
         patience_s = self._settings.judge_patience_s
-        return RunJury(self._judge, judge, run.run_id, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
+        return RunJury(service, judge, run.run_id, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
 
     def _embedders(self, models: Sequence[str]) -> dict[str, EmbeddingClient]:
         if self._embedder is None or not models:

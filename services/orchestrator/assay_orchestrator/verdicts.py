@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +156,7 @@ def grade_request(row: JudgedRow, response: AgentResponse, use: RubricUse) -> ju
     request = judge_pb2.GradeRequest(
         rubric=use.name,
         rubric_yaml=use.text,
-        question=clean_text(_question(case)),
+        question=clean_text(case.question),
         answer=clean_text(response.text),
         reference=clean_text(reference) if reference else None,
         contexts=map(clean_text, passages),
@@ -172,10 +171,6 @@ def grade_request(row: JudgedRow, response: AgentResponse, use: RubricUse) -> ju
         or len(request.history) > MAX_TURNS
     )
     return None if is_too_large else request
-
-
-def _question(case: Case) -> str:
-    return case.input or (json.dumps(case.variables, ensure_ascii=False) if case.variables else "")
 
 
 def _reference(references: Sequence[str]) -> str:
@@ -209,6 +204,7 @@ def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse
         "cached": verdict.cached,
         "by_rule": verdict.by_rule,
         "flags": list(verdict.flags),
+        "scores": dict(sorted(verdict.scores.items())),
         "attempts": verdict.attempts,
         **_taken(verdict.usage),
     }

@@ -173,7 +173,7 @@ def value_of(field: Any, rng: random.Random) -> Any:
 
 
 async def test_what_is_accepted_can_be_read_and_run(serve: Serve, settings_of: SettingsOf) -> None:
-    """600 hostile cases: each is refused as the client's mistake, or its row ends a run that succeeds."""
+    """900 hostile cases: each is refused as the client's mistake, or its row ends a run that succeeds."""
     rng = random.Random(20)
     accepted = []
     names = [
@@ -194,7 +194,7 @@ async def test_what_is_accepted_can_be_read_and_run(serve: Serve, settings_of: S
         gates=(),
     )
     async with serve() as client:
-        for index in range(600):
+        for index in range(900):
             hostile = case(case_id=f"c{index}")
             fill(hostile, rng)
             if rng.random() < 0.9:

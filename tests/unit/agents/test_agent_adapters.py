@@ -59,6 +59,20 @@ async def test_a_recorded_answer_is_replayed_as_it_is(case: Case, question: Ques
     assert case.case_id in missing.error.message
 
 
+async def test_each_repeat_replays_its_own_answer(case: Case, question: Question) -> None:
+    """Of several recorded answers each repeat has one; a single answer is that of all; one too few is an error."""
+    first, second = AgentResponse(text="a"), AgentResponse(text="b")
+    agent = ReplayAgent()
+    several = dataclasses.replace(case, recorded=first, recorded_repeats=(second,))
+    asked = [dataclasses.replace(question(), repeat_index=index) for index in range(3)]
+    assert [await agent.answer(one, several) for one in asked[:2]] == [first, second]
+    missing = await agent.answer(asked[2], several)
+    assert missing.error is not None
+    assert "repeat 3" in missing.error.message
+    single = dataclasses.replace(case, recorded=first)
+    assert [await agent.answer(one, single) for one in asked] == [first] * 3
+
+
 async def test_each_adapter_is_built(case: Case, question: Question) -> None:
     """python asks clients, replay the dataset, http a host that is allowed; other hosts are refused at once."""
 

@@ -95,7 +95,7 @@ OTHER = {"provider": "anthropic", "model": "n"}
         ({"jury": [MEMBER, {**OTHER, "temperature": 3}]}, "judge.jury[1].temperature", "0 to 2"),
         ({"provider": "openai", "model": "m", "canaries": 5}, "judge.canaries", "from 0 to 1"),
         ({"provider": "openai", "model": "m", "canaries": "few"}, "judge.canaries", "must be a number"),
-        ({"provider": "openai", "model": "m", "replay": "f"}, "judge.replay", "ASSAY_JUDGE_REPLAY"),
+        ({"provider": "openai", "model": "m", "replay": "f"}, "judge.provider", "is for a judge that is asked"),
         ({"provider": "openai", "model": "m", "api_key": "sk"}, "judge.api_key", "key_variable"),
         ({"provider": "openai", "modle": "m"}, "judge.modle", "did you mean 'model'"),
         ({"provider": "openai", "model": "m", "rubric": 3}, "judge.rubric", "name of a rubric"),

@@ -14,7 +14,7 @@ __all__ = ["ReplayAgent"]
 
 
 class ReplayAgent:
-    """Answers with what was recorded, its latency included."""
+    """Answers with what was recorded, its latency included; of several answers, each repeat has its own."""
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
         """Return the recorded answer; to an earlier turn, which is not scored, its reference."""
@@ -24,7 +24,12 @@ class ReplayAgent:
             return error_response(
                 AgentErrorKind.NOT_RECORDED, f"the dataset holds no recorded answer for case {case.case_id}"
             )
-        return case.recorded
+        if not request.repeat_index or not case.recorded_repeats:
+            return case.recorded
+        if request.repeat_index > len(case.recorded_repeats):
+            repeat = f"repeat {request.repeat_index + 1} of case {case.case_id}"
+            return error_response(AgentErrorKind.NOT_RECORDED, f"the dataset holds no recorded answer for {repeat}")
+        return case.recorded_repeats[request.repeat_index - 1]
 
     async def aclose(self) -> None:
         """Nothing to let go of."""
