@@ -2,7 +2,8 @@
 
 It reads a prompt as prompts/triage.md writes it: lists of answers ("- delivery: parcel, courier, ..."), then the mail.
 Of each list it answers with the entry of whose words the mail holds most, the first of several, and with the last
-entry if there is none. It speaks the protocols of both the openai and the anthropic adapter:
+entry if there is none. With a temperature above 0 it overlooks some words of the mail, other ones each time, so that
+mails with few telling words get different answers. It speaks the protocols of both adapters, openai and anthropic:
 
     python examples/prompt-quality/keyword_model.py
 """
@@ -10,6 +11,7 @@ entry if there is none. It speaks the protocols of both the openai and the anthr
 from __future__ import annotations
 
 import contextlib
+import random
 import re
 import threading
 
@@ -20,21 +22,30 @@ _ENTRY = re.compile(r"^- (?P<name>\w+)(?:: (?P<words>.*))?$")
 _MAIL = re.compile(r"<mail\b[^>]*>(?P<text>.*?)</mail>", re.DOTALL)
 _WORD = re.compile(r"[^\W\d_]+")
 _ENDINGS = ("", "s", "es", "ed", "d", "ing")
+_OVERLOOKED = 0.1  # of the words of a mail
 
 
 def reply(request: ProviderRequest) -> Reply:
     """Answer one request, and count every word as a token."""
     said = "\n".join(str(message["content"]) for message in request.body["messages"])
-    text = answer(said)
+    chance = random.Random() if request.body.get("temperature") else None  # noqa: S311 - no secret
+    text = answer(said, chance)
     return Reply(text, usage=Tokens(input=len(_WORD.findall(said)), output=len(_WORD.findall(text))))
 
 
-def answer(prompt: str) -> str:
-    """Return one entry of each list of the prompt, separated by commas."""
+def answer(prompt: str, chance: random.Random | None = None) -> str:
+    """Return one entry of each list of the prompt, separated by commas.
+
+    Args:
+        prompt: The prompt.
+        chance: By which words are overlooked; None for a temperature of 0.
+    """
     found = _MAIL.search(prompt)
     if found is None:
         return "There is no mail in this."
-    mail = {word.casefold() for word in _WORD.findall(found["text"])}
+    mail = {
+        word.casefold() for word in _WORD.findall(found["text"]) if chance is None or chance.random() >= _OVERLOOKED
+    }
     return ", ".join(_best(entries, mail) for entries in _lists(prompt[: found.start()]))
 
 

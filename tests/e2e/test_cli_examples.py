@@ -22,16 +22,16 @@ class Example:
     """What a run of an example comes to.
 
     Args:
-        rows: Cases.
+        rows: Cases, times their repeats.
         passed: Rows that pass.
-        values: Metrics of the run; None for one that is not computed.
+        values: Metrics of the run.
         failing: Ids of the cases that fail, where a person has given them ids.
         target_missed: Metrics whose own target is missed, which no gate asks for.
     """
 
     rows: int
     passed: int
-    values: dict[str, float | None]
+    values: dict[str, float]
     failing: str = ""
     target_missed: str = ""
 
@@ -43,22 +43,23 @@ RUNS = {
     ),
     "city-events": Example(
         35, 29,
-        {"semantic_similarity": 0.8455, "coverage": 0.8571, "satisfaction": 0.8799, "latency": 0.0},
+        {"semantic_similarity": 0.8455, "coverage": 0.9310, "satisfaction": 0.8799, "latency": 0.0},
         "q08 q13 q29 q31 q34 q35",
     ),
     "tenders-sql": Example(
         20, 16, {"retrieval_accuracy": 0.85, "generation_fidelity": 0.95, "latency": 0.0},
     ),
     "encyclopaedia-research": Example(
-        40, 35,
-        {"hit_rate": 0.875, "mrr": 0.825, "judge_score": None, "combined_score": None, "tokens": 668.95,
+        40, 20,
+        {"hit_rate": 0.875, "mrr": 0.825, "judge_score": 0.61, "combined_score": 0.7054, "tokens": 668.95,
          "latency": 0.0},
+        target_missed="judge_score",
     ),
     "prompt-quality": Example(
-        32, 23,
-        {"exact_match": 0.71875, "consistency": 0.4333, "quality": None, "rouge": 0.859375, "latency": 0.003},
-        "neighbour waiting-for-money silent-blender repair-or-money battery-charged thank-you not-urgent ar-attached "
-        "injection",
+        96, 67,
+        {"exact_match": 0.6979, "consistency": 0.9123, "quality": 4.0729, "rouge": 0.8490, "latency": 0.003},
+        "wrong-doorstep new-address neighbour cancel-order waiting-for-money silent-blender repair-or-money "
+        "charged-twice battery-charged thank-you not-urgent ar-defect ar-attached injection",
         "exact_match",
     ),
 }  # fmt: skip
@@ -98,10 +99,10 @@ def test_an_example_comes_to_what_its_readme_says(name: str, reports: dict[str, 
     assert list(report["results"]) == list(example.values)
     for metric, value in example.values.items():
         found = report["results"][metric]["value"]
-        assert found == (value if value is None else pytest.approx(value, abs=TOLERANCES.get(metric, 0.002))), metric
+        assert found == pytest.approx(value, abs=TOLERANCES.get(metric, 0.002)), metric
     failed = [row["case_id"] for row in rows if row["passed"] is False]
     assert len(failed) == example.rows - example.passed
-    assert not example.failing or failed == example.failing.split()
+    assert not example.failing or list(dict.fromkeys(failed)) == example.failing.split()
 
 
 @pytest.mark.parametrize("name", [name for name in RUNS if RUNS[name].failing])
@@ -109,19 +110,25 @@ def test_failing_cases_that_a_readme_names_are_those_that_fail(name: str, report
     """A table of failures in a README has one line for each, in the report's order."""
     text = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
     named = re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE)
-    failed = [row["case_id"] for row in reports[name]["rows"] if row["passed"] is False]
-    assert named in ([], failed)
+    failed = dict.fromkeys(row["case_id"] for row in reports[name]["rows"] if row["passed"] is False)
+    assert named in ([], list(failed))
+
+
+@pytest.mark.parametrize(("name", "metric"), [("encyclopaedia-research", "judge_score"), ("prompt-quality", "quality")])
+def test_recorded_verdicts_are_seen_without_a_judge(name: str, metric: str, reports: dict[str, dict[str, Any]]) -> None:
+    """Each row has the verdict that was written for its answer; nothing is asked and nothing is paid."""
+    judging = reports[name]["summary"]["judging"]
+    assert judging["verdicts"] == judging["recorded"] == RUNS[name].rows
+    assert (judging["asked"], judging["failed"], judging["cost_usd"], judging["canaries"]) == (0, 0, None, None)
+    for row in reports[name]["rows"]:
+        verdict = row["scores"][metric]["detail"]["verdict"]
+        assert (verdict["judge"], verdict["recorded"]) == ("written by hand for this example", True)
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_what_is_not_computed_says_why(name: str, reports: dict[str, dict[str, Any]]) -> None:
-    """A metric that needs a judge is skipped in every row with a reason, never 0."""
-    missing = {metric for metric, value in RUNS[name].values.items() if value is None}
-    for row in reports[name]["rows"]:
-        for metric in missing:
-            score = row["scores"][metric]
-            assert (score["status"], score["value"]) == ("skipped", None)
-            assert score["reason"]
+def test_every_metric_has_a_value(name: str, reports: dict[str, dict[str, Any]]) -> None:
+    """A user who runs an example sees every metric of its preset; vectors are those of the default model."""
+    assert all(value is not None for value in RUNS[name].values.values())
     embedded = {"semantic_similarity", "consistency"} & set(RUNS[name].values)
     for metric in embedded:
         assert {row["scores"][metric]["detail"]["revision"] for row in reports[name]["rows"]} == {MODEL_REVISION}
