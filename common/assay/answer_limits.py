@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from assay.answers import MalformedAnswerError
+from assay.answer_fields import MalformedAnswerError
 
-__all__ = ["MAX_ANSWER_BYTES", "AnswerTooLargeError", "check_bounds"]
+__all__ = ["MAX_ANSWER_BYTES", "MAX_TRACEBACK_CHARS", "AnswerTooLargeError", "check_bounds"]
 
 MAX_ANSWER_BYTES = 2 * 1024 * 1024
+MAX_TRACEBACK_CHARS = 8_000
+"""Of an agent's error."""
 _MAX_VALUES = 200_000
 _MAX_DEPTH = 100
 

@@ -22,6 +22,7 @@ from assay.answer_fields import (
     json_value,
     shown,
 )
+from assay.answer_limits import MAX_TRACEBACK_CHARS
 from assay.answer_text import USAGE_KEYS, find_text_key, missing_text
 from assay.questions import AgentRequest, Message
 
@@ -77,6 +78,7 @@ class AgentError:
         http_status: The HTTP status, where there is one.
         retryable: Whether asking again may help.
         retry_after_s: How long the agent's server asked to be left alone, in seconds; not on the wire.
+        traceback: Where a Python agent raised, as Python prints it, without Assay's frames; otherwise empty.
     """
 
     kind: AgentErrorKind
@@ -85,6 +87,7 @@ class AgentError:
     http_status: int | None = None
     retryable: bool = False
     retry_after_s: float | None = None
+    traceback: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +292,7 @@ def _error_to_json(error: AgentError) -> dict[str, Any]:
             "http_status": error.http_status,
             "retryable": error.retryable,
             "retry_after_s": error.retry_after_s,
+            "traceback": error.traceback,
         }
     )
 
@@ -318,6 +322,7 @@ def _error(value: object) -> AgentError | None:
         http_status=as_count(data.get("http_status"), "error.http_status", below=2**32),
         retryable=data.get("retryable") is True,
         retry_after_s=as_number(data.get("retry_after_s"), "error.retry_after_s"),
+        traceback=as_text(data.get("traceback"), "error.traceback")[:MAX_TRACEBACK_CHARS],
     )
 
 

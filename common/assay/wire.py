@@ -240,6 +240,7 @@ def _error_to_wire(error: AgentError) -> agent_pb2.AgentError:
         type=error.type,
         http_status=error.http_status,
         retryable=error.retryable,
+        traceback=error.traceback,
     )
 
 
@@ -250,6 +251,7 @@ def _error_from_wire(error: agent_pb2.AgentError) -> AgentError:
         type=error.type,
         http_status=error.http_status if error.HasField("http_status") else None,
         retryable=error.retryable,
+        traceback=error.traceback,
     )
 
 

@@ -27,6 +27,7 @@ AREAS: dict[str, tuple[str, ...]] = {
         f"{_ORCHESTRATOR}/agents/http.py",
         f"{_ORCHESTRATOR}/agents/http_hosts.py",
         f"{_ORCHESTRATOR}/agents/secrets.py",
+        "common/assay/redaction.py",
         f"{_JUDGE}/judges.py",
         "common/assay/local/home.py",
     ),

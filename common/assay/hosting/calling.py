@@ -16,13 +16,13 @@ from assay.answers import (
     AgentRequest,
     AgentResponse,
     MalformedAnswerError,
-    clean_text,
     error_response,
     response_from_json,
     response_to_json,
 )
-from assay.hosting.argument import argument_hint, receives_text
-from assay.hosting.threads import CallThreads, TooManyHangError
+from assay.hosting.argument import receives_text
+from assay.hosting.failures import Failures
+from assay.hosting.threads import CallThreads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -51,6 +51,7 @@ class AgentCaller:
         # returns is awaited here.
         self._is_async = inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
         self._threads = CallThreads()
+        self._failures = Failures()
 
     async def call(self, request: AgentRequest) -> AgentResponse:
         """Return the agent's answer, with the time it took; never raises but when cancelled."""
@@ -66,7 +67,7 @@ class AgentCaller:
         except BaseException as problem:
             if isinstance(problem, asyncio.CancelledError) and _is_cancelled_from_outside():
                 raise
-            failure = _failure(problem)
+            failure = self._failures.of(problem)
         if os.getpid() != owner:
             os._exit(0)  # a process that the agent forked, and that returned: the answer is its parent's
         latency_ms = (time.perf_counter() - start) * 1000
@@ -88,7 +89,7 @@ class AgentCaller:
             outcome = await self._threads.run(self._agent, argument, limit)
             if outcome.error is not None:
                 # Returned, not raised: a coroutine may raise neither StopIteration nor SystemExit unharmed.
-                return _failure(outcome.error)
+                return self._failures.of(outcome.error)
             returned = outcome.value
         if inspect.isasyncgen(returned):
             return await _joined(returned, self._max_answer_bytes)
@@ -101,19 +102,13 @@ class AgentCaller:
             check_bounds(returned, self._max_answer_bytes)
             return response_from_json(returned)
         except Exception as problem:  # noqa: BLE001 - an object of the user's may raise whatever is done with it
-            return _failure(problem) if isinstance(problem, _REFUSALS) else _malformed(_described(problem))
+            return self._failures.of_unreadable(problem)
 
 
 def _text_of(request: AgentRequest) -> str:
     if not request.input and request.variables:
         raise TypeError("the case has variables and no text: name the agent's parameter `request` to receive both")
     return request.input
-
-
-# Errors of the agent's code: the same question raises them again.
-_DETERMINISTIC = (TypeError, LookupError, AttributeError, NameError, ImportError, SyntaxError, NotImplementedError,
-                  AssertionError, ArithmeticError, RecursionError)  # fmt: skip
-_REFUSALS = (MalformedAnswerError, AnswerTooLargeError)
 
 
 def _is_cancelled_from_outside() -> bool:
@@ -134,36 +129,3 @@ async def _joined(pieces: AsyncGenerator[object, Any], max_bytes: int) -> str:
                 raise AnswerTooLargeError(f"the answer is larger than {max_bytes / 1024 / 1024:g} MiB")
             texts.append(piece)
     return "".join(texts)
-
-
-def _failure(problem: BaseException) -> AgentResponse:
-    match problem:
-        case AnswerTooLargeError():
-            return error_response(AgentErrorKind.TOO_LARGE, str(problem))
-        case MalformedAnswerError():
-            return _malformed(str(problem))
-        case TooManyHangError():
-            return error_response(AgentErrorKind.TIMEOUT, str(problem))
-        case asyncio.CancelledError():
-            return error_response(AgentErrorKind.RAISED, "the agent cancelled itself", type="CancelledError")
-    return error_response(
-        AgentErrorKind.RAISED,
-        _described(problem),
-        type=type(problem).__name__,
-        retryable=isinstance(problem, Exception) and not isinstance(problem, _DETERMINISTIC),
-    )
-
-
-def _malformed(text: str) -> AgentResponse:
-    return error_response(AgentErrorKind.MALFORMED, f"the answer of the agent cannot be read: {text}")
-
-
-def _described(problem: BaseException) -> str:
-    try:
-        text = clean_text(str(problem))
-    except Exception:  # noqa: BLE001 - even its __str__ is the user's code
-        text = "(its message cannot be shown)"
-    name = type(problem).__name__
-    described = f"{name}: {text}" if text else name
-    hint = argument_hint(problem, text)
-    return f"{described} ({hint})" if hint else described

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
+from assay.hosting.tracebacks import user_traceback
 from assay.names import nearest
 
 if TYPE_CHECKING:
@@ -26,9 +27,7 @@ class AgentImportError(InvalidInputError):
     reason = "AGENT_IMPORT_FAILED"
 
     def __init__(self, target: str, user_traceback: str) -> None:
-        super().__init__(
-            [Problem(f"{target!r} raised while it was imported; its own traceback follows", "agent.target")]
-        )
+        super().__init__([Problem(f"{target!r} failed to import (traceback below)", "agent.target")])
         self.user_traceback = user_traceback
 
 
@@ -113,16 +112,7 @@ def _is_from(module: ModuleType, path: Path) -> bool:
 
 
 def _user_traceback(error: BaseException) -> str:
-    """Return the traceback from the first frame outside the import machinery and Assay on."""
-    machinery = (importlib.__file__, __file__)
-    summary = traceback.extract_tb(error.__traceback__)
-    user = [
-        frame
-        for frame in summary
-        if frame.filename not in machinery and not frame.filename.startswith("<frozen importlib")
-    ]
-    lines = ["Traceback (most recent call last):\n", *traceback.format_list(user)] if user else []
-    return "".join([*lines, *traceback.format_exception_only(error)]).rstrip()
+    return user_traceback(error) or "".join(traceback.format_exception_only(error)).rstrip()
 
 
 def _check_callable(found: object, target: str) -> None:

@@ -400,6 +400,7 @@ class AgentError(_message.Message):
     TYPE_FIELD_NUMBER: _builtins.int
     HTTP_STATUS_FIELD_NUMBER: _builtins.int
     RETRYABLE_FIELD_NUMBER: _builtins.int
+    TRACEBACK_FIELD_NUMBER: _builtins.int
     kind: Global___AgentErrorKind.ValueType
     """The kind of failure."""
     message: _builtins.str
@@ -410,6 +411,10 @@ class AgentError(_message.Message):
     """The HTTP status, where there is one."""
     retryable: _builtins.bool
     """Whether asking again may help."""
+    traceback: _builtins.str
+    """Where a Python agent raised: its traceback without Assay's frames, causes and groups included, at most 8,000
+    characters; empty for other agents.
+    """
     def __init__(
         self,
         *,
@@ -418,10 +423,11 @@ class AgentError(_message.Message):
         type: _builtins.str = ...,
         http_status: _builtins.int | None = ...,
         retryable: _builtins.bool = ...,
+        traceback: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_http_status", b"_http_status", "http_status", b"http_status"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_http_status", b"_http_status", "http_status", b"http_status", "kind", b"kind", "message", b"message", "retryable", b"retryable", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_http_status", b"_http_status", "http_status", b"http_status", "kind", b"kind", "message", b"message", "retryable", b"retryable", "traceback", b"traceback", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__http_status: _TypeAlias = _typing.Literal["http_status"]  # noqa: Y015
     _WhichOneofArgType__http_status: _TypeAlias = _typing.Literal["_http_status", b"_http_status"]  # noqa: Y015

@@ -23,7 +23,9 @@ def exhausted(response: AgentResponse, tries: int) -> AgentResponse:
     error = response.error
     assert error is not None, "only failures are wrapped"
     last = error_response(
-        AgentErrorKind.DEAD_LETTER, f"failed in {tries} tries; the last: {error.kind.value}: {error.message}"
+        AgentErrorKind.DEAD_LETTER,
+        f"failed in {tries} tries; the last: {error.kind.value}: {error.message}",
+        traceback=error.traceback,
     )
     return dataclasses.replace(response, error=last.error)
 

@@ -1,0 +1,124 @@
+"""Secret values taken out of texts, however they are spelled there."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from itertools import takewhile
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["RECOGNISABLE_CHARS", "Redactor", "secret_values"]
+
+RECOGNISABLE_CHARS = 8
+"""A value of fewer characters may be an ordinary word as well."""
+_REDACTED = "[redacted]"
+_SECRET_NAME = re.compile(r"(?i)(?:^|_)(?:key|apikey|token|secret|password|passwd|passphrase|credentials?)$")
+
+
+class Redactor:
+    """Takes values out of texts.
+
+    Args:
+        values: The values; none is empty.
+    """
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        # The longest first, as one may hold another.
+        self._values = [_Value(text) for text in sorted(set(values), key=len, reverse=True)]
+        self._long_values = [known for known in self._values if len(known.text) >= RECOGNISABLE_CHARS]
+
+    def redact(self, text: str) -> str:
+        """Return a message without the values, nor the beginning of one where the text was cut off."""
+        for value in self._values:
+            text = value.redact(text)
+        for value in self._values:
+            text = _without_beginnings(text, value.beginnings)
+        return text
+
+    def redact_long(self, text: str) -> str:
+        """Return a text without the values of 8 characters or more."""
+        if len(text) >= RECOGNISABLE_CHARS:
+            for value in self._long_values:
+                text = value.redact(text)
+        return text
+
+
+def secret_values(environ: Mapping[str, str]) -> frozenset[str]:
+    """Return the values of the variables that are keys, tokens or passwords by their names, e.g. OPENAI_API_KEY.
+
+    Values of fewer than 8 characters are left out: they are ordinary words as well.
+    """
+    return frozenset(
+        value for name, value in environ.items() if len(value) >= RECOGNISABLE_CHARS and _SECRET_NAME.search(name)
+    )
+
+
+class _Value:
+    """One value, and how it may come back: plain, in a URL, in JSON, in HTML, or encoded with other text around it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        # The environment may hold bytes that are no UTF-8.
+        in_urls = {quote(text, safe=safe, errors="surrogatepass") for safe in ("/", "")}
+        self.beginnings = {text, *in_urls, json.dumps(text)[1:-1]}
+        # What no spelling changes: a text without it need not be searched.
+        self._core = max(re.findall(r"[A-Za-z0-9_.~-]*", text), key=len)
+        self._pattern = re.compile("".join(map(_spellings, text)))
+        self._encoded: set[str] = set()
+        if len(text) >= RECOGNISABLE_CHARS:
+            plain = text.encode("utf-8", "surrogatepass")
+            base64s = {_as_base64(plain, before) for before in range(3)}
+            self._encoded = base64s | {each.replace("+", "-").replace("/", "_") for each in base64s}
+            self._encoded |= {plain.hex(), plain.hex().upper()}
+
+    def redact(self, text: str) -> str:
+        if self._core in text:
+            text = self._pattern.sub(_REDACTED, text)
+        for encoded in self._encoded:
+            if encoded in text:
+                text = text.replace(encoded, _REDACTED)
+        return text
+
+
+def _spellings(char: str) -> str:
+    """Return the pattern of one character, escaped or not; JSON within JSON has several backslashes."""
+    plain = re.escape(char)
+    if char.isascii() and (char.isalnum() or char in "_.~-"):
+        return plain
+    in_url = "".join(f"%{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
+    in_json = re.escape(json.dumps(char)[1:-1].lstrip("\\") or char)
+    in_html = {html.escape(char), f"&#{ord(char)};", f"&#x{ord(char):x};"} - {char}
+    forms = [r"\\{0,8}" + plain, f"(?i:{in_url})", rf"\\{{1,8}}(?i:{in_json})", *map(re.escape, in_html)]
+    return f"(?:{'|'.join([*forms, r'[+]'] if char == ' ' else forms)})"
+
+
+def _as_base64(value: bytes, before: int) -> str:
+    """Return the characters of base64 that say nothing but a value, with some bytes (0 to 2) of a group before it."""
+    code = base64.b64encode(b"\0" * before + value).decode().rstrip("=")
+    first = -(-before * 8 // 6)
+    last = (before + len(value)) * 8 // 6
+    return code[first:last]
+
+
+def _without_beginnings(text: str, spellings: set[str]) -> str:
+    """Return a text without the beginnings of a value: of several spellings the one that reaches farthest."""
+    long = [each for each in spellings if len(each) > RECOGNISABLE_CHARS]
+    after = 0
+    while found := [at for each in long if (at := text.find(each[:RECOGNISABLE_CHARS], after)) >= 0]:
+        start = min(found)
+        end = start + max(_shared_chars(text, start, each) for each in long)
+        text = text[:start] + _REDACTED + text[end:]
+        after = start + len(_REDACTED)
+    return text
+
+
+def _shared_chars(text: str, start: int, value: str) -> int:
+    """Return how many characters from a place on are those that a value begins with."""
+    there = text[start : start + len(value)]
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(there, value, strict=False)))

@@ -1,0 +1,140 @@
+"""The traceback of an agent's exception: the agent's own frames, its causes and groups, and no secret."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import assay
+from assay.answer_limits import MAX_TRACEBACK_CHARS
+from assay.answers import AgentError, AgentRequest, response_from_json, response_to_json
+from assay.hosting.calling import AgentCaller
+from assay.wire import response_from_wire, response_to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+OWN = str(Path(assay.__file__).parent)
+
+
+async def error_of(agent: Callable[..., Any]) -> AgentError:
+    """Return the error of one call, as it arrives at the orchestrator."""
+    caller = AgentCaller(agent)
+    try:
+        response = await caller.call(AgentRequest(request_id="r", run_id="run", case_id="c", input="q"))
+    finally:
+        caller.close()
+    received = response_from_json(response_to_json(response_from_wire(response_to_wire(response))))
+    assert received.error is not None
+    return received.error
+
+
+def look_up(key: str) -> str:
+    return {"a": "b"}[key]
+
+
+def raises(question: str) -> str:
+    return look_up(question)
+
+
+async def raises_later(question: str) -> str:
+    await asyncio.sleep(0)
+    return look_up(question)
+
+
+async def raises_in_a_stream(question: str) -> AsyncIterator[str]:
+    yield "a"
+    yield look_up(question)
+
+
+async def raises_in_a_coroutine_of_a_function(question: str) -> str:
+    return await raises_later(question)
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [raises, raises_later, raises_in_a_stream, lambda question: raises_in_a_coroutine_of_a_function(question)],
+    ids=["sync", "async", "stream", "awaitable"],
+)
+async def test_a_traceback_has_the_agents_frames_alone(agent: Callable[..., Any]) -> None:
+    """It begins in the agent and ends where it raised, with source lines; frames of Assay are left out."""
+    found = (await error_of(agent)).traceback
+    assert found.startswith("Traceback (most recent call last):\n  File ")
+    assert 'in look_up\n    return {"a": "b"}[key]' in found
+    assert found.endswith("KeyError: 'q'")
+    assert __file__ in found
+    assert f"{OWN}/" not in found
+
+
+async def test_causes_and_groups_are_told() -> None:
+    """The cause stands before the exception; a group has its exceptions, and its message names the first."""
+
+    async def agent(question: str) -> str:
+        try:
+            return look_up(question)
+        except KeyError as problem:
+            raise ExceptionGroup("two things", [ValueError("first"), OSError("second")]) from problem
+
+    error = await error_of(agent)
+    assert error.message == "ExceptionGroup: two things (2 sub-exceptions): ValueError: first"
+    parts = ["KeyError: 'q'", "direct cause of the following", "ExceptionGroup: two things", "ValueError: first"]
+    places = [error.traceback.index(part) for part in [*parts, "OSError: second"]]
+    assert places == sorted(places)
+
+
+async def test_keys_of_the_environment_are_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values of variables named like keys stand neither in the message nor in the traceback; other values stay."""
+    monkeypatch.setenv("SOME_API_KEY", "sk-abcdef123456")
+    monkeypatch.setenv("SOME_MODE", "production-mode")
+
+    def agent(question: str) -> str:
+        raise RuntimeError("sk-abcdef123456 is refused in production-mode")
+
+    error = await error_of(agent)
+    assert error.message == "RuntimeError: [redacted] is refused in production-mode"
+    assert "sk-abcdef" not in error.traceback
+    assert error.traceback.endswith("RuntimeError: [redacted] is refused in production-mode")
+
+
+async def test_a_traceback_is_bounded() -> None:
+    """Endless recursion and endless messages leave the beginning and the end, where the error stands."""
+
+    def agent(question: str) -> str:
+        if len(question) > 300:
+            raise ValueError("\n".join(["x" * 5_000] * 100 + ["the end"]))
+        return agent(question + "q")
+
+    found = (await error_of(agent)).traceback
+    assert len(found) <= MAX_TRACEBACK_CHARS
+    assert found.startswith("Traceback")
+    assert found.endswith("the end")
+    received = response_from_json({"error": {"message": "m", "traceback": "y" * 20_000}}).error
+    assert received is not None
+    assert len(received.traceback) == MAX_TRACEBACK_CHARS
+
+
+async def test_an_exception_that_cannot_be_shown_is_still_an_answer() -> None:
+    """Whatever reading an exception raises, the call has an outcome."""
+
+    class HostileError(Exception):
+        @property
+        def __notes__(self) -> list[str]:
+            raise SystemExit
+
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    async def agent(question: str) -> str:
+        raise HostileError
+
+    error = await error_of(agent)
+    assert (error.message, error.traceback) == ("HostileError: (its message cannot be shown)", "")
+
+
+async def test_what_assay_raises_has_no_traceback() -> None:
+    """An answer that cannot be read is explained by its sentence alone."""
+    error = await error_of(lambda question: 3)
+    assert (error.kind.value, error.traceback) == ("malformed", "")
