@@ -204,7 +204,7 @@ class Client:
             return await self.get_run(run_id, partial=False)  # the attempt whose answer was lost has resumed it
 
     async def list_attempts(self, run_id: str, case_id: str) -> list[RowAttempt]:
-        """Return every attempt at the rows of a case, by repeat, oldest first, the one that stands last.
+        """Return every attempt at the rows of a case, by repeat, oldest first, the current one last.
 
         Raises:
             NotFoundError: There is no such run, or no such case in its dataset.
@@ -279,12 +279,23 @@ class Client:
             except UnavailableError as problem:
                 await self._lost(problem, patience)
 
-    async def list_results(self, run_id: str, *, failed_only: bool = False) -> AsyncIterator[CaseResult]:
-        """Yield the stored results of a run in dataset order, with their answers."""
+    async def list_results(
+        self, run_id: str, *, failed_only: bool = False, case_id: str = ""
+    ) -> AsyncIterator[CaseResult]:
+        """Yield the stored results of a run in dataset order, with their answers.
+
+        Args:
+            run_id: The run.
+            failed_only: Only rows that failed or have no verdict because of an error.
+            case_id: Only the rows of this case; empty for all.
+
+        Raises:
+            NotFoundError: There is no such run, or no such case in its dataset.
+        """
 
         async def fetch(token: str) -> pb.ListResultsResponse:
             request = pb.ListResultsRequest(
-                run_id=run_id, page_size=_RESULT_PAGE, page_token=token, failed_only=failed_only
+                run_id=run_id, page_size=_RESULT_PAGE, page_token=token, failed_only=failed_only, case_id=case_id
             )
             return await self._call(lambda: self._stub.ListResults(request, timeout=_PAGE_TIMEOUT_S))
 

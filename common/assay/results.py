@@ -85,7 +85,7 @@ class PauseCause(StrEnum):
 class AttemptOutcome(StrEnum):
     """What became of an attempt at a row."""
 
-    STANDS = "stands"
+    CURRENT = "current"
     RETRIED = "retried"
     INTERRUPTED = "interrupted"
 
@@ -176,6 +176,10 @@ class CaseResult:
             stored, or the numbers that a user's own function returned; never leaves the orchestrator.
         turns: Every turn of a conversation; empty for a single question, and where answers were not asked for. The
             scores of the turns are in `detail["turns"]` of the row's scores.
+        started_at: When the agent was first asked, ISO 8601 in UTC; of a row whose answer was stored before a resume,
+            when its scoring began. Empty where an older version stored the row.
+        duration_ms: Wall time of the whole row from then until its scores were known: attempts, the waits between
+            them, and scoring; None where an older version stored the row.
     """
 
     case_id: str
@@ -195,6 +199,8 @@ class CaseResult:
     weight: float = 1.0
     answer_vector: bytes | array[float] = b""
     turns: Sequence[TurnResult] = ()
+    started_at: str = ""
+    duration_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ _PAUSE_CAUSES = {
 }
 _PAUSE_CAUSES_BACK = {number: cause for cause, number in _PAUSE_CAUSES.items()}
 _ATTEMPT_OUTCOMES = {
-    AttemptOutcome.STANDS: pb.ATTEMPT_OUTCOME_STANDS,
+    AttemptOutcome.CURRENT: pb.ATTEMPT_OUTCOME_STANDS,
     AttemptOutcome.RETRIED: pb.ATTEMPT_OUTCOME_RETRIED,
     AttemptOutcome.INTERRUPTED: pb.ATTEMPT_OUTCOME_INTERRUPTED,
 }
@@ -266,6 +266,8 @@ def result_to_wire(result: CaseResult) -> pb.CaseResult:
         tags=result.tags,
         weight=None if result.weight == 1.0 else result.weight,
         turns=map(turn_to_wire, result.turns),
+        start_time=_to_timestamp(result.started_at),
+        duration_ms=result.duration_ms,
     )
 
 
@@ -300,7 +302,7 @@ def attempt_from_wire(attempt: pb.RowAttempt) -> RowAttempt:
     return RowAttempt(
         repeat_index=attempt.repeat_index,
         attempt_index=attempt.attempt_index,
-        outcome=_ATTEMPT_OUTCOMES_BACK.get(attempt.outcome, AttemptOutcome.STANDS),
+        outcome=_ATTEMPT_OUTCOMES_BACK.get(attempt.outcome, AttemptOutcome.CURRENT),
         at=_from_timestamp(attempt.time),
         result=result_from_wire(attempt.result) if attempt.HasField("result") else None,
     )
@@ -325,6 +327,8 @@ def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
         tags=tuple(result.tags),
         weight=result.weight if result.HasField("weight") else 1.0,
         turns=tuple(map(_turn_from_wire, result.turns)),
+        started_at=_from_timestamp(result.start_time) if result.HasField("start_time") else "",
+        duration_ms=result.duration_ms if result.HasField("duration_ms") else None,
     )
 
 

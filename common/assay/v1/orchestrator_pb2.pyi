@@ -2444,6 +2444,8 @@ class CaseResult(_message.Message):
     TAGS_FIELD_NUMBER: _builtins.int
     WEIGHT_FIELD_NUMBER: _builtins.int
     TURNS_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    DURATION_MS_FIELD_NUMBER: _builtins.int
     case_id: _builtins.str
     """The case."""
     case_index: _builtins.int
@@ -2466,6 +2468,10 @@ class CaseResult(_message.Message):
     """
     weight: _builtins.float
     """The case's weight; absent means 1."""
+    duration_ms: _builtins.float
+    """Wall time of the whole row in milliseconds, from start_time until its scores were known: attempts, the waits
+    between them, and scoring. Absent where an older version stored the row.
+    """
     @_builtins.property
     def scores(self) -> _containers.RepeatedCompositeFieldContainer[Global___Score]:
         """One entry per metric, in the spec's order."""
@@ -2488,6 +2494,12 @@ class CaseResult(_message.Message):
         scores of the turns are in Score.detail_json, under "turns".
         """
 
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """When the agent was first asked; of a row whose answer was stored before a resume, when its scoring began.
+        Absent where an older version stored the row.
+        """
+
     def __init__(
         self,
         *,
@@ -2506,17 +2518,23 @@ class CaseResult(_message.Message):
         tags: _abc.Iterable[_builtins.str] | None = ...,
         weight: _builtins.float | None = ...,
         turns: _abc.Iterable[Global___TurnResult] | None = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        duration_ms: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_latency_ms", b"_latency_ms", "_passed", b"_passed", "_weight", b"_weight", "latency_ms", b"latency_ms", "passed", b"passed", "response", b"response", "weight", b"weight"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_latency_ms", b"_latency_ms", "_passed", b"_passed", "_weight", b"_weight", "duration_ms", b"duration_ms", "latency_ms", b"latency_ms", "passed", b"passed", "response", b"response", "start_time", b"start_time", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_latency_ms", b"_latency_ms", "_passed", b"_passed", "_weight", b"_weight", "case_id", b"case_id", "case_index", b"case_index", "category", b"category", "input", b"input", "latency_ms", b"latency_ms", "passed", b"passed", "reason", b"reason", "references", b"references", "repeat_index", b"repeat_index", "response", b"response", "scores", b"scores", "status", b"status", "tags", b"tags", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_latency_ms", b"_latency_ms", "_passed", b"_passed", "_weight", b"_weight", "case_id", b"case_id", "case_index", b"case_index", "category", b"category", "duration_ms", b"duration_ms", "input", b"input", "latency_ms", b"latency_ms", "passed", b"passed", "reason", b"reason", "references", b"references", "repeat_index", b"repeat_index", "response", b"response", "scores", b"scores", "start_time", b"start_time", "status", b"status", "tags", b"tags", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__duration_ms: _TypeAlias = _typing.Literal["duration_ms"]  # noqa: Y015
+    _WhichOneofArgType__duration_ms: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms"]  # noqa: Y015
     _WhichOneofReturnType__latency_ms: _TypeAlias = _typing.Literal["latency_ms"]  # noqa: Y015
     _WhichOneofArgType__latency_ms: _TypeAlias = _typing.Literal["_latency_ms", b"_latency_ms"]  # noqa: Y015
     _WhichOneofReturnType__passed: _TypeAlias = _typing.Literal["passed"]  # noqa: Y015
     _WhichOneofArgType__passed: _TypeAlias = _typing.Literal["_passed", b"_passed"]  # noqa: Y015
     _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
     _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__duration_ms) -> _WhichOneofReturnType__duration_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__latency_ms) -> _WhichOneofReturnType__latency_ms | None: ...
     @_typing.overload
@@ -2574,6 +2592,7 @@ class ListResultsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     FAILED_ONLY_FIELD_NUMBER: _builtins.int
+    CASE_ID_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
     page_size: _builtins.int
@@ -2582,6 +2601,8 @@ class ListResultsRequest(_message.Message):
     """The next_page_token of the page before; empty for the first."""
     failed_only: _builtins.bool
     """Only rows that failed or have no verdict because of an error."""
+    case_id: _builtins.str
+    """Only the rows of this case; empty for all."""
     def __init__(
         self,
         *,
@@ -2589,10 +2610,11 @@ class ListResultsRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         failed_only: _builtins.bool = ...,
+        case_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_only", b"failed_only", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_id", b"case_id", "failed_only", b"failed_only", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

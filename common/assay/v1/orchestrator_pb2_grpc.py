@@ -211,6 +211,7 @@ class RunServiceServicer(object):
 
     def ListResults(self, request, context):
         """ListResults returns the stored results of a run in dataset order. Idempotent.
+        An unknown case is NOT_FOUND (reason CASE_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

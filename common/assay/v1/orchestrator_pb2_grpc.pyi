@@ -99,7 +99,9 @@ class RunServiceStub:
     sequence that the run has not reached is OUT_OF_RANGE (reason SEQUENCE_UNKNOWN).
     """
     ListResults: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListResultsRequest, _orchestrator_pb2.ListResultsResponse]
-    """ListResults returns the stored results of a run in dataset order. Idempotent."""
+    """ListResults returns the stored results of a run in dataset order. Idempotent.
+    An unknown case is NOT_FOUND (reason CASE_NOT_FOUND).
+    """
     ListAttempts: _grpc.UnaryStreamMultiCallable[_orchestrator_pb2.ListAttemptsRequest, _orchestrator_pb2.ListAttemptsResponse]
     """ListAttempts sends every attempt at the rows of one case: those that were
     retried or interrupted, and the one whose result stands. One attempt a
@@ -184,7 +186,9 @@ class RunServiceAsyncStub(RunServiceStub):
     sequence that the run has not reached is OUT_OF_RANGE (reason SEQUENCE_UNKNOWN).
     """
     ListResults: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListResultsRequest, _orchestrator_pb2.ListResultsResponse]  # type: ignore[assignment]
-    """ListResults returns the stored results of a run in dataset order. Idempotent."""
+    """ListResults returns the stored results of a run in dataset order. Idempotent.
+    An unknown case is NOT_FOUND (reason CASE_NOT_FOUND).
+    """
     ListAttempts: _aio.UnaryStreamMultiCallable[_orchestrator_pb2.ListAttemptsRequest, _orchestrator_pb2.ListAttemptsResponse]  # type: ignore[assignment]
     """ListAttempts sends every attempt at the rows of one case: those that were
     retried or interrupted, and the one whose result stands. One attempt a
@@ -326,7 +330,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _orchestrator_pb2.ListResultsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_orchestrator_pb2.ListResultsResponse, _abc.Awaitable[_orchestrator_pb2.ListResultsResponse]]:
-        """ListResults returns the stored results of a run in dataset order. Idempotent."""
+        """ListResults returns the stored results of a run in dataset order. Idempotent.
+        An unknown case is NOT_FOUND (reason CASE_NOT_FOUND).
+        """
 
     @_abc_1.abstractmethod
     def ListAttempts(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay.results import RowAttempt, StateChange
     from assay_orchestrator.store.results import RowKey
 
-__all__ = ["read_attempts", "read_events", "read_page"]
+__all__ = ["find_case", "read_attempts", "read_events", "read_page"]
 
 _MAX_PAGE_CHARS = 2_500_000
 _MAX_ROW_BYTES = 3_500_000
@@ -42,16 +42,35 @@ def read_events(
 
 
 def read_page(
-    connection: sa.Connection, run_id: str, after: RowKey, count: int, *, failed_only: bool
+    connection: sa.Connection,
+    run_id: str,
+    after: RowKey,
+    count: int,
+    *,
+    failed_only: bool,
+    case_index: int | None = None,
 ) -> tuple[list[CaseResult], bool]:
     """Return up to `count` results with their answers, and whether more follow.
 
     A page also ends early, so that it fits in one message.
 
+    Args:
+        connection: The store.
+        run_id: The run.
+        after: The row before the first; (-1, -1) for the beginning.
+        count: Most results.
+        failed_only: Only rows that failed or have no verdict because of an error.
+        case_index: Only the rows of the case at this position; None for all.
+
     Raises:
         NotFoundError: The run was deleted; its rows may be there still.
     """
-    found = results.read_in_order(connection, run_id, after, count + 1, failed_only=failed_only)
+    before_case = None
+    if case_index is not None:
+        after, before_case = max(after, (case_index, -1)), case_index + 1
+    found = results.read_in_order(
+        connection, run_id, after, count + 1, failed_only=failed_only, before_case=before_case
+    )
     page: list[CaseResult] = []
     size = 0
     for row in _complete(connection, run_id, found[:count]):
@@ -62,8 +81,8 @@ def read_page(
     return page, len(found) > len(page)
 
 
-def read_attempts(connection: sa.Connection, run_id: str, dataset_id: str, case_id: str) -> list[RowAttempt]:
-    """Return every attempt at the rows of a case, by repeat, oldest first, the one that stands last.
+def find_case(connection: sa.Connection, run_id: str, dataset_id: str, case_id: str) -> int:
+    """Return the position of a case in a run's dataset.
 
     Raises:
         NotFoundError: The run's dataset has no such case.
@@ -71,7 +90,16 @@ def read_attempts(connection: sa.Connection, run_id: str, dataset_id: str, case_
     case_index = datasets.find_case(connection, dataset_id, case_id)
     if case_index is None:
         raise NotFoundError(f"the dataset of run {run_id} has no case {case_id!r}", reason="CASE_NOT_FOUND")
-    return attempts.read(connection, run_id, case_index)
+    return case_index
+
+
+def read_attempts(connection: sa.Connection, run_id: str, dataset_id: str, case_id: str) -> list[RowAttempt]:
+    """Return every attempt at the rows of a case, by repeat, oldest first, the current one last.
+
+    Raises:
+        NotFoundError: The run's dataset has no such case.
+    """
+    return attempts.read(connection, run_id, find_case(connection, run_id, dataset_id, case_id))
 
 
 def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> list[CaseResult]:

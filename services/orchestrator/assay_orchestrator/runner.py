@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,6 +16,7 @@ from assay.metrics.row_verdict import row_reason, row_verdict
 from assay.metrics.score import EmbeddingEvidence, JudgeEvidence, Metric, keeps_vector, usable_references
 from assay.results import CaseResult
 from assay.spec.judging import NO_JUDGE
+from assay.storage.times import now
 from assay_orchestrator import dead_letters
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.canary_rows import CanaryRows
@@ -89,6 +92,22 @@ class Plan:
     turn_score: str = "mean"
 
 
+class _Clock:
+    """When a row began, and how long it has taken; waiting for a place among the questions is no part of it."""
+
+    def __init__(self) -> None:
+        self._started_at = ""
+        self._start = 0.0
+
+    def start(self) -> None:
+        if not self._started_at:
+            self._started_at, self._start = now(), time.perf_counter()
+
+    def stamped(self, result: CaseResult) -> CaseResult:
+        duration_ms = (time.perf_counter() - self._start) * 1000
+        return dataclasses.replace(result, started_at=self._started_at, duration_ms=duration_ms)
+
+
 @dataclass(frozen=True, slots=True)
 class _Work:
     case: Case
@@ -97,6 +116,7 @@ class _Work:
     stored: Sequence[AgentResponse]
     tries: Tries
     problem: str = ""
+    clock: _Clock = field(default_factory=_Clock)
 
 
 class ShardRunner:
@@ -205,6 +225,7 @@ class ShardRunner:
     async def _finish(self, work: _Work) -> None:
         try:
             answers, fresh = await self._converse(work)
+            work.clock.start()  # of a row whose answer was stored before
             await self._begin(work)
             turns = scored_turns(work.case, answers, self._plan.metrics, self._plan.turn_score)
             evidence: list[_Evidence] | None = [({}, {})] * len(turns)
@@ -222,7 +243,7 @@ class ShardRunner:
             result = await self._result(work, answers, turns, evidence)
             if evidence[-1][1] and self._canaries is not None:
                 result = await self._canaries.observed(result, _judged(work, turns[-1]))
-            await self._put(fresh, result)
+            await self._put(fresh, work.clock.stamped(result))
         except NotYetError as pending:
             self._pending += 1
             self.look_after_s = min(pending.after_s, self.look_after_s or pending.after_s)
@@ -254,6 +275,7 @@ class ShardRunner:
                 if self._plan.pausing.is_set():
                     raise NotAskedError
                 await self._begin(work)
+                work.clock.start()
                 response = await self._ask(work, answers)
             fresh = AnswerRecord(work.case_index, work.repeat_index, len(answers), response)
             answers.append(response)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from assay.answers import AgentResponse
     from assay.cases import Case
-    from assay.results import Run
+    from assay.results import CaseResult, Run
     from assay.storage.database import Database
     from assay.v1 import agent_pb2
     from assay_orchestrator.agents.hosted import Attachment
@@ -237,12 +237,19 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         """Return a page of results in dataset order."""
         run = await self._manager.get(request.run_id)
         size = min(request.page_size or 200, 1000)
-        query = ("ListResults", run.run_id, request.failed_only)
+        query = ("ListResults", run.run_id, request.failed_only, request.case_id)
         position = await self._tokens.read(query, request.page_token, (int, int))
         after = (int(position[0]), int(position[1])) if position is not None else (-1, -1)
-        page, more = await self._database.read(
-            lambda c: history.read_page(c, run.run_id, after, size, failed_only=request.failed_only)
-        )
+
+        def read(connection: sa.Connection) -> tuple[list[CaseResult], bool]:
+            case_index = None
+            if request.case_id:
+                case_index = history.find_case(connection, run.run_id, run.dataset.dataset_id, request.case_id)
+            return history.read_page(
+                connection, run.run_id, after, size, failed_only=request.failed_only, case_index=case_index
+            )
+
+        page, more = await self._database.read(read)
         token = await self._tokens.make(query, (page[-1].case_index, page[-1].repeat_index)) if more else ""
         return pb.ListResultsResponse(results=[result_to_wire(result) for result in page], next_page_token=token)
 

@@ -103,7 +103,7 @@ async def test_what_is_in_flight_ends_and_nothing_new_is_asked(serve: Serve, set
             agent.may_answer.set()
             paused = await pausing
         assert (paused.state, paused.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
-        assert paused.state_reason == "paused by its owner"
+        assert paused.state_reason == "paused with `assay runs pause`"
         assert paused.counts.finished == len(agent.asked) < 40
         assert (await client.pause_run(run.run_id)).last_sequence == paused.last_sequence
         resumed = await client.resume_run(run.run_id)

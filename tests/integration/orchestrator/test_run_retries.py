@@ -91,7 +91,7 @@ async def test_rows_with_errors_are_asked_again(serve: Serve, settings_of: Setti
     for request in agent.asked:
         assert request.idempotency_key == keys[request.case_id] + "@1"
         assert request.session_id != keys[request.case_id]
-    assert (old.outcome, new.outcome, fine.outcome) == ("retried", "stands", "stands")
+    assert (old.outcome, new.outcome, fine.outcome) == ("retried", "current", "current")
     assert old.result is not None
     assert new.result is not None
     assert old.result.response is not None
@@ -169,7 +169,7 @@ async def test_a_row_that_fails_in_every_try_is_given_up(serve: Serve, settings_
         assert (again.state, again.last_sequence) == (RunState.SUCCEEDED, run.last_sequence)
         found = await client.list_attempts(run.run_id, "c0")
     assert len(agent.asked) == asked == 4
-    assert [attempt.outcome for attempt in found] == ["retried", "retried", "stands"]
+    assert [attempt.outcome for attempt in found] == ["retried", "retried", "current"]
     last = found[-1].result
     assert last is not None
     assert last.response is not None
@@ -304,7 +304,7 @@ async def test_a_row_in_whose_midst_the_process_is_killed_comes_last_and_is_give
     asked = [request.case_id for request in agent.asked]
     assert sorted(asked[:3]) == ["c1", "c2", "c3"]
     assert asked[3:] == (["c0"] if kills < 3 else [])
-    assert [attempt.outcome for attempt in found] == [AttemptOutcome.INTERRUPTED] * kills + [AttemptOutcome.STANDS]
+    assert [attempt.outcome for attempt in found] == [AttemptOutcome.INTERRUPTED] * kills + [AttemptOutcome.CURRENT]
     last = found[-1].result
     assert last is not None
     assert last.response is not None

@@ -49,7 +49,7 @@ _STORED = {
         """,
     ),
 }
-_STORED |= dict.fromkeys(("0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011"), _STORED["0002"])
+_STORED |= dict.fromkeys((f"{number:04}" for number in range(3, 13)), _STORED["0002"])
 
 
 def described(engine: sa.Engine) -> dict[str, object]:
@@ -136,6 +136,7 @@ async def test_an_upgrade_keeps_what_is_stored(revision: str, open_store: Open, 
     assert [(row.case_id, row.passed, row.tags, row.weight, row.answer_vector) for row in rows] == [
         ("c", True, (), 1.0, b"")
     ]
+    assert [(row.started_at, row.duration_ms) for row in rows] == [("", None)]
     assert [tuple(row) for row in shown] == [("r", "c", "exact_match", 1.0, True)]
 
 

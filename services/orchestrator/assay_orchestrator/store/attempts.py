@@ -172,7 +172,7 @@ def _set_rows_aside(connection: sa.Connection, run_id: str, rows: Sequence[CaseR
 
 
 def read(connection: sa.Connection, run_id: str, case_index: int) -> list[RowAttempt]:
-    """Return every attempt at the rows of a case, by repeat, oldest first, the one that stands last."""
+    """Return every attempt at the rows of a case, by repeat, oldest first, the current one last."""
     table = schema.row_history
     rows = connection.execute(
         sa.select(table)
@@ -184,7 +184,7 @@ def read(connection: sa.Connection, run_id: str, case_index: int) -> list[RowAtt
     for row, at in results.read_case(connection, run_id, case_index):
         before = sum(attempt.repeat_index == row.repeat_index for attempt in found)
         result = dataclasses.replace(row, response=_last(answers.get(_key(row), ())))
-        found.append(RowAttempt(row.repeat_index, before, AttemptOutcome.STANDS, at, result))
+        found.append(RowAttempt(row.repeat_index, before, AttemptOutcome.CURRENT, at, result))
     return sorted(found, key=lambda attempt: (attempt.repeat_index, attempt.attempt_index))
 
 
@@ -223,6 +223,8 @@ def _result_to_json(row: CaseResult) -> dict[str, Any]:
         "sequence": row.sequence,
         "tags": list(row.tags),
         "weight": row.weight,
+        "started_at": row.started_at,
+        "duration_ms": row.duration_ms,
     }
 
 

@@ -340,6 +340,8 @@ def _values(run_id: str, sequence: int, moment: str, row: CaseResult) -> dict[st
         "tags_json": json_text(row.tags) if row.tags else "[]",
         "weight": row.weight,
         "answer_vector": row.answer_vector or None,
+        "started_at": row.started_at or None,
+        "duration_ms": row.duration_ms,
     }
 
 
@@ -361,7 +363,7 @@ def _count(connection: sa.Connection, run_id: str, rows: Sequence[tuple[str, boo
 def _record(row: Any) -> CaseResult:
     # By position: reading a column by name costs several times as much, and a run has many rows.
     (_, case_index, repeat_index, sequence, case_id, category, status, passed, latency_ms, reason, scores_json, _,
-     tags_json, weight, vector) = row  # fmt: skip
+     tags_json, weight, vector, started_at, duration_ms) = row  # fmt: skip
     return CaseResult(
         case_index=case_index,
         repeat_index=repeat_index,
@@ -376,4 +378,6 @@ def _record(row: Any) -> CaseResult:
         tags=tuple(json.loads(tags_json)) if tags_json != "[]" else (),
         weight=weight,
         answer_vector=vector or b"",
+        started_at=started_at or "",
+        duration_ms=duration_ms,
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GOING", "PAUSED_BY_OWNER", "RunRecord"]
 
-PAUSED_BY_OWNER = "paused by its owner"
+PAUSED_BY_OWNER = "paused with `assay runs pause`"
 
 GOING = (RunState.PENDING, RunState.RUNNING)
 """States of runs that are not over and not paused."""

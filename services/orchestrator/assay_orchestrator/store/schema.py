@@ -140,6 +140,8 @@ results = sa.Table(
     sa.Column("tags_json", sa.Text, nullable=False, server_default="[]"),
     sa.Column("weight", sa.Float, nullable=False, server_default="1"),
     sa.Column("answer_vector", sa.LargeBinary),
+    sa.Column("started_at", sa.String(32)),
+    sa.Column("duration_ms", sa.Float),
     sa.UniqueConstraint("run_id", "sequence", name="uq_results_sequence"),
     sqlite_with_rowid=False,
 )
