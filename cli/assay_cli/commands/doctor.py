@@ -50,7 +50,7 @@ class Finding:
 @json_option
 @debug_option
 def doctor(as_json: bool) -> int:
-    """Say what works on this machine and what is missing; exit status 3 if a run could not work."""
+    """Check this machine: what works, what is missing; exit status 3 if a run could not work."""
     findings = [*_check_installation(), *_check_home()]
     healthy = all(finding.ok for finding in findings)
     if as_json:

@@ -25,7 +25,9 @@ _DEFAULT = "prompt-benchmark"
 
 @click.command()
 @click.argument("preset", required=False)
-@click.option("--dir", "folder", type=click.Path(path_type=Path), default=Path(), help="Where to (this folder).")
+@click.option(
+    "--dir", "folder", type=click.Path(path_type=Path), default=Path(), help="Target folder; default: the current one."
+)
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
 @click.option("--list", "only_list", is_flag=True, help="List the presets, and write nothing.")
 def init(preset: str | None, folder: Path, force: bool, only_list: bool) -> int:

@@ -11,7 +11,7 @@ __all__ = ["judge"]
 _COMMANDS = {
     "calibrate": (
         "assay_cli.commands.judge_calibrate:calibrate",
-        "Hold a judge against people's labels: agreement, errors, how far to trust it.",
+        "Compare a judge with human labels: agreement, errors, how far to trust it.",
     ),
     "drift": (
         "assay_cli.commands.judge_drift:drift",

@@ -22,7 +22,7 @@ _LEVELS = ("unknown", "untrusted", "tentative", "trusted")
 
 
 @click.command()
-@click.option("--labels", metavar="FILE", required=True, help="Answers, or pairs, with people's labels.")
+@click.option("--labels", metavar="FILE", required=True, help="Answers, or pairs, with human labels.")
 @judge_options
 @click.option("--judge-model", "jury", multiple=True, metavar="PROVIDER:MODEL[@URL]",
               help="A judge; several are held against people one by one and as a jury.")  # fmt: skip
@@ -46,7 +46,7 @@ def calibrate(
     as_json: bool,
     **judge: Any,
 ) -> int:
-    """Hold a judge against people's labels: agreement, errors, how far it may be trusted, and what that cost.
+    """Compare a judge with human labels: agreement, errors, how far it may be trusted, and what that cost.
 
     A record of the file has question and answer, or answer_a and answer_b; reference and contexts where there are
     any; and human: a score on the rubric's scale, pass or fail, or a, b or tie. Several people are a list, or

@@ -144,7 +144,7 @@ def resume(
 ) -> int:
     """Continue a paused run and follow it; stored answers are not asked for again.
 
-    With --retry-errors, rows whose agent failed are asked again, and metrics that could not be computed are computed
+    With --retry-errors, rows whose agent failed are run again, and metrics that could not be computed are computed
     again from the stored answer. Earlier attempts are kept: `assay runs show RUN --history CASE`.
 
     A run whose agent is Python code needs that code: name it with --spec or --agent. One that only awaits verdicts
