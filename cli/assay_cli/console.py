@@ -1,60 +1,62 @@
-"""The summary on the console: metrics, gates, failing cases, latency."""
+"""The summary on the console: metrics, gates, latency, failing rows, recommendations, the verdict."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import sys
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics import METRICS
-from assay.results import GateOutcome, ScoreStatus
+from assay.results import GateOutcome
 from assay.run_verdict import criteria_of, run_verdict
-from assay_cli.judging_text import canary_line, judge_reasons, judging_line, jury_lines
+from assay_cli.failing_rows import FailingRows
+from assay_cli.judging_text import canary_line, judging_line, jury_lines
+from assay_cli.metric_text import Uncomputed, count_text, seconds_text, units_of, value_text
 from assay_cli.reports.json_report import pass_rate_interval
-from assay_cli.terminal import clean, shorten, table
+from assay_cli.reports.recommendations import recommendations
+from assay_cli.terminal import clean, cut_width, painter, shorten, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from typing import TextIO
 
     from assay.results import CaseResult, GateResult, GroupSummary, MetricSummary, Run, RunSummary
 
 __all__ = ["ConsoleSummary"]
 
-_MAX_FAILING = 10
 _MAX_GROUPS = 15
 _MAX_REASONS = 3  # of the verdict, in the last line
-_REASON_CHARS = 200  # of a judge's reasons; they wrap on a narrow terminal
 _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _MARKS = {GateOutcome.PASS: "PASS", GateOutcome.FAIL: "FAIL", GateOutcome.INCOMPLETE: "INCOMPLETE"}
-_COLOURS = {"PASS": "32", "FAIL": "31", "INCOMPLETE": "33", "NO_DATA": "33", "NO_CRITERIA": "33"}
 _MARK = re.compile(r"\b(?:PASS|FAIL)\b")
 
 
 class ConsoleSummary:
-    """Takes a run's rows as they pass and writes the summary at the end; it keeps only a few rows."""
+    """Takes a run's rows as they pass and writes the summary at the end; it keeps only a few rows.
 
-    def __init__(self, run: Run) -> None:
+    Args:
+        run: With its summary.
+        out: Where the summary goes; stdout where it is None.
+    """
+
+    def __init__(self, run: Run, out: TextIO | None = None) -> None:
+        out = out if out is not None else sys.stdout
         self._run = run
-        self._failing: list[CaseResult] = []
-        self._failing_count = 0
-        self._reasons: dict[str, Counter[str]] = {}  # by metric, of rows that have no value
-        self._infos = {metric.name: METRICS[metric.kind].info for metric in run.settings.metrics}
-        self._colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        self._failing = FailingRows(run, cut_width(out))
+        self._uncomputed = Uncomputed()
+        self._units = units_of(run.settings)
+        self._paint = painter(out)
+
+    @property
+    def needs_all_rows(self) -> bool:
+        """Whether the summary tells of rows that did not fail: those that a metric skipped."""
+        summary = self._run.summary
+        return summary is not None and any(metric.n_skipped or metric.n_error for metric in summary.metrics)
 
     def take(self, row: CaseResult) -> None:
         """Take one row."""
-        for score in row.scores:
-            if score.value is None and score.reason:
-                said = score.detail.get("message") if score.status is ScoreStatus.SKIPPED else None
-                self._reasons.setdefault(score.metric, Counter())[str(said or score.reason)] += 1
-        if row.passed is False or row.reason:
-            self._failing_count += 1
-            if len(self._failing) < _MAX_FAILING:
-                self._failing.append(row)
+        self._uncomputed.take(row)
+        self._failing.take(row)
 
     def render(self, report: Path | None) -> str:
         """Return the summary as text; `report` is where the full report lies."""
@@ -62,7 +64,7 @@ class ConsoleSummary:
         assert summary is not None, "only finished runs are summarised"
         parts = [
             f"{clean(run.settings.name)}  {clean(run.run_id)}  {_rows(run, summary)}",
-            self._metrics(summary),
+            *self._metrics(summary),
             self._counts(summary),
         ]
         if summary.categories:
@@ -71,39 +73,35 @@ class ConsoleSummary:
             parts.append(self._groups("tag", summary.tags))
         if criteria := criteria_of(summary):
             parts.append(self._criteria(criteria, "gate" if summary.gates else "threshold"))
-        if self._failing:
-            parts.append(self._failures())
+        if failing := self._failing.render():
+            parts.append(failing)
+        if advice := recommendations(run):
+            parts.append("\n".join(["recommendations:", *(f"  - {shorten(sentence, None)}" for sentence in advice)]))
         if report is not None:
             parts.append(f"report: {clean(str(report))}")
         parts.append(self._verdict(summary))
         return "\n\n".join(parts) + "\n"
 
-    def _metrics(self, summary: RunSummary) -> str:
+    def _metrics(self, summary: RunSummary) -> list[str]:
+        """Return the table of metrics and, below it, why some have no value on rows."""
+        shown = [metric for metric in summary.metrics if not self._is_in_latency_line(metric, summary)]
         rows = [("metric", "value", "scored", "skipped", "errors", "passed", "failed", "threshold")]
-        rows += [self._metric(metric, decides=not summary.gates) for metric in summary.metrics]
-        return "\n".join([table(rows, self._painted), *self._not_computed(summary)])
+        rows += [self._metric(metric, decides=not summary.gates) for metric in shown]
+        parts = [table(rows, self._painted)] if shown else []
+        if lines := self._uncomputed.lines(summary.metrics):
+            parts.append("\n".join(lines))
+        return parts
 
-    def _not_computed(self, summary: RunSummary) -> list[str]:
-        """Return a line for each metric that no row has, with the reason that most of them give."""
-        lines = []
-        for metric in summary.metrics:
-            if metric.n_scored == 0 and (rows := metric.n_skipped + metric.n_error):
-                reasons = self._reasons.get(metric.metric, Counter()).most_common(1)
-                why = f" ({clean(reasons[0][0])})" if reasons else ""
-                show = f"`assay metrics show {clean(self._run_kind(metric.metric))}`"
-                lines.append(
-                    f"not computed  {clean(metric.metric)} on {_counted(rows)}{why}: {show} tells what it reads"
-                )
-        return lines and ["", *lines]
-
-    def _run_kind(self, name: str) -> str:
-        return next(metric.kind for metric in self._run.settings.metrics if metric.name == name)
+    def _is_in_latency_line(self, metric: MetricSummary, summary: RunSummary) -> bool:
+        """Return whether the line on latency says all that a metric has to say."""
+        decides = metric.threshold is not None or metric.target is not None
+        return not decides and metric.n_scored == summary.latency.count > 0 and "ratings" in metric.detail
 
     def _metric(self, metric: MetricSummary, *, decides: bool) -> tuple[str, str, str, str, str, str, str, str]:
         decided = metric.passed + metric.failed
         return (
             metric.metric,
-            self._value(metric.metric, metric.value) + _survivors(metric),
+            value_text(self._units[metric.metric], metric.value) + _survivors(metric),
             str(metric.n_scored),
             str(metric.n_skipped),
             str(metric.n_error),
@@ -125,22 +123,8 @@ class ConsoleSummary:
             parts.append(f"target {sign} {metric.target:g} {mark}")
         return ", ".join(parts) or "-"
 
-    def _value(self, name: str, value: float | None) -> str:
-        if value is None:
-            return "-"
-        match self._infos[name].unit:
-            case "%":
-                return f"{value:.1%}"
-            case "s":
-                return _seconds(value)
-            case "tokens":
-                return f"{value:,.0f}"
-            case "USD":
-                return f"{value:.4g}"
-        return f"{value:.4f}"
-
     def _groups(self, heading: str, groups: Sequence[GroupSummary]) -> str:
-        names = list(self._infos)
+        names = list(self._units)
         rows = [(heading, "rows", "passed", "failed", "pass rate", *names)]
         rows += [
             (
@@ -149,7 +133,7 @@ class ConsoleSummary:
                 str(group.passed),
                 str(group.failed),
                 "-" if group.pass_rate is None else f"{group.pass_rate:.1%}",
-                *(self._value(name, group.metrics.get(name)) for name in names),
+                *(value_text(unit, group.metrics.get(name)) for name, unit in self._units.items()),
             )
             for group in groups[:_MAX_GROUPS]
         ]
@@ -162,27 +146,20 @@ class ConsoleSummary:
         said = "; ".join(clean(reason) for reason in verdict.reasons[:_MAX_REASONS])
         more = f"; and {len(verdict.reasons) - _MAX_REASONS} more" if len(verdict.reasons) > _MAX_REASONS else ""
         notes = [clean(note) for note in verdict.notes]
-        return "\n".join([*notes, f"verdict  {self._paint(verdict.status.value)}  {said}{more}"])
+        rate = _pass_rate(summary)
+        return "\n".join([*notes, f"verdict  {self._paint(verdict.status.value)}  {said}{more}  {rate}"])
 
     def _counts(self, summary: RunSummary) -> str:
         counts = self._run.counts
-        rate = f"{summary.pass_rate:.1%}" if summary.pass_rate is not None else "none decided"
-        if (interval := pass_rate_interval(self._run)) is not None:
-            rate += f" [{interval[0]:.1%}, {interval[1]:.1%}]"
-        lines = [f"pass rate  {rate}  ({summary.passed} of {summary.decided} decided, {counts.total} rows)"]
+        lines = [f"pass rate  {_rate(summary, pass_rate_interval(self._run))}"]
         if summary.weighted:
             weighted = summary.weighted["pass_rate"]
             lines.append(f"weighted pass rate  {'-' if weighted is None else f'{weighted:.1%}'}")
         lines += _repeats(summary.repeats)
         if counts.agent_errors:
             lines.append(f"agent errors  {counts.agent_errors}")
-        latency = summary.latency
-        timeouts = f", {latency.timeouts} timed out" if latency.timeouts else ""
-        if latency.count:
-            lines.append(
-                f"latency  mean {_seconds(latency.mean_s)}  P50 {_seconds(latency.p50_s)}  "
-                f"P95 {_seconds(latency.p95_s)}  max {_seconds(latency.max_s)}  ({latency.count} rows{timeouts})"
-            )
+        if summary.latency.count:
+            lines.append(_latency_line(summary))
         lines += [line for metric in summary.metrics if (line := _unanswerable(metric))]
         if summary.judging is not None:
             lines += [judging_line(summary.judging, self._run.settings.judge), *jury_lines(summary.judging)]
@@ -200,34 +177,16 @@ class ConsoleSummary:
             lines.append(f"{kind}  {mark}  {clean(gate.expression)}{actual}{target}{reason}")
         return "\n".join(lines)
 
-    def _failures(self) -> str:
-        width = max(60, shutil.get_terminal_size((110, 24)).columns)
-        names = [self._row_name(row) for row in self._failing]
-        column = max(map(len, names))
-        lines = [f"{self._failing_count} failing row{'s' if self._failing_count > 1 else ''}:"]
-        for name, row in zip(names, self._failing, strict=True):
-            lines.append(f"  {name:<{column}}  {shorten(row.reason or 'failed', width - column - 4)}")
-            if row.input:
-                lines.append(f"  {'':<{column}}  asked: {shorten(row.input, width - column - 11)}")
-            room = max(_REASON_CHARS, width - column - 4)
-            lines += [f"  {'':<{column}}  {shorten(reason, room)}" for reason in judge_reasons(row)]
-        if self._failing_count > len(self._failing):
-            lines.append(f"  ... and {self._failing_count - len(self._failing)} more in the report")
-        return "\n".join(lines)
-
-    def _row_name(self, row: CaseResult) -> str:
-        name = shorten(row.case_id, 24)
-        return f"{name} #{row.repeat_index + 1}" if self._run.settings.repeats > 1 else name
-
     def _painted(self, cell: str) -> str:
         return _MARK.sub(lambda found: self._paint(found[0]), cell)
 
-    def _paint(self, mark: str) -> str:
-        return f"\x1b[{_COLOURS[mark]}m{mark}\x1b[0m" if self._colour else mark
-
 
 def _rows(run: Run, summary: RunSummary) -> str:
-    return f"PARTIAL: {summary.row_count} of {run.counts.total} rows" if summary.partial else f"{run.counts.total} rows"
+    return (
+        f"PARTIAL: {summary.row_count} of {run.counts.total} rows"
+        if summary.partial
+        else count_text(run.counts.total, "row")
+    )
 
 
 def _repeats(repeats: Mapping[str, Any]) -> list[str]:
@@ -256,12 +215,38 @@ def _unanswerable(metric: MetricSummary) -> str:
     if not count or share is None:
         return ""
     declined = metric.detail.get("declined", 0)
-    return f"{metric.metric}  {_counted(count)} unanswerable ({share:.1%}), not in the rate: {declined} declined"
+    return f"{metric.metric}  {count_text(count, "row")} unanswerable ({share:.1%}), not in the rate: {declined} declined"
 
 
-def _counted(count: int) -> str:
-    return f"{count} row" if count == 1 else f"{count} rows"
+def _rate(summary: RunSummary, interval: tuple[float, float] | None) -> str:
+    """Return the pass rate, its interval, and of how many rows it is."""
+    if summary.pass_rate is None:
+        return "no row has a verdict"
+    known = f" [{interval[0]:.1%}, {interval[1]:.1%}]" if interval is not None else ""
+    undecided = (summary.row_count or 0) - summary.decided
+    rows = count_text(summary.decided, "row")
+    of = f"{summary.passed:,} of {rows} passed"
+    if undecided > 0:
+        of = f"{summary.passed:,} of {rows} with a verdict passed, {undecided:,} without a verdict"
+    return f"{summary.pass_rate:.1%}{known}  ({of})"
 
 
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} s"
+def _pass_rate(summary: RunSummary) -> str:
+    """Return the pass rate as the last line has it."""
+    if summary.pass_rate is None:
+        return "no row has a verdict"
+    return f"pass rate {summary.pass_rate:.1%} ({summary.passed:,} of {summary.decided:,})"
+
+
+def _latency_line(summary: RunSummary) -> str:
+    latency = summary.latency
+    tiers: Mapping[str, int] = next(
+        (metric.detail["ratings"] for metric in summary.metrics if "ratings" in metric.detail), {}
+    )
+    shown = ", ".join(f"{count:,} {clean(tier)}" for tier, count in tiers.items() if count)
+    timeouts = f", {latency.timeouts:,} timed out" if latency.timeouts else ""
+    return (
+        f"latency  mean {seconds_text(latency.mean_s)}  P50 {seconds_text(latency.p50_s)}  "
+        f"P95 {seconds_text(latency.p95_s)}  max {seconds_text(latency.max_s)}"
+        f"{f'  {shown}' if shown else ''}  ({count_text(latency.count, 'row')}{timeouts})"
+    )

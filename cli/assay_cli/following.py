@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from assay.hosting.calling import AgentCaller
     from assay.local.stack import LocalStack
     from assay.results import CaseResult, Run, StateChange
+    from assay_cli.console import ConsoleSummary
 
 __all__ = [
     "ANSWERED_HERE",
@@ -33,6 +34,7 @@ __all__ = [
     "follow_to_end",
     "how_to_resume",
     "load_caller",
+    "read_for",
     "say_state",
     "saying_how_to_report",
 ]
@@ -123,11 +125,16 @@ async def conclude(client: Client, run: Run, ending: Ending) -> int:
             path = ending.output_dir / "results.json"
             await JsonReport(run, None).write(path, client.list_results(run.run_id), console.take)
         elif ending.form is Form.TEXT:
-            async for row in client.list_results(run.run_id, failed_only=True):
-                console.take(row)
+            await read_for(console, client, run)
     if ending.form is Form.TEXT:
         click.echo(console.render(path), nl=False)
     return exit_status_of(run)
+
+
+async def read_for(console: ConsoleSummary, client: Client, run: Run) -> None:
+    """Hand a summary the stored rows that it tells of."""
+    async for row in client.list_results(run.run_id, failed_only=not console.needs_all_rows):
+        console.take(row)
 
 
 @contextlib.contextmanager

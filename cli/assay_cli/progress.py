@@ -11,12 +11,14 @@ import click
 from assay.results import CaseResult, Run, RunState, StateChange
 from assay.spec.model import wants_verdicts
 from assay_cli.judging_text import judge_line, judging_cost
+from assay_cli.metric_text import count_text
+from assay_cli.row_blocks import RowBlocks
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
-    from typing import Self
+    from typing import Self, TextIO
 
 __all__ = ["Progress", "make_progress"]
 
@@ -44,8 +46,19 @@ class Progress(Protocol):
         """Show the end."""
 
 
-def make_progress(run: Run, *, hidden: bool, clock: Callable[[], float] = time.monotonic) -> Progress:
-    """Return what fits: nothing, a live line on a terminal, or plain lines; `clock` tells seconds."""
+def make_progress(
+    run: Run, *, hidden: bool, verbose: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+) -> Progress:
+    """Return what fits: nothing, a live line on a terminal, or plain lines.
+
+    Args:
+        run: The run.
+        hidden: Whether nothing is shown.
+        verbose: Where each row is shown when it is finished; None where they are not.
+        clock: Returns seconds.
+    """
+    if verbose is not None:
+        return _Verbose(run, clock, verbose)
     if hidden:
         return _Hidden(run, clock)
     return _Live(run, clock) if sys.stderr.isatty() else _Plain(run, clock)
@@ -123,7 +136,7 @@ class _Hidden:
         seconds = self._clock() - self._begun_at
         rate = (self._done - self._begun_with) / seconds if seconds >= _LEAST_SPAN_S else 0.0
         decided = self._passed + self._failed
-        passed = f"{self._passed / decided:.1%} passed" if decided else "none decided"
+        passed = f"{self._passed / decided:.1%} passed" if decided else "no row has a verdict"
         speed = ""
         if rate > 0:
             speed = f"  {rate:.0f} cases/s" if rate >= 10 else f"  {rate:.1f} cases/s"
@@ -145,7 +158,7 @@ class _Plain(_Hidden):
     every_s = _PLAIN_EVERY_S
 
     def __enter__(self) -> Self:
-        self.say(f"run {self._run.run_id}: {self._total} cases over {self._run.dataset.name}")
+        self.say(f"run {self._run.run_id}: {count_text(self._total, 'case')} over {self._run.dataset.name}")
         self.say_judge()
         return self
 
@@ -164,6 +177,24 @@ class _Plain(_Hidden):
 
     def say(self, text: str) -> None:
         click.echo(clean(text), err=True)
+
+
+class _Verbose(_Plain):
+    """A block for each row that is finished, in place of lines on how far the run is."""
+
+    every_s = float("inf")
+
+    def __init__(self, run: Run, clock: Callable[[], float], out: TextIO) -> None:
+        super().__init__(run, clock)
+        self._blocks = RowBlocks(run, out)
+
+    def take(self, event: Run | StateChange | CaseResult) -> None:
+        super().take(event)
+        if isinstance(event, CaseResult):
+            self._blocks.write(event, self._done)
+
+    def show(self) -> None:
+        """Show nothing: each block has its number."""
 
 
 class _Live(_Hidden):

@@ -10,9 +10,11 @@ from assay.results import CaseResult, Run
 from assay_cli.reports.json_report import dataset_document, judging_document, row_document, verdict_document
 
 if TYPE_CHECKING:
-    from assay.results import StateChange
+    from collections.abc import Sequence
 
-__all__ = ["Form", "brief", "event_document", "full"]
+    from assay.results import RowAttempt, StateChange
+
+__all__ = ["Form", "attempts_document", "brief", "event_document", "full"]
 
 _NOT_IN_EVENTS = ("question", "answer", "references", "response")
 
@@ -70,6 +72,20 @@ def full(run: Run) -> dict[str, Any]:
         "partial": run.summary is not None and run.summary.partial,
         "summary": summary,
     }
+
+
+def attempts_document(attempts: Sequence[RowAttempt]) -> list[dict[str, Any]]:
+    """Return every attempt at a case."""
+    return [
+        {
+            "repeat": attempt.repeat_index,
+            "attempt": attempt.attempt_index,
+            "outcome": attempt.outcome.value,
+            "at": attempt.at,
+            "row": row_document(attempt.result) if attempt.result is not None else None,
+        }
+        for attempt in attempts
+    ]
 
 
 def event_document(event: Run | StateChange | CaseResult) -> dict[str, Any]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from typing import TYPE_CHECKING
 
 from assay.unsafe_text import UNSAFE, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TextIO
 
-__all__ = ["clean", "json_text", "shorten", "table"]
+__all__ = ["clean", "cut_width", "json_text", "painter", "shorten", "table"]
 
 _SPACES = "\n\t\u2028\u2029"
+_LEAST_WIDTH = 60
+_COLOURS = {"PASS": "32", "FAIL": "31", "INCOMPLETE": "33", "NO_DATA": "33", "NO_CRITERIA": "33"}
 
 
 def clean(text: str, *, keep_lines: bool = False) -> str:
@@ -39,10 +44,22 @@ def json_text(document: object, *, indent: int | None = None) -> str:
     return escaped(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent), keep_lines=True)
 
 
-def shorten(text: str, width: int) -> str:
-    """Return a clean single line of at most `width` characters."""
+def cut_width(out: TextIO) -> int | None:
+    """Return how many columns the terminal behind a stream has; None for a pipe or a file, where nothing is cut."""
+    return max(_LEAST_WIDTH, shutil.get_terminal_size((110, 24)).columns) if out.isatty() else None
+
+
+def painter(out: TextIO) -> Callable[[str], str]:
+    """Return what colours a verdict such as PASS where a stream goes to a terminal that wants colours."""
+    if not out.isatty() or "NO_COLOR" in os.environ:
+        return str
+    return lambda mark: f"\x1b[{_COLOURS[mark]}m{mark}\x1b[0m" if mark in _COLOURS else mark
+
+
+def shorten(text: str, width: int | None) -> str:
+    """Return a clean single line of at most `width` characters; None for no limit."""
     line = " ".join(clean(text).split())
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return line if width is None or len(line) <= width else line[: max(width, 1) - 1] + "…"
 
 
 def table(rows: Sequence[tuple[str, ...]], paint: Callable[[str], str] = str) -> str:

@@ -195,6 +195,7 @@ async def drive_run(
     stack: LocalStack | None = None,
     *,
     resume: bool = True,
+    include_answers: bool = False,
 ) -> Run:
     """Answer the run's questions, if its agent is on this side, and follow it until it ends or pauses.
 
@@ -205,11 +206,14 @@ async def drive_run(
         listener: Called with every snapshot and event.
         stack: The local stack, watched for services that end by themselves.
         resume: Whether the run is continued where a restart of the orchestrator interrupts it.
+        include_answers: Whether the rows that the listener gets have questions, answers and references.
 
     Returns:
         The run as it stands then.
     """
-    watching = asyncio.ensure_future(follow(client, run.run_id, listener, resume=resume))
+    watching = asyncio.ensure_future(
+        follow(client, run.run_id, listener, resume=resume, include_answers=include_answers)
+    )
     tasks: set[asyncio.Future[None]] = {watching}
     if caller is not None:
         tasks.add(
@@ -238,6 +242,7 @@ async def follow(
     listener: Callable[[Run | StateChange | CaseResult], None],
     *,
     resume: bool = True,
+    include_answers: bool = False,
 ) -> None:
     """Hand every snapshot and event of a run to the listener until the run ends or pauses.
 
@@ -249,9 +254,10 @@ async def follow(
         listener: Called with every snapshot and event.
         resume: Whether a run that a restart of the orchestrator interrupted, or that had no host for long, is
             continued; one that its owner has paused never is.
+        include_answers: Whether rows come with questions, answers and references.
     """
     may_resume = False
-    async for event in client.watch_run(run_id):
+    async for event in client.watch_run(run_id, include_answers=include_answers):
         listener(event)
         if isinstance(event, Run):
             # A further snapshot means that the connection was lost, as when the orchestrator was restarted.

@@ -19,7 +19,10 @@ def test_wrong_records_are_left_out_only_when_asked(project: Cli) -> None:
     done = project.run("run", "assay.yaml", "--on-bad-case", "skip", "--output-dir", "out", status=3)
     assert "left out: " in done.stderr
     assert "qa.jsonl:22: record 22: is not valid JSON" in done.stderr
-    assert done.stdout.splitlines()[-1] == "verdict  INCOMPLETE  2 wrong records of the dataset left out"
+    assert (
+        done.stdout.splitlines()[-1]
+        == "verdict  INCOMPLETE  2 wrong records of the dataset left out  pass rate 100.0% (20 of 20)"
+    )
     report = json.loads(Path(project.folder, "out", "results.json").read_text(encoding="utf-8"))
     assert len(report["rows"]) == 20
     assert "2 records are wrong and left out" in " ".join(report["run"]["dataset"]["warnings"])

@@ -41,7 +41,7 @@ def test_a_paused_run_goes_on_where_its_owner_says(project: Cli) -> None:
     (project.folder / "go").touch()
     out, err = pausing.communicate(timeout=180)
     assert pausing.returncode == 0, err
-    assert "paused (paused by its owner)  4/20 rows" in out
+    assert "paused (paused with `assay runs pause`)  4/20 rows" in out
     _, err = running.communicate(timeout=180)
     assert running.returncode == 3
     assert f"--resume {run_id}" in err
@@ -175,7 +175,7 @@ def test_rows_with_errors_are_retried_and_their_history_is_shown(project: Cli) -
     done = project.run("runs", "resume", run_id, "--retry-errors", "--spec", "assay.yaml", status=1)
     assert "2 passed, 18 failed" in done.stdout
     shown = project.run("runs", "show", run_id, "--history", "c3").stdout
-    assert [line.split()[2] for line in shown.splitlines()] == ["outcome", "retried", "stands"]
+    assert [line.split()[2] for line in shown.splitlines()] == ["outcome", "retried", "current"]
     assert "boom" in shown
     history = json.loads(project.run("runs", "show", run_id, "--history", "c3", "--json").stdout)
     assert [attempt["row"]["answer"] for attempt in history] == ["", "Q3"]

@@ -61,7 +61,7 @@ def test_a_gate_that_fails_is_the_verdict_everywhere(cli: Cli) -> None:
     """Console, report and exit status agree: FAIL, with the gate and its value."""
     spec: dict[str, Any] = {"metrics": [{"exact_match": {"threshold": 0.1}}], "gates": ["pass_rate >= 90%"]}
     last, summary, lines = ended(asked(cli, answers=20, right=10, **spec), 1)
-    assert last == "verdict  FAIL  pass_rate >= 90% does not hold: 0.5"
+    assert last == "verdict  FAIL  pass_rate >= 90% does not hold: 0.5  pass rate 50.0% (10 of 20)"
     assert (summary["overall_status"], summary["reasons"]) == ("FAIL", ["pass_rate >= 90% does not hold: 0.5"])
     assert not [line for line in lines if "PASS" in line]
 
@@ -69,7 +69,7 @@ def test_a_gate_that_fails_is_the_verdict_everywhere(cli: Cli) -> None:
 def test_without_gates_the_thresholds_are_the_gates(cli: Cli) -> None:
     """A missed threshold is exit status 1, and the report lists thresholds as what decided."""
     last, summary, lines = ended(asked(cli, answers=20, right=10), 1)
-    assert last == "verdict  FAIL  exact_match >= 0.85 does not hold: 0.5"
+    assert last == "verdict  FAIL  exact_match >= 0.85 does not hold: 0.5  pass rate 50.0% (10 of 20)"
     assert "threshold  FAIL  exact_match >= 0.85  actual 0.5" in lines
     assert [(gate["expression"], gate["source"]) for gate in summary["gates"]] == [("exact_match >= 0.85", "threshold")]
 
@@ -77,7 +77,7 @@ def test_without_gates_the_thresholds_are_the_gates(cli: Cli) -> None:
 def test_with_gates_only_these_decide(cli: Cli) -> None:
     """A missed threshold that gates nothing is printed as that, and the run passes."""
     last, summary, lines = ended(asked(cli, answers=20, right=10, gates=["pass_rate >= 0.4"]), 0)
-    assert last == "verdict  PASS  the gate holds"
+    assert last == "verdict  PASS  the gate holds  pass rate 50.0% (10 of 20)"
     assert "threshold missed (not gated): exact_match 0.5 < 0.85" in lines
     assert summary["notes"] == ["threshold missed (not gated): exact_match 0.5 < 0.85"]
     assert not [line for line in lines if "FAIL" in line]
@@ -91,7 +91,7 @@ def test_means_over_survivors_say_so_and_hold_no_gate(cli: Cli) -> None:
     assert any(line.startswith("rouge") and "1.0000 (5 of 20 rows)" in line for line in lines)
     asked(cli, answers=5, gates=["rouge >= 0.9"], max_agent_errors="80%")
     last, _, lines = ended(cli, 0)
-    assert last == "verdict  PASS  the gate holds"
+    assert last == "verdict  PASS  the gate holds  pass rate 25.0% (5 of 20)"
     assert "gate  PASS  rouge >= 0.9  actual 1  mean over 5 of 20 rows" in lines
     assert "15 of 20 agent calls failed" in lines
 
@@ -108,7 +108,7 @@ def test_judged_metrics_without_a_judge_are_no_pass(cli: Cli) -> None:
     last, summary, _ = ended(asked(cli, answers=20, metrics=["quality", "judge_score", "latency"]), 3)
     assert (summary["overall_status"], last.split()[1]) == ("INCOMPLETE", "INCOMPLETE")
     last, summary, _ = ended(asked(cli, answers=20, metrics=["quality", "judge_score"]), 3)
-    assert last == "verdict  NO_DATA  no metric was computed on any row"
+    assert last == "verdict  NO_DATA  no metric was computed on any row  no row has a verdict"
 
 
 def test_rates_that_are_no_rates_are_refused(cli: Cli) -> None:
@@ -160,7 +160,7 @@ def test_a_sql_agent_that_is_always_wrong_fails(cli: Cli) -> None:
     cli.write("new/assay.yaml", spec)
     cli.write("new/agent.py", "def answer(request):\n    return 'no'\n")
     lines = cli.run("run", "new/assay.yaml", status=1).stdout.splitlines()
-    assert lines[-1] == "verdict  FAIL  pass_rate >= 0.85 does not hold: 0"
+    assert lines[-1] == "verdict  FAIL  pass_rate >= 0.85 does not hold: 0  pass rate 0.0% (0 of 6)"
 
 
 @pytest.mark.parametrize("preset", PRESETS)

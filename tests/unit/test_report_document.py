@@ -71,7 +71,7 @@ async def document(folder: Path) -> dict[str, Any]:
 
 
 def test_the_console_says_why_a_metric_has_no_value() -> None:
-    """A dash in the table is explained: on how many rows, with the reason that they give, and where to read on."""
+    """A dash in the table is explained, and so are rows that a metric skipped: on how many, and why, in words."""
     run = finished()
     assert run.summary is not None
     unjudged = [dataclasses.replace(m, n_scored=0, n_skipped=3) for m in run.summary.metrics if m.metric == "quality"]
@@ -79,8 +79,9 @@ def test_the_console_says_why_a_metric_has_no_value() -> None:
     console = ConsoleSummary(run)
     for row in ROWS:
         console.take(row)
-    assert "not computed  quality on 3 rows (no_verdict): `assay metrics show quality`" in console.render(None)
-    assert "not computed  hit_rate" not in ConsoleSummary(finished()).render(None)
+    assert console.needs_all_rows
+    assert "skipped  quality on 3 of 3 rows: no verdict\n" in console.render(None)
+    assert "skipped  hit_rate" not in console.render(None)
 
 
 def _refuse(constant: str) -> None:
@@ -126,10 +127,10 @@ async def test_the_pass_rate_comes_with_its_interval(tmp_path: Path) -> None:
     assert run.summary is not None
     assert (run.summary.passed, run.summary.decided) == (2, 3)
     assert (await document(tmp_path))["summary"]["pass_rate_interval"] == pytest.approx([0.207660, 0.938508], abs=1e-6)
-    assert "pass rate  66.7% [20.8%, 93.9%]  (2 of 3 decided, 3 rows)" in ConsoleSummary(run).render(None)
+    assert "pass rate  66.7% [20.8%, 93.9%]  (2 of 3 rows passed)" in ConsoleSummary(run).render(None)
     repeated = dataclasses.replace(run, settings=dataclasses.replace(run.settings, repeats=3))
     assert pass_rate_interval(repeated) is None
-    assert "pass rate  66.7%  (2 of 3 decided, 3 rows)" in ConsoleSummary(repeated).render(None)
+    assert "pass rate  66.7%  (2 of 3 rows passed)" in ConsoleSummary(repeated).render(None)
 
 
 async def test_targets_of_gates_are_in_the_report_and_on_the_console(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,7 @@ _REPORTS = Path("assay-reports")
     help="Write the judge's verdicts to FILE, for `judge: {replay: FILE}` in a spec; replaces the file.",
 )
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
+@click.option("--verbose", is_flag=True, help="Print each row when it is finished: question, answer, scores, verdict.")
 @prices_option
 @server_option
 @json_option
@@ -85,6 +87,7 @@ def run(
     on_bad_case: str | None,
     record_verdicts: Path | None,
     no_progress: bool,
+    verbose: bool,
     prices: Path | None,
     server: str | None,
     as_json: bool,
@@ -101,6 +104,8 @@ def run(
     from assay_cli.reports.atomic import check_folder
     from assay_cli.verdict_recording import check_recording
 
+    if verbose and as_json:
+        raise click.UsageError("--verbose prints rows as text: leave out --verbose or --json")
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
@@ -134,13 +139,23 @@ def run(
         check_recording(checked)
         check_folder(record_verdicts.parent, option="--record-verdicts")
     again = _command_again(click.get_current_context())
+    shown = _Shown(no_progress=no_progress, verbose=verbose, as_json=as_json)
     job = _Job(
         checked, cases, info, resume_id, again,
-        no_progress=no_progress, as_json=as_json, output_dir=output_dir, record_verdicts=record_verdicts,
+        shown=shown, output_dir=output_dir, record_verdicts=record_verdicts,
     )  # fmt: skip
     with job.stdout_guarded():
         caller = _load_caller(checked)
         return run_async(job.run(server, caller))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What a run shows: no progress, each row, one document in place of the summary."""
+
+    no_progress: bool
+    verbose: bool
+    as_json: bool
 
 
 class _Job:
@@ -154,8 +169,7 @@ class _Job:
         resume_id: str | None,
         again: str,
         *,
-        no_progress: bool,
-        as_json: bool,
+        shown: _Shown,
         output_dir: Path | None,
         record_verdicts: Path | None,
     ) -> None:
@@ -165,8 +179,7 @@ class _Job:
         self._info = info
         self._resume_id = resume_id
         self._again = again
-        self._no_progress = no_progress
-        self._as_json = as_json
+        self._shown = shown
         self._output_dir = output_dir
         self._stdout = sys.stdout
 
@@ -220,10 +233,12 @@ class _Job:
         from assay_cli.progress import make_progress
         from assay_cli.starting import telling_of_start
 
-        hidden = self._no_progress or (self._as_json and not sys.stderr.isatty())
-        with make_progress(run, hidden=hidden) as progress:
+        shown = self._shown
+        hidden = shown.no_progress or (shown.as_json and not sys.stderr.isatty())
+        verbose = self._stdout if shown.verbose else None
+        with make_progress(run, hidden=hidden, verbose=verbose) as progress:
             async with telling_of_start(stack, progress):
-                return await drive_run(client, run, caller, progress.take, stack)
+                return await drive_run(client, run, caller, progress.take, stack, include_answers=shown.verbose)
 
     async def _report(self, client: Client, run: Run) -> int:
         from assay_cli.console import ConsoleSummary
@@ -232,14 +247,14 @@ class _Job:
 
         assert run.summary is not None
         folder = self._output_dir or _REPORTS / run.run_id
-        console = ConsoleSummary(run)
+        console = ConsoleSummary(run, self._stdout)
         report = JsonReport(run, self._spec)
         path = folder / "results.json"
         rows = client.list_results(run.run_id)
         if self._record_verdicts is not None:
             rows = recorded_on_the_way(rows, run, self._dataset, self._record_verdicts)
         await report.write(path, rows, console.take)
-        if self._as_json:
+        if self._shown.as_json:
             report.copy_to(path, self._stdout)
         else:
             self._stdout.write(console.render(path))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from assay_cli.commands import run_control, run_removal
-from assay_cli.following import say_state
+from assay_cli.following import read_for, say_state
 from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
-from assay_cli.reports.json_report import row_document
-from assay_cli.run_documents import brief, full
-from assay_cli.terminal import shorten, table
+from assay_cli.run_documents import attempts_document, brief, full
+from assay_cli.terminal import cut_width, shorten, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,9 @@ for _command in (
 
 
 @runs.command("list")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Most runs to list.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Maximum number of runs to list."
+)
 @server_option
 @json_option
 @debug_option
@@ -73,21 +75,33 @@ def list_runs(limit: int, server: str | None, as_json: bool) -> int:
 
 @runs.command()
 @click.argument("run_id")
-@click.option("--history", "case_id", metavar="CASE", help="Every attempt at this case instead, those set aside too.")
+@click.option("--case", "case_id", metavar="CASE", help="Everything about the rows of this case instead.")
+@click.option("--failed", is_flag=True, help="Every failing row instead: question, answer, reference, error.")
+@click.option("--history", metavar="CASE", help="Every attempt at this case instead, those set aside too.")
 @server_option
 @json_option
 @debug_option
-def show(run_id: str, case_id: str | None, server: str | None, as_json: bool) -> int:
+def show(run_id: str, case_id: str | None, failed: bool, history: str | None, server: str | None, as_json: bool) -> int:
     """Show one run: its state and its summary; of one that has not succeeded, over the rows there are."""
+    if (case_id is not None) + failed + (history is not None) > 1:
+        raise click.UsageError("--case, --failed and --history exclude each other: give one of them")
 
     async def main() -> int:
         async with connect(server) as (client, _):
-            if case_id is not None:
-                attempts = await client.list_attempts(run_id, case_id)
+            if history is not None:
+                attempts = await client.list_attempts(run_id, history)
                 if as_json:
-                    print_document(_history(attempts))
+                    print_document(attempts_document(attempts))
                 else:
                     click.echo(_history_table(attempts))
+                return 0
+            if case_id is not None or failed:
+                from assay_cli.commands.run_rows import show_case, show_failed
+
+                if case_id is not None:
+                    await show_case(client, run_id, case_id, as_json=as_json)
+                else:
+                    await show_failed(client, run_id, as_json=as_json)
                 return 0
             run = await client.get_run(run_id)
             if as_json:
@@ -100,8 +114,7 @@ def show(run_id: str, case_id: str | None, server: str | None, as_json: bool) ->
                 from assay_cli.console import ConsoleSummary
 
                 console = ConsoleSummary(run)
-                async for row in client.list_results(run_id, failed_only=True):
-                    console.take(row)
+                await read_for(console, client, run)
                 click.echo(console.render(None), nl=False)
         return 0
 
@@ -116,6 +129,7 @@ def _standing(run: Run) -> str:
 
 
 def _history_table(attempts: Sequence[RowAttempt]) -> str:
+    room = None if cut_width(sys.stdout) is None else 80
     rows = [("repeat", "attempt", "outcome", "when", "status", "verdict", "reason")]
     for attempt in attempts:
         result = attempt.result
@@ -128,20 +142,7 @@ def _history_table(attempts: Sequence[RowAttempt]) -> str:
                 attempt.at[:19].replace("T", " "),
                 result.status.value if result is not None else "-",
                 verdict,
-                shorten(result.reason, 80) if result is not None else "the orchestrator was killed",
+                shorten(result.reason, room) if result is not None else "the orchestrator was killed",
             )
         )
     return table(rows) if attempts else "this case has not been tried yet"
-
-
-def _history(attempts: Sequence[RowAttempt]) -> list[dict[str, Any]]:
-    return [
-        {
-            "repeat": attempt.repeat_index,
-            "attempt": attempt.attempt_index,
-            "outcome": attempt.outcome.value,
-            "at": attempt.at,
-            "row": row_document(attempt.result) if attempt.result is not None else None,
-        }
-        for attempt in attempts
-    ]

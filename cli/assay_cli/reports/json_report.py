@@ -35,6 +35,7 @@ __all__ = [
     "pass_rate_interval",
     "row_document",
     "verdict_document",
+    "write_rows",
 ]
 
 _SCHEMA = "assay/results/1"
@@ -62,11 +63,11 @@ class JsonReport:
         with atomic_writer(path) as file:
             if not ratings.wanted:
                 self._write_head(file, {})
-                await _write_rows(file, rows, also)
+                await write_rows(file, rows, also)
             else:
                 # What stands before the rows is known only after them.
                 with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=path.parent) as aside:
-                    await _write_rows(aside, ratings.over(rows), also)
+                    await write_rows(aside, ratings.over(rows), also)
                     self._write_head(file, ratings.result())
                     aside.seek(0)
                     shutil.copyfileobj(aside, file)
@@ -163,7 +164,8 @@ def dataset_document(run: Run) -> dict[str, Any]:
     }
 
 
-async def _write_rows(file: IO[str], rows: AsyncIterator[CaseResult], also: Callable[[CaseResult], None]) -> None:
+async def write_rows(file: IO[str], rows: AsyncIterator[CaseResult], also: Callable[[CaseResult], None]) -> None:
+    """Write the documents of rows, with commas between them, handing every row to `also` as it passes."""
     separator = "\n  "
     async for row in rows:
         also(row)
@@ -196,6 +198,8 @@ def row_document(row: CaseResult) -> dict[str, Any]:
         "answer": row.response.text if row.response is not None else None,
         "references": list(row.references),
         "latency_ms": row.latency_ms,
+        "started_at": row.started_at or None,
+        "duration_ms": row.duration_ms,
         **_flat_of_row(row),
         "scores": {
             score.metric: {

@@ -1,0 +1,129 @@
+"""Everything about one row, for people: nothing is cut."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.answers import AgentStatus
+from assay_cli.judging_text import judge_reasons
+from assay_cli.metric_text import seconds_text
+from assay_cli.row_blocks import score_rows, verdict_word
+from assay_cli.row_text import got_text, traceback_lines
+from assay_cli.terminal import clean, json_text, shorten, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from assay.answers import AgentResponse, Attempt, Source, Usage
+    from assay.results import CaseResult, RowAttempt, Run
+
+__all__ = ["case_view"]
+
+
+def case_view(run: Run, row: CaseResult, earlier: Sequence[RowAttempt]) -> str:
+    """Return one row as text.
+
+    Args:
+        run: The run.
+        row: With its answer.
+        earlier: Attempts at it that were set aside or interrupted, oldest first.
+    """
+    repeat = f"  repeat {row.repeat_index + 1} of {run.settings.repeats}" if run.settings.repeats > 1 else ""
+    category = f"  category {shorten(row.category, None)}" if row.category else ""
+    tags = f"  tags {shorten(', '.join(row.tags), None)}" if row.tags else ""
+    lines = [
+        f"{shorten(row.case_id, None)}{repeat}{category}{tags}  {verdict_word(row)}",
+        *_part("reason", row.reason),
+        *_part("asked", row.input),
+    ]
+    if row.status is not AgentStatus.ERROR:
+        lines += _part("got", got_text(row))
+    for reference in row.references:
+        lines += _part("want", reference)
+    lines += _scores(run, row)
+    lines += _part("time", _time(row))
+    if row.response is not None:
+        lines += [line for part in _answer(row.response) for line in part]
+    lines += _block("traceback", traceback_lines(row))
+    lines += _block("earlier attempts", [_attempt(one) for one in earlier])
+    return "\n".join(lines)
+
+
+def _part(label: str, text: str) -> list[str]:
+    """Return a label and a text, whose further lines stand below its first; nothing without a text."""
+    if not text:
+        return []
+    first, *more = clean(text, keep_lines=True).split("\n")
+    return [f"{label + ':':<7} {first}", *(f"{'':<7} {line}".rstrip() for line in more)]
+
+
+def _block(label: str, lines: Sequence[str]) -> list[str]:
+    return [f"{label}:", *(f"  {line}".rstrip() for line in lines)] if lines else []
+
+
+def _scores(run: Run, row: CaseResult) -> list[str]:
+    """Return each metric's value, verdict and details, and what the judge said."""
+    lines = []
+    for score, line in zip(row.scores, table(score_rows(run, row)).split("\n"), strict=True):
+        lines.append(line)
+        lines += [f"  {shorten(name, None)}: {_value(value)}" for name, value in score.detail.items()]
+    return [*_block("scores", lines), *_block("judge", [shorten(reason, None) for reason in judge_reasons(row)])]
+
+
+def _value(value: object) -> str:
+    return shorten(value, None) if isinstance(value, str) else json_text(value)
+
+
+def _time(row: CaseResult) -> str:
+    parts = [f"agent {seconds_text(row.latency_ms / 1000)}"] if row.latency_ms is not None else []
+    if row.duration_ms is not None:
+        parts.append(f"whole row {seconds_text(row.duration_ms / 1000)}")
+    if row.started_at:
+        parts.append(f"started {row.started_at}")
+    return "  ".join(parts)
+
+
+def _answer(response: AgentResponse) -> Iterator[list[str]]:
+    """Yield what else an answer holds: structured output, sources, tool calls, tokens, failed attempts."""
+    yield _part("sql", response.sql or "")
+    if response.output is not None:
+        yield _part("output", json_text(response.output))
+    yield _block("sources", [_source(number, source) for number, source in enumerate(response.sources, 1)])
+    yield _block("retrieved", [_source(number, item) for number, item in enumerate(response.retrieved or (), 1)])
+    calls = [
+        shorten(
+            f"{number}. {call.name}({call.arguments_json})"
+            f"{' failed' if call.is_error else ''}{f' -> {call.result_json}' if call.result_json else ''}",
+            None,
+        )
+        for number, call in enumerate(response.tool_calls, 1)
+    ]
+    yield _block("tool calls", calls)
+    yield _part("model", shorten(response.model, None))
+    if response.usage is not None:
+        yield _part("usage", _usage(response.usage))
+    yield _block("attempts that failed before", [_failed_attempt(attempt) for attempt in response.attempts])
+    if response.metadata:
+        yield _part("metadata", json_text(response.metadata))
+
+
+def _failed_attempt(attempt: Attempt) -> str:
+    said = shorten(f"{attempt.error.kind.value}: {attempt.error.message}", None)
+    return f"{seconds_text(attempt.latency_ms / 1000)}  {said}"
+
+
+def _source(number: int, source: Source) -> str:
+    score = f"  score {source.score:.4g}" if source.score is not None else ""
+    names = "  ".join(shorten(text, None) for text in (source.title, source.id, source.uri, source.content) if text)
+    return f"{number}. {names}{score}"
+
+
+def _usage(usage: Usage) -> str:
+    found = {name: getattr(usage, name) for name in usage.__slots__}
+    return "  ".join(f"{name} {value:,}" for name, value in found.items() if value is not None)
+
+
+def _attempt(attempt: RowAttempt) -> str:
+    result = attempt.result
+    said = f"  {result.status.value}  {shorten(result.reason, None)}" if result is not None else ""
+    return f"{attempt.outcome.value}  {attempt.at}{said}".rstrip()

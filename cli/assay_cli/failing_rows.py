@@ -1,0 +1,130 @@
+"""Failing rows on the console: what was asked, what came, what was wanted; identical errors as one entry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from assay.answers import AgentStatus
+from assay_cli.judging_text import judge_reasons
+from assay_cli.row_text import error_text, row_lines, row_name, traceback_lines
+from assay_cli.terminal import shorten
+
+if TYPE_CHECKING:
+    from assay.results import CaseResult, Run
+
+__all__ = ["ErrorGroup", "ErrorGroups", "FailingRows", "failing_entry", "is_error", "is_failing"]
+
+_MOST_ENTRIES = 10
+_MOST_GROUPS = 1_000
+_REASON_CHARS = 200  # of a judge's reasons on a terminal, where they wrap
+
+
+def is_failing(row: CaseResult) -> bool:
+    """Return whether a row failed, or has no verdict because of an error."""
+    return row.passed is False or bool(row.reason)
+
+
+def is_error(row: CaseResult) -> bool:
+    """Return whether a failing row has an error in place of an answer or a verdict."""
+    return row.status is AgentStatus.ERROR or row.passed is None
+
+
+def failing_entry(run: Run, row: CaseResult, width: int | None) -> list[str]:
+    """Return the lines of one failing row."""
+    name = row_name(run, row, width)
+    lines = [f"  {name}: {shorten(row.reason or 'failed', None if width is None else width - len(name) - 4)}"]
+    lines += [f"    {line}" for line in row_lines(row, None if width is None else width - 4)]
+    room = None if width is None else max(_REASON_CHARS, width - 4)
+    return [*lines, *(f"    {shorten(reason, room)}" for reason in judge_reasons(row))]
+
+
+@dataclass(slots=True)
+class ErrorGroup:
+    """Rows with the same error: the first of them, and the names of all where they are kept."""
+
+    first: CaseResult
+    count: int = 0
+    names: list[str] = field(default_factory=list)
+
+    def lines(self, run: Run, width: int | None, *, with_traceback: bool) -> list[str]:
+        """Return the entry of the group."""
+        if self.count == 1:
+            lines = failing_entry(run, self.first, width)
+        else:
+            start, end = f"  {self.count:,} x ", f" (first: {row_name(run, self.first, width)})"
+            room = None if width is None else width - len(start) - len(end)
+            lines = [f"{start}{shorten(error_text(self.first), room)}{end}"]
+            lines += [f"    {line}" for line in row_lines(self.first, None if width is None else width - 4)]
+            if self.names:
+                lines.append(f"    rows: {', '.join(self.names)}")
+        return lines + [f"    {line}".rstrip() for line in traceback_lines(self.first) if with_traceback]
+
+
+class ErrorGroups:
+    """Groups the rows with errors by what they say.
+
+    Args:
+        run: The run.
+        with_names: Whether each group keeps the names of its rows.
+    """
+
+    def __init__(self, run: Run, *, with_names: bool = False) -> None:
+        self._run = run
+        self._with_names = with_names
+        self._found: dict[str, ErrorGroup] = {}
+
+    def take(self, row: CaseResult) -> None:
+        """Take one row with an error."""
+        if row.reason not in self._found and len(self._found) >= _MOST_GROUPS and not self._with_names:
+            return
+        group = self._found.setdefault(row.reason, ErrorGroup(row))
+        group.count += 1
+        if self._with_names:
+            group.names.append(row_name(self._run, row, None))
+
+    def largest_first(self) -> list[ErrorGroup]:
+        """Return the groups, those with most rows first."""
+        return sorted(self._found.values(), key=lambda group: -group.count)
+
+
+class FailingRows:
+    """The failing rows of the summary: errors first, then answers that failed, ten entries in all.
+
+    Args:
+        run: The run.
+        width: Columns of the terminal; None where nothing is cut.
+    """
+
+    def __init__(self, run: Run, width: int | None) -> None:
+        self._run = run
+        self._width = width
+        self._errors = ErrorGroups(run)
+        self._answers: list[CaseResult] = []
+        self._count = 0
+
+    def take(self, row: CaseResult) -> None:
+        """Take one row."""
+        if not is_failing(row):
+            return
+        self._count += 1
+        if is_error(row):
+            self._errors.take(row)
+        elif len(self._answers) < _MOST_ENTRIES:
+            self._answers.append(row)
+
+    def render(self) -> str:
+        """Return the entries as text; empty where no row failed."""
+        if not self._count:
+            return ""
+        groups = self._errors.largest_first()[:_MOST_ENTRIES]
+        answers = self._answers[: _MOST_ENTRIES - len(groups)]
+        lines = [f"{self._count:,} failing row{'s' if self._count > 1 else ''}:"]
+        traced = next((group for group in groups if traceback_lines(group.first)), None)
+        for group in groups:
+            lines += group.lines(self._run, self._width, with_traceback=group is traced)
+        for row in answers:
+            lines += failing_entry(self._run, row, self._width)
+        if more := self._count - sum(group.count for group in groups) - len(answers):
+            lines.append(f"  ... and {more:,} more: assay runs show {self._run.run_id} --failed")
+        return "\n".join(lines)

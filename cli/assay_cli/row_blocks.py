@@ -1,0 +1,81 @@
+"""`assay run --verbose`: a block for each row when it is finished."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.answers import AgentStatus
+from assay.metrics.latency import RATINGS, rating
+from assay.results import ScoreStatus
+from assay_cli.judging_text import judge_reasons
+from assay_cli.metric_text import reason_text, seconds_text, units_of, value_text
+from assay_cli.row_text import row_lines, row_name, traceback_lines
+from assay_cli.terminal import clean, cut_width, painter, shorten, table
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from assay.results import CaseResult, Run
+
+__all__ = ["RowBlocks", "score_rows", "verdict_word"]
+
+
+class RowBlocks:
+    """Writes blocks.
+
+    Args:
+        run: The run.
+        out: Where they go.
+    """
+
+    def __init__(self, run: Run, out: TextIO) -> None:
+        self._run = run
+        self._out = out
+        self._width = cut_width(out)
+        self._paint = painter(out)
+
+    def write(self, row: CaseResult, number: int) -> None:
+        """Write the block of one row.
+
+        Args:
+            row: With its answer.
+            number: How many rows are finished with this one.
+        """
+        category = f"  {shorten(row.category, 30)}" if row.category else ""
+        head = f"[{number}/{self._run.counts.total}] {row_name(self._run, row, self._width)}{category}"
+        inner = None if self._width is None else self._width - 2
+        scores = [cells for cells in score_rows(self._run, row) if cells[2] not in RATINGS]
+        lines = [*row_lines(row, inner), *(table(scores).split("\n") if scores else ())]
+        lines += [shorten(reason, inner) for reason in judge_reasons(row)]
+        lines += traceback_lines(row)
+        took = f"latency {_latency(row, row.latency_ms / 1000)}  " if row.latency_ms is not None else ""
+        why = f"  {shorten(row.reason, None)}" if row.reason else ""
+        lines.append(f"{took}{self._paint(verdict_word(row))}{why}")
+        self._out.write("\n".join([head, *(f"  {line}".rstrip() for line in lines), ""]) + "\n")
+        self._out.flush()
+
+
+def _latency(row: CaseResult, seconds: float) -> str:
+    # A call that fails at once is not fast: it has no tier.
+    return seconds_text(seconds) if row.status is AgentStatus.ERROR else f"{seconds_text(seconds)} {rating(seconds)}"
+
+
+def verdict_word(row: CaseResult) -> str:
+    """Return the verdict of a row in a word or two."""
+    return {True: "PASS", False: "FAIL", None: "no verdict"}[row.passed]
+
+
+def score_rows(run: Run, row: CaseResult) -> list[tuple[str, str, str]]:
+    """Return metric, value and verdict of each score of a row; in place of a verdict why there is no value."""
+    units = units_of(run.settings)
+    found = []
+    for score in row.scores:
+        said = {True: "passed", False: "failed", None: ""}[score.passed]
+        if score.status is not ScoreStatus.SCORED:
+            said = f"{score.status.value}: {clean(reason_text(score))}"
+        elif rating := score.detail.get("rating"):
+            said = f"{said} {rating}".strip()
+        elif score.passed is False and score.reason:
+            said = f"failed: {clean(reason_text(score))}"
+        found.append((score.metric, value_text(units[score.metric], score.value), said))
+    return found

@@ -1,0 +1,56 @@
+"""One row of a run in lines for people: question, answer, references, and why it failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.answers import AgentErrorKind, AgentStatus
+from assay_cli.terminal import clean, json_text, shorten
+
+if TYPE_CHECKING:
+    from assay.results import CaseResult, Run
+
+__all__ = ["error_text", "got_text", "row_lines", "row_name", "traceback_lines"]
+
+_MOST_REFERENCES = 3
+_NAME_CHARS = 40
+
+
+def row_name(run: Run, row: CaseResult, width: int | None) -> str:
+    """Return the case, and which repeat where there are several; cut where the width is that of a terminal."""
+    name = shorten(row.case_id, None if width is None else _NAME_CHARS)
+    return f"{name} #{row.repeat_index + 1}" if run.settings.repeats > 1 else name
+
+
+def row_lines(row: CaseResult, width: int | None) -> list[str]:
+    """Return what was asked, what came, and what was wanted, each in a line of at most `width` characters."""
+    found = [("asked:", row.input)] if row.input else []
+    if row.response is not None and row.status is not AgentStatus.ERROR:
+        found.append(("got:", got_text(row)))
+    found += [("want:" if not index else "or:", text) for index, text in enumerate(row.references[:_MOST_REFERENCES])]
+    room = None if width is None else width - 7
+    lines = [f"{label:<6} {shorten(text, room)}" for label, text in found]
+    if (more := len(row.references) - _MOST_REFERENCES) > 0:
+        lines.append(f"       and {more} more references")
+    return lines
+
+
+def got_text(row: CaseResult) -> str:
+    """Return an answer's text, untrusted; of one without a text its SQL or its structured output."""
+    response = row.response
+    if response is None:
+        return ""
+    structured = response.sql or (json_text(response.output) if response.output is not None else "")
+    return response.text if response.text.strip() else structured or "(empty)"
+
+
+def error_text(row: CaseResult) -> str:
+    """Return why a row failed, untrusted; of an exception its own words alone."""
+    error = row.response.error if row.response is not None else None
+    return error.message if error is not None and error.kind is AgentErrorKind.RAISED else row.reason or "failed"
+
+
+def traceback_lines(row: CaseResult) -> list[str]:
+    """Return the lines of the traceback of a Python agent's exception; none where there is none."""
+    error = row.response.error if row.response is not None else None
+    return clean(error.traceback, keep_lines=True).split("\n") if error is not None and error.traceback else []
