@@ -215,7 +215,8 @@ def _unanswerable(metric: MetricSummary) -> str:
     if not count or share is None:
         return ""
     declined = metric.detail.get("declined", 0)
-    return f"{metric.metric}  {count_text(count, "row")} unanswerable ({share:.1%}), not in the rate: {declined} declined"
+    rows = count_text(count, "row")
+    return f"{metric.metric}  {rows} unanswerable ({share:.1%}), not in the rate: {declined} declined"
 
 
 def _rate(summary: RunSummary, interval: tuple[float, float] | None) -> str:
