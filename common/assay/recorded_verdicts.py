@@ -280,7 +280,8 @@ class _Reader:
                 clean_text(data.get("criterion", "")),
             ),
             clean_text(data["question"]) if "question" in data else None,
-            *(tuple(map(clean_text, data[key])) if key in data else None for key in ("references", "contexts")),
+            _texts(data, "references"),
+            _texts(data, "contexts"),
             data.get("turn"),
         )
 
@@ -321,6 +322,10 @@ def _needed_by_checks(case: Case) -> set[tuple[str, str]]:
     """Return rubric and criterion of each judged check of a case."""
     judged = (check for check in case.assertions if check.type in JUDGED_CHECKS)
     return {(JUDGED_CHECKS[check.type].rubric, clean_text(criterion_of(check))) for check in judged}
+
+
+def _texts(data: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
+    return tuple(map(clean_text, data[key])) if key in data else None
 
 
 def _value_problem(key: str, value: object) -> str:
