@@ -121,7 +121,7 @@ async def test_an_exception_that_cannot_be_shown_is_still_an_answer() -> None:
 
     class HostileError(Exception):
         @property
-        def __notes__(self) -> list[str]:
+        def __notes__(self) -> list[str]:  # type: ignore[override]  # whatever an agent's author does
             raise SystemExit
 
         def __str__(self) -> str:
