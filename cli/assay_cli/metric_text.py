@@ -56,8 +56,12 @@ def reason_text(score: Score) -> str:
     return str(said or score.reason.replace("_", " "))
 
 
+_TOLD_ELSEWHERE = ("agent_error", "aggregate_only")
+"""Reasons that are counted elsewhere, or are none: consistency has a value for all runs of a case together."""
+
+
 class Uncomputed:
-    """Counts why metrics have no value on rows; agent errors are counted elsewhere."""
+    """Counts why metrics have no value on rows."""
 
     def __init__(self) -> None:
         self._reasons: dict[tuple[str, ScoreStatus], Counter[str]] = {}
@@ -65,7 +69,7 @@ class Uncomputed:
     def take(self, row: CaseResult) -> None:
         """Take one row."""
         for score in row.scores:
-            if score.value is None and score.reason and score.reason != "agent_error":
+            if score.value is None and score.reason and score.reason not in _TOLD_ELSEWHERE:
                 self._reasons.setdefault((score.metric, score.status), Counter())[reason_text(score)] += 1
 
     def lines(self, metrics: Iterable[MetricSummary]) -> list[str]:
