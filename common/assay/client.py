@@ -22,17 +22,18 @@ from assay.run_wire import (
     result_from_wire,
     run_from_wire,
     settings_to_wire,
+    state_to_wire,
 )
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
     from assay.cases import Case
     from assay.hosting.calling import AgentCaller
-    from assay.results import RunSettings, SpendCap
+    from assay.results import RunSettings, RunState, SpendCap
 
 __all__ = ["Client"]
 
@@ -142,20 +143,40 @@ class Client:
         request = pb.GetRunRequest(run_id=run_id, final_summary_only=not partial)
         return run_from_wire((await self._call(lambda: self._stub.GetRun(request))).run)
 
-    async def list_runs(self, limit: int = 50) -> list[Run]:
-        """Return the newest runs, without their summaries."""
+    async def list_runs(
+        self,
+        limit: int = 50,
+        *,
+        run_id_prefix: str = "",
+        name: str = "",
+        labels: Mapping[str, str] | None = None,
+        states: Iterable[RunState] = (),
+    ) -> list[Run]:
+        """Return the newest runs that meet all conditions, without their summaries.
+
+        Args:
+            limit: Most runs to return.
+            run_id_prefix: What their ids begin with.
+            name: Their name; empty for any.
+            labels: Labels that they have.
+            states: The states of which they have one; none for any.
+        """
+        wanted = pb.ListRunsRequest(
+            run_id_prefix=run_id_prefix, name=name, labels=labels, states=map(state_to_wire, states)
+        )
         runs: list[Run] = []
         token = ""
         while len(runs) < limit:
-            response = await self._list_runs(min(_RUN_PAGE, limit - len(runs)), token)
+            response = await self._list_runs(wanted, min(_RUN_PAGE, limit - len(runs)), token)
             runs += [run_from_wire(run) for run in response.runs]
             token = response.next_page_token
             if not token:
                 break
         return runs
 
-    async def _list_runs(self, page_size: int, token: str) -> pb.ListRunsResponse:
+    async def _list_runs(self, wanted: pb.ListRunsRequest, page_size: int, token: str) -> pb.ListRunsResponse:
         request = pb.ListRunsRequest(page_size=page_size, page_token=token)
+        request.MergeFrom(wanted)
         return await self._call(lambda: self._stub.ListRuns(request))
 
     async def cancel_run(self, run_id: str) -> Run:

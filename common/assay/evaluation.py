@@ -156,7 +156,7 @@ async def wait_for_stack(client: Client, stack: LocalStack | None) -> None:
 async def start_run(client: Client, spec: Spec, dataset: Dataset, info: DatasetInfo) -> Run:
     """Upload the dataset and create the run."""
     request_id = str(uuid.uuid4())
-    settings = dataclasses.replace(spec.settings, dataset=_reading(info))
+    settings = dataclasses.replace(spec.settings, dataset=_reading(info), selection=info.selection)
     recorded = spec.recorded_verdicts
     cases = dataset if recorded is None else CasesWithVerdicts(dataset, recorded)
     stored = await client.upload_dataset(cases, name=info.name, format=info.format)

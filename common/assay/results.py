@@ -14,6 +14,7 @@ from assay.answers import AgentResponse, AgentStatus
 from assay.run_settings import (
     MAX_ERRORS,
     AgentSettings,
+    CaseSelection,
     DatasetReading,
     JudgeSettings,
     MetricSettings,
@@ -32,6 +33,7 @@ __all__ = [
     "AgentSettings",
     "AttemptOutcome",
     "CaseResult",
+    "CaseSelection",
     "DatasetReading",
     "DatasetRef",
     "Deletion",

@@ -13,6 +13,7 @@ __all__ = [
     "MAX_ERRORS",
     "TURN_SCORES",
     "AgentSettings",
+    "CaseSelection",
     "DatasetReading",
     "JudgeSettings",
     "MetricSettings",
@@ -149,6 +150,36 @@ class DatasetReading:
 
 
 @dataclass(frozen=True, slots=True)
+class CaseSelection:
+    """Which cases of a dataset a run is over: those that meet every condition that is given.
+
+    Args:
+        cases: Ids of cases, or patterns of ids with `*`, `?` and `[...]`; one of them must fit.
+        tags: A case must have one of them.
+        categories: A case must be of one of them.
+        failed_of: A run: the case must have a row in it that failed or has an error. Its id, a unique beginning of the
+            id, or "latest"; the id where it is stored.
+        limit: Only the first so many of these cases; None for all.
+        matched_count: Cases that meet the conditions, before the limit; None until the dataset is read, and where
+            reading ended at the limit.
+        total_count: Cases of the whole dataset; None as before.
+    """
+
+    cases: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    categories: Sequence[str] = ()
+    failed_of: str = ""
+    limit: int | None = None
+    matched_count: int | None = None
+    total_count: int | None = None
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether anything but the limit is given."""
+        return bool(self.cases or self.tags or self.categories or self.failed_of)
+
+
+@dataclass(frozen=True, slots=True)
 class RunSettings:
     """What a run does: the part of a spec that travels to the orchestrator.
 
@@ -166,6 +197,9 @@ class RunSettings:
         max_agent_errors: Largest share of the rows whose agent may fail; with more the run is incomplete.
         max_metric_errors: Largest share of the rows that a metric should have scored on which it may fail.
         turns: What a metric's value of a conversation is, one of TURN_SCORES.
+        labels: What the run is found by, as keys and values; see `assay.labels` for their bounds.
+        note: A remark for people; may be empty.
+        selection: Which cases of the dataset the run is over; None for all of them.
     """
 
     name: str
@@ -181,3 +215,6 @@ class RunSettings:
     max_agent_errors: float = MAX_ERRORS
     max_metric_errors: float = MAX_ERRORS
     turns: str = TURN_SCORES[0]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+    selection: CaseSelection | None = None

@@ -6,6 +6,7 @@ Summaries are converted in `assay.summary_wire`, answers and cases in `assay.wir
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -14,6 +15,7 @@ from assay.results import (
     AgentSettings,
     AttemptOutcome,
     CaseResult,
+    CaseSelection,
     DatasetReading,
     DatasetRef,
     MetricSettings,
@@ -40,6 +42,9 @@ from assay.wire import (
     status_to_wire,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 __all__ = [
     "attempt_from_wire",
     "attempt_to_wire",
@@ -53,6 +58,8 @@ __all__ = [
     "run_to_wire",
     "settings_from_wire",
     "settings_to_wire",
+    "state_to_wire",
+    "states_from_wire",
     "turn_to_wire",
 ]
 
@@ -114,6 +121,9 @@ def settings_to_wire(settings: RunSettings) -> pb.RunSpec:
         max_agent_errors=settings.max_agent_errors,
         max_metric_errors=settings.max_metric_errors,
         turns=settings.turns,
+        labels=settings.labels,
+        note=settings.note,
+        selection=_selection_to_wire(settings.selection) if settings.selection is not None else None,
     )
 
 
@@ -148,6 +158,9 @@ def settings_from_wire(spec: pb.RunSpec) -> RunSettings:
         max_agent_errors=spec.max_agent_errors if spec.HasField("max_agent_errors") else MAX_ERRORS,
         max_metric_errors=spec.max_metric_errors if spec.HasField("max_metric_errors") else MAX_ERRORS,
         turns=spec.turns or TURN_SCORES[0],
+        labels=dict(sorted(spec.labels.items())),
+        note=spec.note,
+        selection=_selection_from_wire(spec.selection) if spec.HasField("selection") else None,
     )
 
 
@@ -177,6 +190,30 @@ def _reading_from_wire(reading: pb.DatasetReading) -> DatasetReading:
     )
 
 
+def _selection_to_wire(selection: CaseSelection) -> pb.CaseSelection:
+    return pb.CaseSelection(
+        cases=selection.cases,
+        tags=selection.tags,
+        categories=selection.categories,
+        failed_of=selection.failed_of,
+        limit=selection.limit or 0,
+        matched_count=selection.matched_count,
+        total_count=selection.total_count,
+    )
+
+
+def _selection_from_wire(selection: pb.CaseSelection) -> CaseSelection:
+    return CaseSelection(
+        cases=tuple(selection.cases),
+        tags=tuple(selection.tags),
+        categories=tuple(selection.categories),
+        failed_of=selection.failed_of,
+        limit=selection.limit or None,
+        matched_count=selection.matched_count if selection.HasField("matched_count") else None,
+        total_count=selection.total_count if selection.HasField("total_count") else None,
+    )
+
+
 def dataset_to_wire(dataset: DatasetRef) -> pb.Dataset:
     """Return the message of a stored dataset."""
     return pb.Dataset(
@@ -190,6 +227,16 @@ def dataset_to_wire(dataset: DatasetRef) -> pb.Dataset:
 def dataset_from_wire(dataset: pb.Dataset) -> DatasetRef:
     """Return a stored dataset."""
     return DatasetRef(dataset.dataset_id, dataset.name, dataset.format, dataset.case_count)
+
+
+def state_to_wire(state: RunState) -> pb.RunState.ValueType:
+    """Return the message's state of a run."""
+    return _RUN_STATES[state]
+
+
+def states_from_wire(states: Iterable[pb.RunState.ValueType]) -> frozenset[RunState]:
+    """Return the states that a request names; those that this version does not know are left out."""
+    return frozenset(_RUN_STATES_BACK[state] for state in states if state in _RUN_STATES_BACK)
 
 
 def run_to_wire(run: Run) -> pb.Run:

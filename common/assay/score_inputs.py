@@ -64,12 +64,12 @@ def answered_file(
 
     source = FileSource(Path(path), shown_as or os.fspath(path), encoding)
     given = dict(field_map or {})
-    return Dataset(_Answered(source, given), field_map=given, limit=None, on_bad_case=on_bad_case)
+    return Dataset(_Answered(source, given), field_map=given, on_bad_case=on_bad_case)
 
 
 def answered_records(records: Iterable[Mapping[str, Any]]) -> Dataset:
     """Return the dataset of objects that hold answers."""
-    return Dataset(_Answered(ObjectSource(tuple(records), "rows"), {}), field_map={}, limit=None)
+    return Dataset(_Answered(ObjectSource(tuple(records), "rows"), {}), field_map={})
 
 
 def check_answered(dataset: Dataset) -> DatasetInfo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,11 @@ from assay.datasets.fields import FieldMap
 from assay.datasets.findings import Findings
 from assay.datasets.reading import Reading
 from assay.datasets.records import BadFileError
+from assay.datasets.selecting import Selector
 from assay.datasets.sources import FileSource, ObjectSource
 from assay.errors import DatasetError, Problem
 from assay.names import unknown_name
+from assay.run_settings import CaseSelection
 
 if TYPE_CHECKING:
     from assay.cases import Case
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from assay.datasets.unread import BroughtAlong
 
 __all__ = ["Dataset", "DatasetInfo", "open_dataset", "records_dataset"]
+
+
+_ALL = CaseSelection()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class DatasetInfo:
         left_out: What is wrong with records that were left out; the first fifty problems.
         brought_along: What cases bring along for single metrics.
         checks: Checks that cases bring along, by type.
+        selection: Which cases were taken, with their numbers; None for all of the dataset.
     """
 
     path: Path | None
@@ -60,6 +66,7 @@ class DatasetInfo:
     left_out: tuple[Problem, ...] = ()
     brought_along: tuple[BroughtAlong, ...] = ()
     checks: Mapping[str, int] = field(default_factory=dict)
+    selection: CaseSelection | None = None
 
 
 class Dataset:
@@ -68,7 +75,8 @@ class Dataset:
     Args:
         source: Where the records come from.
         field_map: Canonical field to the dataset's own name for it.
-        limit: Only so many cases; None means all.
+        selection: Which cases to take; all the rest is checked, too, unless only the limit is given.
+        failed_cases: The ids of the cases that failed in the run that `selection.failed_of` names.
         on_bad_case: "refuse" or "skip".
         format: The format to read it as; None means what the records look like.
     """
@@ -78,13 +86,15 @@ class Dataset:
         source: Source,
         *,
         field_map: Mapping[str, str],
-        limit: int | None,
+        selection: CaseSelection = _ALL,
+        failed_cases: Collection[str] = (),
         on_bad_case: str = "refuse",
         format: str | None = None,  # noqa: A002
     ) -> None:
         self._source = source
         self._field_map = field_map
-        self._limit = limit
+        self._selection = selection
+        self._failed_cases = failed_cases
         self._on_bad_case = on_bad_case
         self._format = format
         self._info: DatasetInfo | None = None
@@ -123,7 +133,7 @@ class Dataset:
         info = self.check()
         if self._source.signature() != self._signature:
             raise self._changed()
-        reading = Reading(self._source, FieldMap(self._field_map), self._findings(), self._limit, self._format)
+        reading = self._reading(FieldMap(self._field_map), self._findings(), self._selector())
         try:
             for case in reading.cases():
                 if reading.findings.problem_count:
@@ -133,6 +143,13 @@ class Dataset:
             raise self._changed() from None
         if reading.findings.problem_count or reading.findings.left_out_count != info.left_out_count:
             raise self._changed()
+
+    def _selector(self) -> Selector | None:
+        return Selector(self._selection, self._failed_cases) if self._selection.has_conditions else None
+
+    def _reading(self, field_map: FieldMap, findings: Findings, selector: Selector | None) -> Reading:
+        limit = self._selection.limit if selector is None else None
+        return Reading(self._source, field_map, findings, limit, self._format, selector)
 
     def _findings(self) -> Findings:
         return Findings(self._source.file, leave_out=self._on_bad_case == "skip")
@@ -145,15 +162,16 @@ class Dataset:
         field_map = FieldMap(self._field_map)
         for message in field_map.problems():
             findings.report(message, name="map")
-        if self._limit is not None and self._limit < 1:
-            findings.report(f"the limit must be at least 1, not {self._limit}")
+        if self._selection.limit is not None and self._selection.limit < 1:
+            findings.report(f"the limit must be at least 1, not {self._selection.limit}")
         if self._on_bad_case not in ON_BAD_CASE:
             findings.report(f"on_bad_case must be {' or '.join(ON_BAD_CASE)}, not {self._on_bad_case!r}")
         if self._format is not None and self._format not in FORMAT_NAMES:
             findings.report(unknown_name("format", self._format, FORMAT_NAMES), name="format")
         if findings.problem_count:
             raise findings.error()
-        reading = Reading(self._source, field_map, findings, self._limit, self._format)
+        selector = self._selector()
+        reading = self._reading(field_map, findings, selector)
         sha256 = ""
         try:
             self._signature = self._source.signature()
@@ -163,13 +181,14 @@ class Dataset:
             sha256 = self._source.sha256()
         except BadFileError as error:
             findings.report(error.message, line=error.line)
-        if not findings.problem_count and not reading.count:
-            findings.report(_no_cases(reading))
+        if not findings.problem_count:
+            for message in _missing(reading, selector):
+                findings.report(message)
         if findings.problem_count:
             raise findings.error()
-        return self._info_of(reading, field_map, sha256)
+        return self._info_of(reading, field_map, sha256, selector)
 
-    def _info_of(self, reading: Reading, field_map: FieldMap, sha256: str) -> DatasetInfo:
+    def _info_of(self, reading: Reading, field_map: FieldMap, sha256: str, selector: Selector | None) -> DatasetInfo:
         findings, file = reading.findings, self._source.file
         warnings = list(findings.warnings())
         if reading.skipped_count:
@@ -177,6 +196,9 @@ class Dataset:
         if findings.left_out_count:
             said = f"{_records(findings.left_out_count)} wrong and left out: correct them, or read on with what is left"
             warnings.append(Problem(said, file=file))
+        if selector is not None and (odd := selector.warning()):
+            warnings.append(Problem(odd, file=file))
+        cut = self._selection if reading.is_cut else None
         return DatasetInfo(
             path=self._source.path,
             name=self._source.name,
@@ -192,11 +214,19 @@ class Dataset:
             left_out=findings.left_out(),
             brought_along=reading.brought.found(),
             checks=dict(sorted(reading.brought.checks.items())),
+            selection=selector.counted() if selector is not None else cut,
         )
 
 
 def _records(count: int) -> str:
     return f"{count:,} record is" if count == 1 else f"{count:,} records are"
+
+
+def _missing(reading: Reading, selector: Selector | None) -> list[str]:
+    """Return why there is nothing to run, or less than was asked for."""
+    if not (reading.count if selector is None else selector.total_count):
+        return [_no_cases(reading)]
+    return selector.problems() if selector is not None else []
 
 
 def _no_cases(reading: Reading) -> str:
@@ -212,7 +242,8 @@ def open_dataset(
     *,
     field_map: Mapping[str, str] | None = None,
     encoding: str | None = None,
-    limit: int | None = None,
+    selection: CaseSelection = _ALL,
+    failed_cases: Collection[str] = (),
     on_bad_case: str = "refuse",
     format: str | None = None,  # noqa: A002
 ) -> Dataset:
@@ -222,19 +253,28 @@ def open_dataset(
         path: A JSON, JSON Lines, CSV, TSV or YAML file, which may be compressed with gzip.
         field_map: Canonical field to the dataset's own name for it; an empty name switches the field off.
         encoding: The file's encoding; None means UTF-8, or what its byte order mark says.
-        limit: Only the first so many cases are checked and read, at least 1.
+        selection: Which cases to take; with a limit alone, the file is checked and read as far as the limit.
+        failed_cases: The ids of the cases that failed in the run that `selection.failed_of` names.
         on_bad_case: "refuse" the dataset for a record that is wrong, or "skip" the record, count and list it.
         format: The format to read it as, e.g. "deepeval" or "plain"; None means what the records look like.
     """
     source = FileSource(Path(path), os.fspath(path), encoding)
-    return Dataset(source, field_map=field_map or {}, limit=limit, on_bad_case=on_bad_case, format=format)
+    return Dataset(
+        source,
+        field_map=field_map or {},
+        selection=selection,
+        failed_cases=failed_cases,
+        on_bad_case=on_bad_case,
+        format=format,
+    )
 
 
 def records_dataset(
     records: Iterable[Mapping[str, Any]],
     name: str = "records",
     *,
-    limit: int | None = None,
+    selection: CaseSelection = _ALL,
+    failed_cases: Collection[str] = (),
     on_bad_case: str = "refuse",
     format: str | None = None,  # noqa: A002
 ) -> Dataset:
@@ -243,9 +283,12 @@ def records_dataset(
     Args:
         records: The objects; what they hold must be possible in JSON.
         name: For people.
-        limit: Only the first so many, at least 1.
+        selection: As for `open_dataset`.
+        failed_cases: As for `open_dataset`.
         on_bad_case: As for `open_dataset`.
         format: As for `open_dataset`.
     """
     source = ObjectSource(tuple(records), name)
-    return Dataset(source, field_map={}, limit=limit, on_bad_case=on_bad_case, format=format)
+    return Dataset(
+        source, field_map={}, selection=selection, failed_cases=failed_cases, on_bad_case=on_bad_case, format=format
+    )

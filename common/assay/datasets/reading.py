@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from assay.datasets.findings import Findings
     from assay.datasets.foreign import Convert, Format
     from assay.datasets.readers import Container
+    from assay.datasets.selecting import Selector
     from assay.datasets.sources import Source
 
 __all__ = ["Reading"]
@@ -41,14 +42,22 @@ class Reading:
         findings: Takes problems and warnings.
         limit: Only so many records, those that are to be skipped not counted; None means all.
         format_name: The format to read, one of `assay.datasets.FORMAT_NAMES`; None to recognise it.
+        selector: Decides which cases are taken; None for all.
     """
 
     def __init__(
-        self, source: Source, field_map: FieldMap, findings: Findings, limit: int | None, format_name: str | None = None
+        self,
+        source: Source,
+        field_map: FieldMap,
+        findings: Findings,
+        limit: int | None,
+        format_name: str | None = None,
+        selector: Selector | None = None,
     ) -> None:
         self._source = source
         self._field_map = field_map
         self._limit = limit
+        self._selector = selector
         self._ids = CaseIds()
         self._from_cells = False
         self._place_is_line = False
@@ -60,6 +69,7 @@ class Reading:
         self.container = "objects"
         self.shape = "plain"
         self.count = 0
+        self.is_cut = False  # whether there are records after the limit
         self.skipped_count = 0
         self.recorded_count = 0
         self.reference_count = 0
@@ -72,7 +82,7 @@ class Reading:
         """
         for record in self._records():
             case = self._case(record)
-            if case is not None:
+            if case is not None and (self._selector is None or self._selector.takes(case)):
                 self._count(case, record)
                 yield case
 
@@ -83,9 +93,9 @@ class Reading:
             BadFileError: Reading cannot go on.
         """
         for record in self._records():
-            if not self._survey_plain(record):
+            if self._selector is not None or not self._survey_plain(record):
                 case = self._case(record)
-                if case is not None:
+                if case is not None and (self._selector is None or self._selector.takes(case)):
                     self._count(case, record)
 
     def _records(self) -> Iterator[Record]:
@@ -94,6 +104,7 @@ class Reading:
             self.container = container.name
             self._from_cells = container.kind in ("csv", "tsv")
             self._place_is_line = container.kind not in ("json", "parquet")
+        unread = records
         head = _head(records, self._limit)
         self._choose_format(head)
         if self._format is not None:
@@ -106,6 +117,7 @@ class Reading:
         for seen, record in enumerate(itertools.chain(head, records), start=1):
             yield record
             if seen - self.skipped_count == self._limit:
+                self.is_cut = _has_more(unread)
                 break
 
     def _count(self, case: Case, record: Record) -> None:
@@ -279,6 +291,14 @@ class Reading:
             record=record,
             name=layout.sources.get("id", ("id",))[0],
         )
+
+
+def _has_more(records: Iterator[Record]) -> bool:
+    """Return whether a file goes on, with whatever that may be."""
+    try:
+        return next(records, None) is not None
+    except BadFileError:
+        return True
 
 
 def _problem_of(chosen: Format, part: Record) -> BadRecordError | None:

@@ -13,6 +13,7 @@ from assay.durations import read_duration_s
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
 from assay.judge_prices import price_problems
+from assay.labels import label_problems
 from assay.metrics import complete_parameters, count_problem
 from assay.metrics.formula import with_own_numbers
 from assay.metrics.order import check_formulas
@@ -35,13 +36,33 @@ if TYPE_CHECKING:
 
     from assay.recorded_verdicts import RecordedVerdicts
 
-__all__ = ["load_spec", "spec_from_mapping"]
+__all__ = ["SPEC_FILE", "find_spec_file", "load_spec", "spec_from_mapping"]
+
+SPEC_FILE = "assay.yaml"
+"""What a spec is called where only its folder is named."""
 
 _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "gates",
-         "repeats", "reports", "team", "weight", "max_agent_errors", "max_metric_errors", "turns")  # fmt: skip
+         "repeats", "reports", "team", "weight", "max_agent_errors", "max_metric_errors", "turns", "labels",
+         "note")  # fmt: skip
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "response")
 _OPTION_KEYS = {"http": _HTTP_KEYS} | dict.fromkeys(PROVIDERS, PROMPT_KEYS)
+
+
+def find_spec_file(path: Path) -> Path:
+    """Return the spec's file: the path itself, or the assay.yaml in the folder that it names.
+
+    Raises:
+        SpecError: The folder has none.
+    """
+    if not path.is_dir():
+        return path
+    file = path / SPEC_FILE
+    if file.is_file():
+        return file
+    folder = "this folder" if path == Path() else f"the folder {path}"
+    said = f"there is no {SPEC_FILE} in {folder}: name the spec's file, or write one with `assay init PRESET`"
+    raise SpecError([Problem(said, file=str(path.resolve()))])
 
 
 def load_spec(
@@ -56,7 +77,7 @@ def load_spec(
     """Return the spec that a YAML file describes.
 
     Args:
-        path: The file.
+        path: The file, or a folder with an assay.yaml.
         overrides: Changes in the form "key=value".
         dataset: A dataset in place of the spec's.
         metrics: Names of the only metrics to compute.
@@ -68,6 +89,7 @@ def load_spec(
         SpecError: Something is wrong; holds every problem, with file and line.
     """
     problems: list[Problem] = []
+    path = find_spec_file(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
@@ -179,6 +201,8 @@ class _Reader:
                 max_agent_errors=self._share("max_agent_errors"),
                 max_metric_errors=self._share("max_metric_errors"),
                 turns=self._turns(),
+                labels=self._labels(),
+                note=self._note(),
             ),
             dataset=self._dataset(dataset, needs_dataset),
             dataset_map=self._map(),
@@ -232,6 +256,24 @@ class _Reader:
         if problem := name_problem(team, MAX_TEAM_CHARS, required=False):
             self._report("team", problem)
         return team
+
+    def _labels(self) -> dict[str, str]:
+        value = self._data.get("labels")
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(
+            isinstance(one, str | int | float) and not isinstance(one, bool) for one in value.values()
+        ):
+            self._report("labels", "must be a mapping of keys to texts, e.g. {branch: main}")
+            return {}
+        labels = {str(key): str(one) for key, one in value.items()}
+        self._take(label_problems(labels, ""))
+        return labels
+
+    def _note(self) -> str:
+        note = self._text("note") or ""
+        self._take(label_problems({}, note))
+        return note
 
     def _weight(self) -> float:
         value = self._data.get("weight", 1.0)

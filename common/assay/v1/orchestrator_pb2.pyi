@@ -636,6 +636,26 @@ class RunSpec(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     AGENT_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
@@ -649,6 +669,9 @@ class RunSpec(_message.Message):
     MAX_AGENT_ERRORS_FIELD_NUMBER: _builtins.int
     MAX_METRIC_ERRORS_FIELD_NUMBER: _builtins.int
     TURNS_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    SELECTION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; the run's id starts with it."""
     repeats: _builtins.int
@@ -671,6 +694,8 @@ class RunSpec(_message.Message):
     """What a metric's value of a conversation is, of those that compare an answer with what its turn expects: "mean" over
     its turns, that of the "worst" turn, or of the "last" alone. Empty means "mean".
     """
+    note: _builtins.str
+    """A remark for people, at most 2,000 characters; may have line breaks."""
     @_builtins.property
     def agent(self) -> Global___AgentSpec:
         """The agent under test."""
@@ -691,6 +716,18 @@ class RunSpec(_message.Message):
     def judge(self) -> Global___JudgeSpec:
         """The judge of the answers; where it is absent, metrics that need a verdict are skipped."""
 
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """What the run is found by, at most 32: keys of 1 to 64 letters, digits, "_", "-", "." and "/" that begin with a
+        letter or digit, values of at most 200 characters without control characters.
+        """
+
+    @_builtins.property
+    def selection(self) -> Global___CaseSelection:
+        """Which cases of the client's dataset the run is over; absent where it is over all of them. The uploaded dataset
+        holds only these cases: the orchestrator only keeps what is said here.
+        """
+
     def __init__(
         self,
         *,
@@ -707,10 +744,13 @@ class RunSpec(_message.Message):
         max_agent_errors: _builtins.float | None = ...,
         max_metric_errors: _builtins.float | None = ...,
         turns: _builtins.str = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        note: _builtins.str = ...,
+        selection: Global___CaseSelection | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "weight", b"weight"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "selection", b"selection", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "gates", b"gates", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "preset", b"preset", "repeats", b"repeats", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "gates", b"gates", "judge", b"judge", "labels", b"labels", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "note", b"note", "preset", b"preset", "repeats", b"repeats", "selection", b"selection", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_agent_errors: _TypeAlias = _typing.Literal["max_agent_errors"]  # noqa: Y015
     _WhichOneofArgType__max_agent_errors: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors"]  # noqa: Y015
@@ -726,6 +766,67 @@ class RunSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
 
 Global___RunSpec: _TypeAlias = RunSpec  # noqa: Y015
+
+@_typing.final
+class CaseSelection(_message.Message):
+    """CaseSelection says which cases of a larger dataset a run is over: those that meet every condition that is given.
+    At most 500,000 bytes as JSON.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CASES_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    CATEGORIES_FIELD_NUMBER: _builtins.int
+    FAILED_OF_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    MATCHED_COUNT_FIELD_NUMBER: _builtins.int
+    TOTAL_COUNT_FIELD_NUMBER: _builtins.int
+    failed_of: _builtins.str
+    """The id of a run in which the case has a row that failed or has an error; empty: any case."""
+    limit: _builtins.int
+    """Only the first so many of these cases; 0 for all."""
+    matched_count: _builtins.int
+    """Cases that meet the conditions, before the limit; absent where they were not counted."""
+    total_count: _builtins.int
+    """Cases of the whole dataset; absent where they were not counted."""
+    @_builtins.property
+    def cases(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ids of cases, or patterns of ids; one of them fits. Empty: any case."""
+
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Tags, one of which the case has. Empty: any case."""
+
+    @_builtins.property
+    def categories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Categories, of one of which the case is. Empty: any case."""
+
+    def __init__(
+        self,
+        *,
+        cases: _abc.Iterable[_builtins.str] | None = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
+        categories: _abc.Iterable[_builtins.str] | None = ...,
+        failed_of: _builtins.str = ...,
+        limit: _builtins.int = ...,
+        matched_count: _builtins.int | None = ...,
+        total_count: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_matched_count", b"_matched_count", "_total_count", b"_total_count", "matched_count", b"matched_count", "total_count", b"total_count"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_matched_count", b"_matched_count", "_total_count", b"_total_count", "cases", b"cases", "categories", b"categories", "failed_of", b"failed_of", "limit", b"limit", "matched_count", b"matched_count", "tags", b"tags", "total_count", b"total_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__matched_count: _TypeAlias = _typing.Literal["matched_count"]  # noqa: Y015
+    _WhichOneofArgType__matched_count: _TypeAlias = _typing.Literal["_matched_count", b"_matched_count"]  # noqa: Y015
+    _WhichOneofReturnType__total_count: _TypeAlias = _typing.Literal["total_count"]  # noqa: Y015
+    _WhichOneofArgType__total_count: _TypeAlias = _typing.Literal["_total_count", b"_total_count"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__matched_count) -> _WhichOneofReturnType__matched_count | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__total_count) -> _WhichOneofReturnType__total_count | None: ...
+
+Global___CaseSelection: _TypeAlias = CaseSelection  # noqa: Y015
 
 @_typing.final
 class JudgeSpec(_message.Message):
@@ -1949,21 +2050,61 @@ class ListRunsRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    RUN_ID_PREFIX_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """Most runs to return; 0 means 50, more than 500 is read as 500."""
     page_token: _builtins.str
-    """The next_page_token of the page before; empty for the first."""
+    """The next_page_token of the page before, made with the same conditions; empty for the first."""
+    run_id_prefix: _builtins.str
+    """Only runs whose id begins with this; empty for all."""
+    name: _builtins.str
+    """Only runs of this name; empty for all."""
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Only runs that have all of these labels, with these values."""
+
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[Global___RunState.ValueType]:
+        """Only runs in one of these states; empty for all."""
+
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        run_id_prefix: _builtins.str = ...,
+        name: _builtins.str = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        states: _abc.Iterable[Global___RunState.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels", "name", b"name", "page_size", b"page_size", "page_token", b"page_token", "run_id_prefix", b"run_id_prefix", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

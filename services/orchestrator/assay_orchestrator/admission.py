@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from assay.case_rules import MAX_REPEATS
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
+from assay.labels import label_problems
 from assay.metrics import METRICS, complete_parameters, count_problem
 from assay.metrics.order import check_formulas
 from assay.names import metric_name_problem, name_problem
@@ -21,13 +22,13 @@ from assay.spec.prompt_options import PROVIDERS
 from assay_orchestrator.agents.http_hosts import check_http_target, check_prompt_host
 
 if TYPE_CHECKING:
-    from assay.results import MetricSettings, RunSettings
+    from assay.results import CaseSelection, DatasetReading, MetricSettings, RunSettings
     from assay_orchestrator.settings import Settings
 
 __all__ = ["check_settings"]
 
 _MAX_NAME_CHARS = 200
-_MAX_READING_BYTES = 500_000
+_MAX_KEPT_BYTES = 500_000
 
 
 def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
@@ -48,7 +49,9 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
     if settings.turns not in TURN_SCORES:
         problems.append(Problem(f"must be one of {', '.join(TURN_SCORES)}, not {settings.turns[:60]!r}", "turns"))
     problems += _check_bounds(settings)
-    problems += _check_reading(settings)
+    problems += label_problems(settings.labels, settings.note)
+    problems += _check_size("dataset", settings.dataset, "leave warnings out")
+    problems += _check_size("selection", settings.selection, "select fewer cases by their ids, or use patterns")
     problems += check_agent(settings.agent)
     if settings.agent.adapter == "http":
         problems += check_http_target(settings.agent.target, limits.http_hosts)
@@ -92,13 +95,11 @@ def _check_counts(settings: RunSettings) -> list[Problem]:
     return [Problem(problem, what) for what, entries in given.items() if (problem := count_problem(what, len(entries)))]
 
 
-def _check_reading(settings: RunSettings) -> list[Problem]:
-    if settings.dataset is None:
+def _check_size(what: str, kept: DatasetReading | CaseSelection | None, remedy: str) -> list[Problem]:
+    size = len(json.dumps(dataclasses.asdict(kept))) if kept is not None else 0
+    if size <= _MAX_KEPT_BYTES:
         return []
-    size = len(json.dumps(dataclasses.asdict(settings.dataset)))
-    if size <= _MAX_READING_BYTES:
-        return []
-    return [Problem(f"is {size:,} bytes as JSON, more than {_MAX_READING_BYTES:,}: leave warnings out", "dataset")]
+    return [Problem(f"is {size:,} bytes as JSON, more than {_MAX_KEPT_BYTES:,}: {remedy}", what)]
 
 
 def _complete_metrics(settings: RunSettings, problems: list[Problem]) -> list[MetricSettings]:

@@ -18,7 +18,7 @@ from assay.errors import (
 )
 from assay.failpoints import failpoint
 from assay.results import PauseCause, Run, RunSettings, RunState
-from assay_orchestrator.catalogue import UNREADABLE, Catalogue
+from assay_orchestrator.catalogue import UNREADABLE, Catalogue, RunFilter
 from assay_orchestrator.creation import Creation
 from assay_orchestrator.deletion import Deleter
 from assay_orchestrator.engine.session import Session
@@ -149,9 +149,9 @@ class RunManager:
             return run
         return dataclasses.replace(run, summary=await self._partial.of(run))
 
-    async def list_newest(self, count: int, before: tuple[str, str] | None) -> list[Run]:
-        """Return up to `count` runs, newest first, older than (created_at, run_id) `before`."""
-        return await self._catalogue.list_newest(count, before)
+    async def list_newest(self, count: int, before: tuple[str, str] | None, wanted: RunFilter) -> list[Run]:
+        """Return up to `count` runs as clients see them, newest first, older than (created_at, run_id) `before`."""
+        return await self._catalogue.list_newest(count, before, wanted, self.shown)
 
     async def cancel(self, run_id: str) -> Run:
         """Stop a run for good; what is stored stays.

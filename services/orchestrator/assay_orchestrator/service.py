@@ -34,6 +34,7 @@ from assay.run_wire import (
     result_to_wire,
     run_to_wire,
     settings_from_wire,
+    states_from_wire,
 )
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
@@ -41,6 +42,7 @@ from assay.wire import plain_response, request_to_wire, response_from_wire, spli
 from assay_orchestrator import history
 from assay_orchestrator.admission import check_settings
 from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions, Reconciled
+from assay_orchestrator.catalogue import RunFilter
 from assay_orchestrator.paging import PageTokens
 from assay_orchestrator.planning import HOSTED_ADAPTERS
 from assay_orchestrator.store import datasets
@@ -155,15 +157,16 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> pb.ListRunsResponse:
         """Return a page of runs."""
         size = min(request.page_size or 50, 500)
-        query = ("ListRuns",)
+        wanted = RunFilter(request.run_id_prefix, request.name, dict(request.labels), states_from_wire(request.states))
+        query = ("ListRuns", *_conditions(wanted))
         position = await self._tokens.read(query, request.page_token, (str, str))
         before = (str(position[0]), str(position[1])) if position is not None else None
-        runs = await self._manager.list_newest(size + 1, before)
+        runs = await self._manager.list_newest(size + 1, before, wanted)
         token = ""
         if len(runs) > size:
             runs = runs[:size]
             token = await self._tokens.make(query, (runs[-1].created_at, runs[-1].run_id))
-        return pb.ListRunsResponse(runs=map(_listed, map(self._manager.shown, runs)), next_page_token=token)
+        return pb.ListRunsResponse(runs=map(_listed, runs), next_page_token=token)
 
     async def CancelRun(  # noqa: N802
         self,
@@ -368,6 +371,14 @@ class _Upload:
         """Remove what an upload that broke off has stored."""
         if not self._finished and self._count:
             await asyncio.shield(self._database.write(lambda c: datasets.discard(c, self._upload_id)))
+
+
+def _conditions(wanted: RunFilter) -> list[str]:
+    """Return the conditions of a list as texts that a page token is bound to; none where there are none."""
+    if wanted == RunFilter():
+        return []
+    labels = json.dumps(wanted.labels, sort_keys=True)
+    return [wanted.run_id_prefix, wanted.name, labels, *sorted(state.value for state in wanted.states)]
 
 
 def _listed(run: Run) -> pb.Run:

@@ -8,6 +8,7 @@ from typing import Any
 from assay.canaries import CanarySummary, CanaryTally
 from assay.results import (
     AgentSettings,
+    CaseSelection,
     DatasetReading,
     GateOutcome,
     GateResult,
@@ -35,7 +36,7 @@ def settings_to_json(settings: RunSettings) -> dict[str, Any]:
 
 def settings_from_json(data: dict[str, Any]) -> RunSettings:
     """Return the settings that `settings_to_json` wrote."""
-    reading, judge = data.get("dataset"), data.get("judge")
+    reading, judge, selection = data.get("dataset"), data.get("judge"), data.get("selection")
     return RunSettings(
         name=data["name"],
         agent=AgentSettings(**data["agent"]),
@@ -50,7 +51,15 @@ def settings_from_json(data: dict[str, Any]) -> RunSettings:
         max_agent_errors=data.get("max_agent_errors", MAX_ERRORS),
         max_metric_errors=data.get("max_metric_errors", MAX_ERRORS),
         turns=data.get("turns", "last"),  # as versions that stored nothing scored, which all of a run's rows are to be
+        labels=data.get("labels", {}),
+        note=data.get("note", ""),
+        selection=_selection_from_json(selection) if selection is not None else None,
     )
+
+
+def _selection_from_json(data: dict[str, Any]) -> CaseSelection:
+    lists = {name: tuple(data[name]) for name in ("cases", "tags", "categories")}
+    return CaseSelection(**{**data, **lists})
 
 
 def _judge_from_json(data: dict[str, Any]) -> JudgeSettings:

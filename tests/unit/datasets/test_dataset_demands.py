@@ -10,6 +10,7 @@ import pytest
 
 from assay.cases import Assertion, Case, ExpectedTool, case_to_json
 from assay.datasets import open_dataset
+from assay.run_settings import CaseSelection
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]
@@ -140,7 +141,7 @@ def test_skipped_cases(write: Write, read: Read, refusal: Refusal) -> None:
     assert (info.case_count, info.skipped_count, info.left_out_count) == (2, 2, 0)
     assert [str(warning) for warning in info.warnings] == ["x.csv: 2 records are skipped: `skip` is true"]
     assert [case.case_id for case in read(name)] == ["a", "c"]
-    assert [case.case_id for case in read(name, limit=2)] == ["a", "c"]
+    assert [case.case_id for case in read(name, selection=CaseSelection(limit=2))] == ["a", "c"]
     assert "1 record is skipped" in refusal(write("x.json", [{"question": "Q", "skip": True}]))[0]
 
 

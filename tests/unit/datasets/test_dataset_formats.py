@@ -15,6 +15,7 @@ from assay.answers import AgentStatus, Message
 from assay.cases import Case, Turn, case_to_json
 from assay.datasets import open_dataset, records_dataset
 from assay.errors import DatasetError
+from assay.run_settings import CaseSelection
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]
@@ -319,7 +320,7 @@ def test_numbers_are_texts_where_texts_are_due(write: Write, read: Read) -> None
 def test_limit(write: Write, read: Read) -> None:
     """Only the first cases are checked and read; what is wrong after them does not matter."""
     name = write("x.jsonl", '{"input": "a"}\n{"input": "b"}\nnonsense\n')
-    dataset = open_dataset(name, limit=2)
+    dataset = open_dataset(name, selection=CaseSelection(limit=2))
     assert dataset.check().case_count == 2
     assert [case.input for case in dataset.cases()] == ["a", "b"]
 
@@ -327,7 +328,7 @@ def test_limit(write: Write, read: Read) -> None:
 def test_info_names_the_bytes(write: Write) -> None:
     """The digest is that of the file, limit or not, so that a run can say what it read."""
     name = write("x.jsonl", [{"input": "a"}, {"input": "b"}])
-    info = open_dataset(name, limit=1).check()
+    info = open_dataset(name, selection=CaseSelection(limit=1)).check()
     assert info.sha256 == hashlib.sha256(Path(name).read_bytes()).hexdigest()
     assert (info.name, info.path) == ("x.jsonl", Path("x.jsonl"))
 

@@ -16,6 +16,7 @@ import pytest
 from assay.cases import Case, ExpectedTool
 from assay.datasets import open_dataset
 from assay.errors import DatasetError
+from assay.run_settings import CaseSelection
 
 Read = Callable[..., list[Case]]
 Refusal = Callable[..., list[str]]
@@ -54,7 +55,7 @@ def test_many_batches(tmp_path: Path) -> None:
     """A file of more rows than one batch is read to its end, and equal ids are found across batches."""
     path = _write(tmp_path / "x.parquet", [{"question": f"Q{n}"} for n in range(1000)], row_group_size=300)
     assert open_dataset(path).check().case_count == 1000
-    assert [case.input for case in open_dataset(path, limit=2).cases()] == ["Q0", "Q1"]
+    assert [case.input for case in open_dataset(path, selection=CaseSelection(limit=2)).cases()] == ["Q0", "Q1"]
 
 
 def test_values_that_json_has_no_form_for(tmp_path: Path, refusal: Refusal) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from assay.datasets import open_dataset
 from assay.errors import DatasetError
+from assay.run_settings import CaseSelection
 
 Write = Callable[..., str]
 Refusal = Callable[..., list[str]]
@@ -421,7 +422,9 @@ def test_gzip_bombs(write: Write, refusal: Refusal) -> None:
 
 def test_limit_must_be_positive(write: Write, refusal: Refusal) -> None:
     """A limit of nothing is a mistake."""
-    assert "the limit must be at least 1, not 0" in only(refusal(write("x.jsonl", [GOOD]), limit=0))
+    assert "the limit must be at least 1, not 0" in only(
+        refusal(write("x.jsonl", [GOOD]), selection=CaseSelection(limit=0))
+    )
 
 
 def test_cases_checks_first(write: Write) -> None:

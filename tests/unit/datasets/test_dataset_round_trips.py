@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from assay.cases import Case
 from assay.datasets import open_dataset
+from assay.run_settings import CaseSelection
 
 _TEXT = st.text(
     st.one_of(
@@ -144,5 +145,5 @@ def test_items_across_the_pieces_that_are_read(padding: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "x.json")
         path.write_text(content)
-        (case,) = open_dataset(path, limit=1).cases()
+        (case,) = open_dataset(path, selection=CaseSelection(limit=1)).cases()
         assert (case.input, case.metadata) == ("-1235.0", {"n": True, "t": "é\n"})

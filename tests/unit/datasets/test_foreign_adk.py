@@ -11,6 +11,7 @@ import pytest
 from assay.cases import Case, ExpectedTool
 from assay.datasets import open_dataset
 from assay.errors import DatasetError
+from assay.run_settings import CaseSelection
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]
@@ -176,8 +177,8 @@ def test_a_test_file_is_one_conversation(write: Write, wired: Read) -> None:
     assert [turn.references for turn in case.turns] == [("I rolled a 4.",), ("No.",)]
     info = open_dataset(name).check()
     assert (info.format, info.case_count) == ("adk/json", 1)
-    assert open_dataset(name, limit=1).check().case_count == 1
-    assert len(next(iter(open_dataset(name, limit=1).cases())).turns) == 2
+    assert open_dataset(name, selection=CaseSelection(limit=1)).check().case_count == 1
+    assert len(next(iter(open_dataset(name, selection=CaseSelection(limit=1)).cases())).turns) == 2
 
 
 def test_a_long_test_file_is_one_conversation(write: Write, wired: Read) -> None:

@@ -124,12 +124,17 @@ def get_by_request(connection: sa.Connection, request_id: str) -> RunRecord | No
     return _record(row) if row is not None else None
 
 
-def list_newest(connection: sa.Connection, count: int, before: tuple[str, str] | None) -> list[RunRecord]:
-    """Return up to `count` runs, newest first, older than the (created_at, run_id) `before`."""
+def list_newest(
+    connection: sa.Connection, count: int, before: tuple[str, str] | None, run_id_prefix: str = ""
+) -> list[RunRecord]:
+    """Return up to `count` runs whose id begins so, newest first, older than the (created_at, run_id) `before`."""
     table = schema.runs
     query = sa.select(table).order_by(table.c.created_at.desc(), table.c.run_id.desc()).limit(count)
     if before is not None:
         query = query.where(sa.tuple_(table.c.created_at, table.c.run_id) < _moment(*before))
+    if run_id_prefix:  # not LIKE, which ignores case in SQLite
+        begins = sa.func.substr(table.c.run_id, 1, len(run_id_prefix))
+        query = query.where(begins == sa.literal(run_id_prefix, CleanText))
     return [_record(row) for row in connection.execute(query).all()]
 
 
