@@ -13,6 +13,7 @@ from assay_cli.judging_text import canary_line, judging_line, jury_lines
 from assay_cli.metric_text import Uncomputed, count_text, seconds_text, units_of, value_text
 from assay_cli.reports.json_report import pass_rate_interval
 from assay_cli.reports.recommendations import recommendations
+from assay_cli.run_description import selection_line
 from assay_cli.terminal import clean, cut_width, painter, shorten, table
 
 if TYPE_CHECKING:
@@ -62,8 +63,9 @@ class ConsoleSummary:
         """Return the summary as text; `report` is where the full report lies."""
         run, summary = self._run, self._run.summary
         assert summary is not None, "only finished runs are summarised"
+        head = f"{clean(run.settings.name)}  {clean(run.run_id)}  {_rows(run, summary)}"
         parts = [
-            f"{clean(run.settings.name)}  {clean(run.run_id)}  {_rows(run, summary)}",
+            "\n".join(filter(None, [head, selection_line(run)])),
             *self._metrics(summary),
             self._counts(summary),
         ]

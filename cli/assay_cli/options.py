@@ -197,7 +197,8 @@ def _asked_runs() -> list[str]:
     """Return the run ids that the present command was given, in order."""
     context = click.get_current_context(silent=True)
     given = context.params if context is not None else {}
-    return [run_id for run_id in (given.get("run_id"), *given.get("run_ids", ())) if run_id]
+    named = (*map(given.get, ("run_id", "resume_id", "failed_of")), *given.get("run_ids", ()))
+    return [run_id for run_id in named if run_id]
 
 
 def _restarter(stack: LocalStack | None) -> Callable[[], Awaitable[None]] | None:

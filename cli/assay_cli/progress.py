@@ -11,8 +11,8 @@ import click
 from assay.results import CaseResult, Run, RunState, StateChange
 from assay.spec.model import wants_verdicts
 from assay_cli.judging_text import judge_line, judging_cost
-from assay_cli.metric_text import count_text
 from assay_cli.row_blocks import RowBlocks
+from assay_cli.run_description import cases_over_dataset
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class _Plain(_Hidden):
     every_s = _PLAIN_EVERY_S
 
     def __enter__(self) -> Self:
-        self.say(f"run {self._run.run_id}: {count_text(self._total, 'case')} over {self._run.dataset.name}")
+        self.say(f"run {self._run.run_id}: {cases_over_dataset(self._run)}")
         self.say_judge()
         return self
 
@@ -203,7 +203,7 @@ class _Live(_Hidden):
     every_s = _LIVE_EVERY_S
 
     def __enter__(self) -> Self:
-        click.echo(f"run {clean(self._run.run_id)}", err=True)
+        click.echo(f"run {clean(self._run.run_id)}: {clean(cases_over_dataset(self._run))}", err=True)
         self.say_judge()
         self.show()
         return self

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.results import CaseResult, Run
 from assay_cli.reports.json_report import dataset_document, judging_document, row_document, verdict_document
+from assay_cli.run_description import description_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +51,7 @@ def brief(run: Run) -> dict[str, Any]:
         "passed": run.counts.passed,
         "failed": run.counts.failed,
         "created_at": run.created_at,
+        **description_document(run),
     }
 
 

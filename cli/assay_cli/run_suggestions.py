@@ -34,8 +34,7 @@ async def with_suggestion(client: Client, error: NotFoundError, asked: Sequence[
     unknown = next((run_id for run_id in asked if run_id not in known), None)
     if unknown is None:
         return error
-    begun = next((run_id for run_id in known if run_id.startswith(unknown)), None)
-    close = begun or nearest(unknown, known)
+    close = nearest(unknown, known)
     if close is None:
         return error
     return NotFoundError(f"there is no run {unknown!r}: did you mean {close!r}?", reason=error.reason)

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from assay.client import Client
     from assay.dataset_warnings import DatasetWarning
     from assay.errors import AssayError
-    from assay.results import Score
+    from assay.results import CaseSelection, Score
     from assay.scoring import Scorer, score, score_file, score_many
 
 __all__ = [
     "AssayError",
+    "CaseSelection",
     "Client",
     "DatasetWarning",
     "Evaluation",
@@ -37,6 +38,7 @@ __all__ = [
 
 _WHERE = {
     "AssayError": "assay.errors",
+    "CaseSelection": "assay.results",
     "Client": "assay.client",
     "DatasetWarning": "assay.dataset_warnings",
     "Evaluation": "assay.api",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from assay.hosting.calling import AgentCaller
 from assay.hosting.loading import load_agent
 from assay.local.home import Home
 from assay.local.stack import LocalStack, environment_for
-from assay.results import CaseResult, Run, RunSummary, StateChange
+from assay.results import CaseResult, CaseSelection, Run, RunSummary, StateChange
+from assay.run_references import failed_cases, find_run_id
 from assay.run_verdict import VerdictStatus, run_verdict
 from assay.spec.loading import load_spec, spec_from_mapping
 from assay.spec.model import Spec
@@ -89,6 +91,7 @@ def evaluate(
     agent: Callable[..., Any] | None = None,
     *,
     dataset: str | Path | Iterable[Mapping[str, Any]] | None = None,
+    select: CaseSelection | None = None,
     server: str | None = None,
     on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
 ) -> Evaluation:
@@ -98,6 +101,7 @@ def evaluate(
         spec: The file of a spec, or a mapping in the shape of one.
         agent: A function of one request, or of its text, called in this process in place of the spec's agent.
         dataset: A file, or cases as mappings, in place of the spec's dataset.
+        select: Which cases of the dataset to run; None for all of them.
         server: An orchestrator's address; None for the local stack.
         on_event: Called with every snapshot and event as it comes.
 
@@ -112,7 +116,7 @@ def evaluate(
         >>> result = evaluate({"metrics": ["exact_match"]}, agent=str, dataset=cases)  # doctest: +SKIP
         >>> result.summary.pass_rate  # doctest: +SKIP
     """
-    return asyncio.run(evaluate_async(spec, agent, dataset=dataset, server=server, on_event=on_event))
+    return asyncio.run(evaluate_async(spec, agent, dataset=dataset, select=select, server=server, on_event=on_event))
 
 
 async def evaluate_async(
@@ -120,27 +124,42 @@ async def evaluate_async(
     agent: Callable[..., Any] | None = None,
     *,
     dataset: str | Path | Iterable[Mapping[str, Any]] | None = None,
+    select: CaseSelection | None = None,
     server: str | None = None,
     on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
 ) -> Evaluation:
     """Do what `evaluate` does, inside a running event loop."""
     checked = _spec(spec, agent, dataset, (environment_for(server), environment_for(server, "judge")))
-    cases = _dataset(checked, dataset)
+    selection, failed = select or CaseSelection(), frozenset[str]()
+    if selection.failed_of:
+        async with _connected(server) as (client, _):
+            run_id = await find_run_id(client, selection.failed_of)
+            selection, failed = replace(selection, failed_of=run_id), await failed_cases(client, run_id)
+    cases = _dataset(checked, dataset, selection, failed)
     info = check_inputs(checked, cases)
     warn_of_dataset(info)
     caller = _caller(checked, agent)
+    judge_keys = checked.judge_keys if checked.needs_judge else None
+    async with _connected(server, checked.embedding_models(info.checks), judge_keys) as (client, stack):
+        run = await start_run(client, checked, cases, info)
+        run = await drive_run(client, run, caller, on_event or _ignore, stack)
+        if run.summary is None:
+            raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_reason}", reason="RUN_UNFINISHED")
+        return Evaluation(run, tuple([row async for row in client.list_results(run.run_id)]))
+
+
+@asynccontextmanager
+async def _connected(
+    server: str | None, models: Sequence[str] = (), judge_keys: Sequence[str] | None = None
+) -> AsyncIterator[tuple[Client, LocalStack | None]]:
+    """Connect to a server, or to a local stack with what is needed, which is stopped after."""
     stack = None if server is not None else LocalStack(Home.open())
     if stack is not None:
-        models = checked.embedding_models(info.checks)
-        stack.start(models=models, judge=checked.needs_judge, judge_keys=checked.judge_keys)
+        stack.start(models=models, judge=judge_keys is not None, judge_keys=judge_keys or ())
     try:
         async with Client(server or (stack.address if stack is not None else "")) as client:
             await wait_for_stack(client, stack)
-            run = await start_run(client, checked, cases, info)
-            run = await drive_run(client, run, caller, on_event or _ignore, stack)
-            if run.summary is None:
-                raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_reason}", reason="RUN_UNFINISHED")
-            return Evaluation(run, tuple([row async for row in client.list_results(run.run_id)]))
+            yield client, stack
     finally:
         if stack is not None:
             await asyncio.shield(stack.wait_until_stopped())
@@ -165,15 +184,28 @@ def _spec(
     )
 
 
-def _dataset(spec: Spec, dataset: str | Path | Iterable[Mapping[str, Any]] | None) -> Dataset:
+def _dataset(
+    spec: Spec,
+    dataset: str | Path | Iterable[Mapping[str, Any]] | None,
+    selection: CaseSelection,
+    failed: Collection[str],
+) -> Dataset:
     if dataset is not None and not isinstance(dataset, str | Path):
-        return records_dataset(dataset, on_bad_case=spec.on_bad_case, format=spec.dataset_format)
+        return records_dataset(
+            dataset,
+            selection=selection,
+            failed_cases=failed,
+            on_bad_case=spec.on_bad_case,
+            format=spec.dataset_format,
+        )
     if spec.dataset is None:
         raise SpecError("name a dataset in the spec, or pass one")
     return open_dataset(
         spec.dataset,
         field_map=spec.dataset_map,
         encoding=spec.dataset_encoding,
+        selection=selection,
+        failed_cases=failed,
         on_bad_case=spec.on_bad_case,
         format=spec.dataset_format,
     )

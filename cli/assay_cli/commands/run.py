@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import shlex
 import sys
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from assay_cli.options import (
     server_option,
     use_prices,
 )
+from assay_cli.run_options import Marks, find_run, marks_options, selection_options
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
@@ -38,24 +40,23 @@ if TYPE_CHECKING:
     from assay.datasets import Dataset, DatasetInfo
     from assay.hosting.calling import AgentCaller
     from assay.local.stack import LocalStack
-    from assay.results import Run
+    from assay.results import CaseSelection, Run
     from assay.spec.model import Spec
 
 __all__ = ["run"]
 
-_QUICK_CASES = 10
 _REPORTS = Path("assay-reports")
 
 
 @click.command()
-@click.argument("spec", type=click.Path(path_type=Path))
+@click.argument("spec", type=click.Path(path_type=Path), default=".")
 @click.option("--dataset", type=click.Path(path_type=Path), help="A dataset in place of the spec's.")
 @click.option("--output-dir", type=click.Path(path_type=Path), help="Where reports go (assay-reports/RUN_ID).")
-@click.option("--quick", is_flag=True, help=f"Only the first {_QUICK_CASES} cases: a smoke test.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N cases.")
+@selection_options
 @click.option("--metrics", metavar="A,B", help="Only these metrics, with the spec's parameters.")
 @click.option("--repeats", type=click.IntRange(1, 100), metavar="N", help="Run each case N times.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the spec.")
+@marks_options
 @click.option("--resume", "resume_id", metavar="RUN", help="Continue this run instead of starting one.")
 @format_option
 @map_option
@@ -76,11 +77,11 @@ def run(
     spec: Path,
     dataset: Path | None,
     output_dir: Path | None,
-    quick: bool,
-    limit: int | None,
+    selection: CaseSelection,
     metrics: str | None,
     repeats: int | None,
     overrides: tuple[str, ...],
+    marks: Marks,
     resume_id: str | None,
     dataset_format: str | None,
     mapping: tuple[str, ...],
@@ -92,7 +93,11 @@ def run(
     server: str | None,
     as_json: bool,
 ) -> int:
-    """Evaluate an agent as SPEC (an assay.yaml) says, print a summary and write the reports.
+    """Evaluate an agent as SPEC says, print a summary and write the reports.
+
+    SPEC is a file or a folder with an assay.yaml; the default is this folder. --case, --tag, --category and
+    --failed-of select cases: each may be given several times, but for the last, and then one value must fit;
+    different options must all fit.
 
     Everything is checked before anything is started or called. Without --server the needed services run on
     this machine for as long as the run takes. Progress goes to stderr, results to stdout.
@@ -100,7 +105,7 @@ def run(
     from assay.datasets import open_dataset
     from assay.evaluation import check_inputs
     from assay.local.stack import environment_for
-    from assay.spec.loading import load_spec
+    from assay.spec.loading import find_spec_file, load_spec
     from assay_cli.reports.atomic import check_folder
     from assay_cli.verdict_recording import check_recording
 
@@ -108,25 +113,26 @@ def run(
         raise click.UsageError("--verbose prints rows as text: leave out --verbose or --json")
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
-    overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
+    overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case), *marks.overrides)
     chosen = [name.strip() for name in metrics.split(",") if name.strip()] if metrics is not None else None
     use_prices(prices, server)
     checked = load_spec(
-        spec,
+        find_spec_file(spec),
         overrides=overrides,
         dataset=dataset,
         metrics=chosen,
         environ=environment_for(server),
         judge_environ=environment_for(server, "judge"),
     )
+    checked = marks.label(checked)
     assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
-    if quick:
-        limit = min(limit or _QUICK_CASES, _QUICK_CASES)
+    selection, failed = _find_failed(selection, server, is_new=resume_id is None)
     cases = open_dataset(
         checked.dataset,
         field_map=checked.dataset_map,
         encoding=checked.dataset_encoding,
-        limit=limit,
+        selection=selection,
+        failed_cases=failed,
         on_bad_case=checked.on_bad_case,
         format=checked.dataset_format,
     )
@@ -220,13 +226,13 @@ class _Job:
 
         if self._resume_id is None:
             return await start_run(client, self._spec, self._dataset, self._info)
-        stored = await client.get_run(self._resume_id, partial=False)
+        stored = await client.get_run(await find_run(client, self._resume_id), partial=False)
         if stored.settings.agent.target != self._spec.settings.agent.target:
             raise SpecError(
                 f"run {stored.run_id} asks the agent {stored.settings.agent.target!r}, and this spec names "
                 f"{self._spec.settings.agent.target!r}: resume it with the spec that started it"
             )
-        return stored if stored.finished else await client.resume_run(self._resume_id)
+        return stored if stored.finished else await client.resume_run(stored.run_id)
 
     async def _drive(self, client: Client, run: Run, caller: AgentCaller | None, stack: LocalStack | None) -> Run:
         from assay.evaluation import drive_run
@@ -270,6 +276,23 @@ def exit_status_of(run: Run) -> int:
     from assay.run_verdict import run_verdict
 
     return run_verdict(run.summary).status.exit_status if run.summary is not None else EXIT_INFRASTRUCTURE
+
+
+def _find_failed(selection: CaseSelection, server: str | None, *, is_new: bool) -> tuple[CaseSelection, frozenset[str]]:
+    """Return the selection with the id of the run that --failed-of means, and the cases that failed in it."""
+    from assay.run_references import failed_cases
+
+    async def find() -> tuple[CaseSelection, frozenset[str]]:
+        async with connect(server) as (client, _):
+            run_id = await find_run(client, selection.failed_of)
+            return dataclasses.replace(selection, failed_of=run_id), await failed_cases(client, run_id)
+
+    if not selection.failed_of or not is_new:  # a run that is resumed has its cases
+        return dataclasses.replace(selection, failed_of=""), frozenset()
+    found, failed = run_async(find())
+    # The command that continues the run names this run, not the latest one of that time.
+    click.get_current_context().params["failed_of"] = found.failed_of
+    return found, failed
 
 
 def _load_caller(spec: Spec) -> AgentCaller | None:

@@ -20,6 +20,7 @@ from assay_cli.options import (
     use_prices,
 )
 from assay_cli.run_documents import Form, full
+from assay_cli.run_options import find_run
 
 if TYPE_CHECKING:
     from assay.client import Client
@@ -51,7 +52,7 @@ def watch(run_id: str, output_dir: Path | None, server: str | None, as_json: boo
         from assay.results import RunState
 
         async with connect(server) as (client, stack):
-            run = await client.get_run(run_id, partial=False)
+            run = await client.get_run(await find_run(client, run_id), partial=False)
             run = await _take_up(client, stack, run)
             is_over = run.finished or (run.state is RunState.PAUSED and not run.waits_for_storage)
             if is_over and not as_json:
@@ -89,13 +90,13 @@ def pause(run_id: str, server: str | None, as_json: bool) -> int:
 
         going = (RunState.PENDING, RunState.RUNNING)
         async with connect(server) as (client, _):
-            run = await client.pause_run(run_id)
+            run = await client.pause_run(await find_run(client, run_id))
             if run.state in going:
                 click.echo("questions in flight are ending; Ctrl-C stops waiting, not the pause", err=True)
-                async for event in client.watch_run(run_id, after_sequence=run.last_sequence):
+                async for event in client.watch_run(run.run_id, after_sequence=run.last_sequence):
                     if isinstance(event, Run | StateChange) and event.state not in going:
                         break
-                run = await client.get_run(run_id, partial=False)
+                run = await client.get_run(run.run_id, partial=False)
             _print(run, as_json)
         return 0 if run.state is RunState.PAUSED else EXIT_INFRASTRUCTURE
 
@@ -112,7 +113,7 @@ def cancel(run_id: str, server: str | None, as_json: bool) -> int:
 
     async def main() -> int:
         async with connect(server) as (client, _):
-            _print(await client.cancel_run(run_id), as_json)
+            _print(await client.cancel_run(await find_run(client, run_id)), as_json)
         return 0
 
     return run_async(main())
@@ -156,12 +157,12 @@ def resume(
 
     async def main() -> int:
         async with connect(server) as (client, stack):
-            run = await client.get_run(run_id, partial=False)
+            run = await client.get_run(await find_run(client, run_id), partial=False)
             asks = retry_errors or not (run.finished or _awaits_verdicts(run))
             caller = load_caller(run, spec, target) if asks or spec or target else None
             if stack is not None:
                 _start_services(stack, run)
-            run = await client.resume_run(run_id, retry_errors=retry_errors, spend_cap=cap)
+            run = await client.resume_run(run.run_id, retry_errors=retry_errors, spend_cap=cap)
             if run.finished:
                 click.echo("no row has an error that can be tried again", err=True)
                 return await conclude(client, run, ending)

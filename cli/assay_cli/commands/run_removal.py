@@ -13,6 +13,8 @@ import click
 
 from assay_cli.failures import EXIT_INTERRUPTED, EXIT_USAGE
 from assay_cli.options import connect, debug_option, json_option, run_async, server_option
+from assay_cli.run_description import counted
+from assay_cli.run_options import find_run
 from assay_cli.terminal import table
 
 if TYPE_CHECKING:
@@ -74,7 +76,8 @@ def delete(run_ids: tuple[str, ...], yes: bool, server: str | None, as_json: boo
 
     async def main() -> int:
         async with connect(server) as (client, _):
-            wanted = [await client.get_run(run_id, partial=False) for run_id in dict.fromkeys(run_ids)]
+            named = [await find_run(client, run_id) for run_id in run_ids]
+            wanted = [await client.get_run(run_id, partial=False) for run_id in dict.fromkeys(named)]
             found = [_Found(run, await client.delete_run(run.run_id, only_check=True)) for run in wanted]
             if not as_json:
                 click.echo(_shown(found))
@@ -204,11 +207,11 @@ def _shown(found: Sequence[_Found]) -> str:
 
 
 def _summed(found: Sequence[_Found]) -> str:
-    runs = "1 run" if len(found) == 1 else f"{len(found)} runs"
     rows = sum(each.deletion.row_count for each in found)
     datasets = sum(each.deletion.dataset_removed for each in found)
     more = f" and {datasets} dataset{'s' if datasets > 1 else ''} that no other run uses" if datasets else ""
-    return f"{runs} with {rows:,} rows{more}: about {_size(sum(each.deletion.size_bytes for each in found))}"
+    size = _size(sum(each.deletion.size_bytes for each in found))
+    return f"{counted(len(found), 'run')} with {counted(rows, 'row')}{more}: about {size}"
 
 
 def _document(found: Sequence[_Found]) -> str:

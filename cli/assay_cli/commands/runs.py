@@ -11,12 +11,13 @@ from assay_cli.commands import run_control, run_removal
 from assay_cli.following import read_for, say_state
 from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
 from assay_cli.run_documents import attempts_document, brief, full
+from assay_cli.run_options import find_run, labels_of
 from assay_cli.terminal import cut_width, shorten, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.results import RowAttempt, Run
+    from assay.results import RowAttempt, Run, RunState
 
 __all__ = ["runs"]
 
@@ -37,25 +38,53 @@ for _command in (
     runs.add_command(_command)
 
 
+def _read_states(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[RunState, ...]:
+    """Return the states that a text like failed,cancelled names."""
+    from assay.names import unknown_name
+    from assay.results import RunState
+
+    known = {state.value: state for state in RunState}
+    names = [name.strip() for name in (value or "").split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise click.BadParameter(unknown_name("state", name, known), ctx, param)
+    return tuple(known[name] for name in names)
+
+
 @runs.command("list")
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Maximum number of runs to list."
 )
+@click.option("--name", default="", metavar="NAME", help="Only runs of this name.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Only runs with this label.")
+@click.option("--state", "states", callback=_read_states, metavar="A,B", help="Only runs in these states.")
 @server_option
 @json_option
 @debug_option
-def list_runs(limit: int, server: str | None, as_json: bool) -> int:
-    """List runs, newest first."""
+def list_runs(
+    limit: int,
+    name: str,
+    labels: tuple[str, ...],
+    states: tuple[RunState, ...],
+    server: str | None,
+    as_json: bool,
+) -> int:
+    """List runs, newest first: those that have the name, all the labels, and one of the states."""
+    wanted = labels_of(labels)
 
     async def main() -> int:
         async with connect(server) as (client, _):
-            found = await client.list_runs(limit)
+            found = await client.list_runs(limit, name=name, labels=wanted, states=states)
         if as_json:
             print_document([brief(run) for run in found])
+        elif not found and (name or wanted or states):
+            click.echo("no run meets these conditions")
         elif not found:
             click.echo("no runs yet: start one with `assay run SPEC`")
         else:
-            rows = [("run", "state", "done", "passed", "failed", "created")]
+            rows = [("run", "state", "done", "passed", "failed", "created", "about")]
+            from assay_cli.run_description import short
+
             rows += [
                 (
                     run.run_id,
@@ -64,6 +93,7 @@ def list_runs(limit: int, server: str | None, as_json: bool) -> int:
                     str(run.counts.passed),
                     str(run.counts.failed),
                     run.created_at[:19].replace("T", " "),
+                    short(run),
                 )
                 for run in found
             ]
@@ -88,6 +118,8 @@ def show(run_id: str, case_id: str | None, failed: bool, history: str | None, se
 
     async def main() -> int:
         async with connect(server) as (client, _):
+            nonlocal run_id
+            run_id = await find_run(client, run_id)
             if history is not None:
                 attempts = await client.list_attempts(run_id, history)
                 if as_json:
@@ -109,8 +141,7 @@ def show(run_id: str, case_id: str | None, failed: bool, history: str | None, se
             elif run.summary is None:
                 click.echo(_standing(run))
             else:
-                if run.summary.partial or run.settings.judge is not None:
-                    click.echo(f"{_standing(run)}\n")
+                click.echo(f"{_standing(run)}\n")
                 from assay_cli.console import ConsoleSummary
 
                 console = ConsoleSummary(run)
@@ -122,10 +153,14 @@ def show(run_id: str, case_id: str | None, failed: bool, history: str | None, se
 
 
 def _standing(run: Run) -> str:
-    """Return where a run stands, and who judges it."""
+    """Return where a run stands, what it is, and who judges it."""
     from assay_cli.judging_text import judge_line
+    from assay_cli.run_description import description_lines, selection_line
 
-    return "\n".join([say_state(run), *([judge_line(run.settings.judge)] if run.settings.judge is not None else [])])
+    judged_by = [judge_line(run.settings.judge)] if run.settings.judge is not None else []
+    # A summary begins with the cases.
+    cases = selection_line(run) if run.summary is None else ""
+    return "\n".join(filter(None, [say_state(run), *description_lines(run), cases, *judged_by]))
 
 
 def _history_table(attempts: Sequence[RowAttempt]) -> str:

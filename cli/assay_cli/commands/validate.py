@@ -30,7 +30,7 @@ __all__ = ["validate"]
 
 
 @click.command()
-@click.argument("spec", type=click.Path(path_type=Path))
+@click.argument("spec", type=click.Path(path_type=Path), default=".")
 @click.option("--dataset", type=click.Path(path_type=Path), help="A dataset in place of the spec's.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the spec.")
 @format_option
@@ -56,14 +56,18 @@ def validate(
     server: str | None,
     as_json: bool,
 ) -> int:
-    """Check SPEC, its dataset and its agent's code; say what was recognised, or every problem at once."""
+    """Check SPEC, its dataset and its agent's code; say what was recognised, or every problem at once.
+
+    SPEC is a file or a folder with an assay.yaml; the default is this folder.
+    """
     from assay.datasets import open_dataset
     from assay.evaluation import check_inputs
     from assay.local.stack import environment_for
-    from assay.spec.loading import load_spec
+    from assay.spec.loading import find_spec_file, load_spec
 
     found = _Findings()
     use_prices(prices, server)
+    spec = find_spec_file(spec)
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
     try:
         checked = load_spec(

@@ -19,6 +19,7 @@ from assay.run_verdict import criteria_of, run_verdict
 from assay_cli.reports.atomic import atomic_writer
 from assay_cli.reports.quality_scores import QualityScores
 from assay_cli.reports.recommendations import recommendations
+from assay_cli.run_description import selection_document
 from assay_cli.terminal import json_text
 
 if TYPE_CHECKING:
@@ -128,6 +129,8 @@ class JsonReport:
         return {
             "run_id": run.run_id,
             "name": run.settings.name,
+            "labels": dict(run.settings.labels),
+            "note": run.settings.note or None,
             "state": run.state.value,
             "created_at": run.created_at,
             "started_at": run.started_at,
@@ -135,6 +138,7 @@ class JsonReport:
             "assay_version": run.assay_version,
             "spec_path": writable(self._spec.source) if self._spec and self._spec.source else None,
             "dataset": dataset_document(run),
+            "selection": selection_document(run.settings.selection),
         }
 
 
@@ -246,7 +250,8 @@ def _turn(row: CaseResult, index: int) -> dict[str, Any]:
 
 def _settings(run: Run) -> dict[str, Any]:
     settings = dataclasses.asdict(run.settings)
-    del settings["dataset"]  # stands in `run.dataset`
+    for name in ("dataset", "selection", "labels", "note"):
+        del settings[name]  # stands in `run`
     headers = settings["agent"]["options"].get("headers")
     if headers:
         # Whatever was written into a header in place of ${NAME} may be a secret.

@@ -1,0 +1,117 @@
+"""Finding runs by a short id, a name, labels and a state, and specs by their folder, as subprocesses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+HOSTILE = "v1 \x1b[2J\u202e"
+
+
+def test_short_ids_stand_for_runs(project: Cli) -> None:
+    """A unique beginning and `latest` name a run in every command; several candidates are listed."""
+    assert "there is no run yet" in project.run("runs", "show", "latest", status=2).stderr
+    project.run("run", "--name", "alpha", "--no-progress")
+    project.run("run", "--name", "alphabet", "--no-progress")
+    newest, oldest = (run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout))
+    shown = project.run("runs", "show", "alphab", "--json")
+    assert json.loads(shown.stdout)["run_id"] == newest
+    assert f"alphab is run {newest}" in shown.stderr
+    assert "is run" not in project.run("runs", "show", newest).stderr
+    several = project.run("runs", "watch", "alpha", status=2).stderr
+    assert f"'alpha' begins the ids of several runs: {newest}, {oldest}" in several
+    for command in ("pause", "cancel"):
+        refused = project.run("runs", command, "latest", status=2).stderr
+        assert f"latest is run {newest}" in refused
+        assert "already succeeded" in refused
+    assert "exact_match" in project.run("runs", "watch", "alpha-").stdout
+    assert "no row has an error" in project.run("runs", "resume", "alpha-", "--retry-errors", "--spec", ".").stderr
+    assert "exact_match" in project.run("run", "--resume", "alpha-").stdout
+    deleted = project.run("runs", "delete", "latest", "alphabet", "--yes")
+    assert f"latest is run {newest}" in deleted.stderr
+    assert "deleted 1 run with 20 rows" in deleted.stdout
+    assert [run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout)] == [oldest]
+    mistyped = project.run("runs", "show", f"{oldest}x", status=2).stderr
+    assert f"did you mean {oldest!r}?" in mistyped
+
+
+def test_a_spec_is_found_by_its_folder(project: Cli) -> None:
+    """Without SPEC the folder's assay.yaml is taken; a folder without one is told by name."""
+    assert "valid" in project.run("validate").stdout
+    assert "valid" in project.run("validate", ".").stdout
+    (project.folder / "sub").mkdir()
+    (project.folder / "assay.yaml").rename(project.folder / "sub" / "assay.yaml")
+    for name in ("agent.py", "qa.jsonl"):
+        (project.folder / name).rename(project.folder / "sub" / name)
+    assert "20/20 cases" in project.run("run", "sub").stderr
+    assert "valid" in project.run("validate", "sub").stdout
+    for command in ("run", "validate"):
+        refused = project.run(command, status=2).stderr
+        assert f"{project.folder}: there is no assay.yaml in this folder" in refused
+        assert "assay init" in refused
+        assert "no assay.yaml in the folder home" in project.run(command, "home", status=2).stderr
+
+
+def test_runs_have_names_labels_and_notes(project: Cli) -> None:
+    """They are stored, shown in text and JSON with agent and prompt, and runs are found by them."""
+    with (project.folder / "assay.yaml").open("a") as spec:
+        spec.write("labels: {pr: 12, branch: main}\n")
+    marks = ("--name", "try", "--label", "branch=fix", "--label", f"odd={chr(0x202E)}x", "--note", "smaller\nprompt")
+    project.run("run", *marks, "--no-progress")
+    project.run("run", "--no-progress")
+    (found,) = json.loads(project.run("runs", "list", "--name", "try", "--json").stdout)
+    assert found["labels"] == {"branch": "fix", "odd": "\u202ex", "pr": "12"}
+    assert found["note"] == "smaller\nprompt"
+    assert found["agent"] == {"adapter": "python", "target": "agent:answer"}
+    shown = project.run("runs", "show", found["run_id"]).stdout
+    assert "labels  branch=fix odd=x pr=12\n" in shown
+    assert "note  smaller prompt\n" in shown
+    listed = project.run("runs", "list").stdout
+    assert "try; agent:answer; branch=fix odd=x pr=12; smaller prompt" in listed
+    assert "small; agent:answer; branch=main pr=12" in listed
+    for arguments, count in (
+        (("--label", "pr=12"), 2),
+        (("--label", "pr=12", "--label", "branch=fix"), 1),
+        (("--label", "pr=13"), 0),
+        (("--state", "succeeded,failed"), 2),
+        (("--state", "running"), 0),
+        (("--name", "small", "--state", "succeeded", "--label", "branch=main"), 1),
+    ):
+        assert len(json.loads(project.run("runs", "list", *arguments, "--json").stdout)) == count
+    assert "no run meets these conditions" in project.run("runs", "list", "--name", "none").stdout
+    assert "did you mean 'running'?" in project.run("runs", "list", "--state", "runing", status=2).stderr
+    (path,) = project.folder.glob(f"assay-reports/{found['run_id']}/results.json")
+    head = json.loads(path.read_text())["run"]
+    assert (head["name"], head["labels"], head["note"]) == ("try", found["labels"], "smaller\nprompt")
+
+
+def test_labels_and_notes_are_bounded(project: Cli) -> None:
+    """Wrong labels and notes are refused before anything is started, on the command and in the spec."""
+    for arguments, said in (
+        (("--label", "branch"), "--label: must be KEY=VALUE, such as branch=main, not 'branch'"),
+        (("--label", "a b=c"), "a label's key has 1 to 64 letters"),
+        (("--label", f"k={'x' * 201}"), "at most 200 characters, not 201"),
+        (("--label", f"k={HOSTILE}"), "must not hold control characters"),
+        (("--note", "x" * 2001), "at most 2000 characters, not 2001"),
+        (("--set", "labels=[a]"), "labels: must be a mapping of keys to texts"),
+        (tuple(part for i in range(33) for part in ("--label", f"k{i}=")), "has 33 labels: a run may have 32"),
+    ):
+        assert said in project.run("run", *arguments, status=2).stderr
+
+
+def test_a_run_of_a_prompt_tells_model_and_prompt(project: Cli) -> None:
+    """`runs list` and `runs show` name the model, the prompt's file and its first line, without what is hostile."""
+    project.write("prompt.txt", f"Answer {HOSTILE} shortly.\n{{{{input}}}}\n")
+    project.env["OPENAI_API_KEY"] = "sk-test"
+    agent = "{adapter: openai, target: gpt-x, base_url: 'http://127.0.0.1:9/v1', prompt_file: prompt.txt, retries: 0}"
+    project.run("run", "--set", f"agent={agent}", "--limit", "1", status=3)
+    shown = json.loads(project.run("runs", "show", "latest", "--json").stdout)
+    assert (shown["model"], shown["prompt_file"]) == ("gpt-x", "prompt.txt")
+    assert shown["prompt"] == f"Answer {HOSTILE} shortly."
+    text = project.run("runs", "show", "latest").stdout
+    assert "prompt  prompt.txt: Answer v1 \ufffd[2J shortly." in text
+    assert "agent  openai gpt-x" in text
+    assert "gpt-x; prompt.txt" in project.run("runs", "list").stdout
