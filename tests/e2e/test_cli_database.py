@@ -50,7 +50,8 @@ def rows_of(project: Cli, folder: str) -> list[dict[str, Any]]:
     """Return the rows of a report without what no two runs share: times."""
     rows = json.loads((project.folder / folder / "results.json").read_text(encoding="utf-8"))["rows"]
     for row in rows:
-        row.pop("latency_ms")
+        for moment in ("latency_ms", "started_at", "duration_ms"):
+            row.pop(moment)
         row["scores"].pop("latency")
     return list(rows)
 
