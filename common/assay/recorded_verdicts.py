@@ -63,7 +63,6 @@ _MOST_PROBLEMS = 50
 class _Line:
     """One verdict of a file, with what it states to be on; None for what it does not state."""
 
-    number: int
     case: str
     verdict: RecordedVerdict
     question: str | None = None
@@ -269,7 +268,6 @@ class _Reader:
             return None
         verdict = {key: value for key, value in data["verdict"].items() if key in self._keys(data["rubric"])}
         return _Line(
-            number,
             data["case"],
             RecordedVerdict(
                 data["rubric"],
