@@ -78,7 +78,7 @@ def test_runs_are_deleted_once_somebody_has_agreed(project: Cli) -> None:
     asked = project.run("runs", "delete", run_id, status=2)
     assert "--yes" in asked.stderr
     assert "1 run with 20 rows and 1 dataset that no other run uses: about" in asked.stdout
-    assert f"did you mean '{run_id}'" in project.run("runs", "delete", run_id[:-2], "--yes", status=2).stderr
+    assert f"did you mean '{run_id}'" in project.run("runs", "delete", f"{run_id[:-2]}zz", "--yes", status=2).stderr
     assert "deleted 1 run with 20 rows" in project.run("runs", "delete", run_id, "--yes").stdout
     assert json.loads(project.run("runs", "list", "--json").stdout) == []
     assert "no run" in project.run("runs", "show", run_id, status=2).stderr
