@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay_cli.metric_text import count_text
 from assay_cli.terminal import shorten
 
 if TYPE_CHECKING:
@@ -11,18 +12,13 @@ if TYPE_CHECKING:
 
     from assay.results import CaseSelection, Run
 
-__all__ = ["cases_over_dataset", "counted", "description_document", "description_lines",
+__all__ = ["cases_over_dataset", "description_document", "description_lines",
            "selection_document", "selection_line", "short"]  # fmt: skip
 
 _MOST_VALUES = 4
 _VALUE_CHARS = 60
 _LINE_CHARS = 200
 _SHORT_CHARS = 100
-
-
-def counted(count: int, what: str) -> str:
-    """Return a number of things, e.g. "1 case" or "36 cases"."""
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def cases_over_dataset(run: Run) -> str:
@@ -105,8 +101,8 @@ def selection_document(selection: CaseSelection | None) -> dict[str, Any] | None
 def _cases(run: Run) -> str:
     selection, count = run.settings.selection, run.dataset.case_count
     if selection is None or selection.total_count is None:
-        return counted(count, "case")
-    return f"{count} of {counted(selection.total_count, 'case')}"
+        return count_text(count, "case")
+    return f"{count} of {count_text(selection.total_count, 'case')}"
 
 
 def _conditions(selection: CaseSelection | None) -> str:

@@ -107,7 +107,7 @@ def test_a_run_of_a_prompt_tells_model_and_prompt(project: Cli) -> None:
     project.write("prompt.txt", f"Answer {HOSTILE} shortly.\n{{{{input}}}}\n")
     project.env["OPENAI_API_KEY"] = "sk-test"
     agent = "{adapter: openai, target: gpt-x, base_url: 'http://127.0.0.1:9/v1', prompt_file: prompt.txt, retries: 0}"
-    project.run("run", "--set", f"agent={agent}", "--limit", "1", status=3)
+    project.run("run", "--set", f"agent={agent}", "--limit", "1", status=1)
     shown = json.loads(project.run("runs", "show", "latest", "--json").stdout)
     assert (shown["model"], shown["prompt_file"]) == ("gpt-x", "prompt.txt")
     assert shown["prompt"] == f"Answer {HOSTILE} shortly."

@@ -158,6 +158,18 @@ SETTINGS = st.builds(
     gates=tuples_of(TEXT),
     max_agent_errors=NUMBER,
     max_metric_errors=NUMBER,
+    labels=st.dictionaries(TEXT, TEXT, max_size=3),
+    note=TEXT,
+    selection=or_none(
+        st.builds(
+            results.CaseSelection,
+            *[tuples_of(TEXT)] * 3,
+            failed_of=TEXT,
+            limit=or_none(st.integers(1, 2**63 - 1)),
+            matched_count=or_none(COUNT),
+            total_count=or_none(COUNT),
+        )
+    ),
     dataset=or_none(
         st.builds(
             results.DatasetReading,
@@ -324,8 +336,10 @@ def test_settings_are_stored_whole(wanted: results.RunSettings) -> None:
     """What a run does is the same after the store; a run of an older version lacks what came later."""
     stored = json.loads(json.dumps(settings_to_json(wanted)))
     assert settings_from_json(stored) == wanted
-    del stored["dataset"], stored["judge"]
-    assert settings_from_json(stored) == dataclasses.replace(wanted, dataset=None, judge=None)
+    for name in ("dataset", "judge", "labels", "note", "selection"):
+        del stored[name]
+    old = dataclasses.replace(wanted, dataset=None, judge=None, labels={}, note="", selection=None)
+    assert settings_from_json(stored) == old
 
 
 @some

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from assay_cli.failures import EXIT_INTERRUPTED, EXIT_USAGE
+from assay_cli.metric_text import count_text
 from assay_cli.options import connect, debug_option, json_option, run_async, server_option
-from assay_cli.run_description import counted
 from assay_cli.run_options import find_run
 from assay_cli.terminal import table
 
@@ -211,7 +211,7 @@ def _summed(found: Sequence[_Found]) -> str:
     datasets = sum(each.deletion.dataset_removed for each in found)
     more = f" and {datasets} dataset{'s' if datasets > 1 else ''} that no other run uses" if datasets else ""
     size = _size(sum(each.deletion.size_bytes for each in found))
-    return f"{counted(len(found), 'run')} with {counted(rows, 'row')}{more}: about {size}"
+    return f"{count_text(len(found), 'run')} with {count_text(rows, 'row')}{more}: about {size}"
 
 
 def _document(found: Sequence[_Found]) -> str:

@@ -1,0 +1,79 @@
+"""Selecting the cases of a dataset while it is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.datasets import open_dataset, records_dataset
+from assay.errors import DatasetError
+from assay.run_settings import CaseSelection
+
+if TYPE_CHECKING:
+    from tests.unit.datasets.conftest import Write
+
+RECORDS = [{"id": f"c{i}", "question": f"q{i}", "answer": "a", "tags": ["odd"] if i % 2 else []} for i in range(6)]
+
+
+def test_only_selected_cases_are_counted_and_read() -> None:
+    """What a dataset is said to hold is what a run over the selection reads; the whole is counted beside it."""
+    dataset = records_dataset(RECORDS, selection=CaseSelection(tags=["odd"], limit=2))
+    info = dataset.check()
+    assert [case.case_id for case in dataset] == ["c1", "c3"]
+    assert (info.case_count, info.reference_count) == (2, 2)
+    assert info.selection == CaseSelection(tags=["odd"], limit=2, matched_count=3, total_count=6)
+
+
+@pytest.mark.parametrize(("limit", "is_cut"), [(5, True), (6, False), (7, False)])
+def test_a_limit_that_leaves_nothing_out_is_no_selection(limit: int, is_cut: bool) -> None:
+    """A run over all cases is one over the whole dataset, whatever the limit."""
+    selection = CaseSelection(limit=limit)
+    assert records_dataset(RECORDS, selection=selection).check().selection == (selection if is_cut else None)
+
+
+def test_what_follows_a_limit_may_be_broken(write: Write) -> None:
+    """With a limit alone, reading ends at the limit; the selection says that the file has more."""
+    name = write("x.jsonl", '{"question": "q", "answer": "a"}\n{broken\n')
+    info = open_dataset(name, selection=CaseSelection(limit=1)).check()
+    assert info.selection == CaseSelection(limit=1)
+    with pytest.raises(DatasetError):
+        open_dataset(name, selection=CaseSelection(cases=["*"], limit=1)).check()
+
+
+def test_an_id_with_signs_of_patterns_selects_itself() -> None:
+    """`c[1]` is the case of that id as well as a pattern for c1."""
+    records = [{"id": name, "question": name} for name in ("c[1]", "c1", "C1", "c2")]
+    dataset = records_dataset(records, selection=CaseSelection(cases=["c[1]"]))
+    assert [case.case_id for case in dataset] == ["c[1]", "c1"]
+
+
+@pytest.mark.parametrize(
+    ("selection", "said"),
+    [
+        (CaseSelection(tags=["od"]), "has no case with the tag 'od'; did you mean 'odd'?"),
+        (CaseSelection(categories=["x"]), "has no case with the category 'x': its cases have no categories"),
+        (CaseSelection(cases=["zz*"]), "has no case with the id 'zz*'; it has: c0, c1, c2, c3, c4, c5"),
+        (CaseSelection(cases=["c0"], tags=["odd"]), "has no case that meets all conditions at once, of 6 cases"),
+    ],
+)
+def test_values_that_no_case_has_are_refused(selection: CaseSelection, said: str) -> None:
+    """The refusal names the nearest value, or those there are; one wrong value among right ones is wrong, too."""
+    for given in (selection, CaseSelection(("c1", *selection.cases), ("odd", *selection.tags), selection.categories)):
+        if said.startswith("has no case that"):
+            given = selection
+        with pytest.raises(DatasetError) as refusal:
+            records_dataset(RECORDS, selection=given).check()
+        assert said in str(refusal.value)
+
+
+def test_failures_that_the_dataset_lacks_are_a_warning() -> None:
+    """Of the cases that failed in an earlier run, those that are left are run."""
+    selection = CaseSelection(failed_of="run-1")
+    info = records_dataset(RECORDS, selection=selection, failed_cases=["c1", "gone"]).check()
+    assert info.case_count == 1
+    assert [odd.message for odd in info.warnings] == [
+        "1 of the 2 cases that failed in run run-1 is not in this dataset"
+    ]
+    with pytest.raises(DatasetError, match="has none of the 1 case that failed in run run-1"):
+        records_dataset(RECORDS, selection=selection, failed_cases=["gone"]).check()
