@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentStatus
+from assay.metrics.turn_scores import TURNS
 from assay_cli.judging_text import judge_reasons
 from assay_cli.metric_text import seconds_text
 from assay_cli.row_blocks import score_rows, verdict_word
-from assay_cli.row_text import got_text, traceback_lines
+from assay_cli.row_text import got_text, traceback_lines, turn_scores
 from assay_cli.terminal import clean, json_text, shorten, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from assay.answers import AgentResponse, Attempt, Source, Usage
-    from assay.results import CaseResult, RowAttempt, Run
+    from assay.results import CaseResult, RowAttempt, Run, Score
 
 __all__ = ["case_view"]
 
@@ -34,19 +35,33 @@ def case_view(run: Run, row: CaseResult, earlier: Sequence[RowAttempt]) -> str:
     lines = [
         f"{shorten(row.case_id, None)}{repeat}{category}{tags}  {verdict_word(row)}",
         *_part("reason", row.reason),
-        *_part("asked", row.input),
     ]
-    if row.status is not AgentStatus.ERROR:
-        lines += _part("got", got_text(row))
-    for reference in row.references:
-        lines += _part("want", reference)
-    lines += _scores(run, row)
+    for index, turn in enumerate(row.turns):
+        exchange = _exchange(turn.input, turn.response, turn.references)
+        if turn.left_out:
+            exchange.append("answer and references are left out here: the row is too large for a message")
+        elif turn.response is None:
+            exchange.append("not asked")
+        scores = _block("scores", _scores(run, turn_scores(row, index)))
+        lines += _block(f"turn {index + 1} of {len(row.turns)}", [*exchange, *scores])
+    if not row.turns:
+        lines += _exchange(row.input, row.response, row.references)
+    lines += _block("scores", _scores(run, row.scores))
+    lines += _block("judge", [shorten(reason, None) for reason in judge_reasons(row)])
     lines += _part("time", _time(row))
-    if row.response is not None:
-        lines += [line for part in _answer(row.response) for line in part]
     lines += _block("traceback", traceback_lines(row))
     lines += _block("earlier attempts", [_attempt(one) for one in earlier])
     return "\n".join(lines)
+
+
+def _exchange(question: str, response: AgentResponse | None, references: Sequence[str]) -> list[str]:
+    """Return question, answer and references, and what else the answer holds."""
+    lines = _part("asked", question)
+    if response is not None and response.status is not AgentStatus.ERROR:
+        lines += _part("got", got_text(response))
+    for reference in references:
+        lines += _part("want", reference)
+    return lines + ([line for part in _answer(response) for line in part] if response is not None else [])
 
 
 def _part(label: str, text: str) -> list[str]:
@@ -61,13 +76,13 @@ def _block(label: str, lines: Sequence[str]) -> list[str]:
     return [f"{label}:", *(f"  {line}".rstrip() for line in lines)] if lines else []
 
 
-def _scores(run: Run, row: CaseResult) -> list[str]:
-    """Return each metric's value, verdict and details, and what the judge said."""
+def _scores(run: Run, scores: Sequence[Score]) -> list[str]:
+    """Return each metric's value, verdict and details; those of turns stand with their turns."""
     lines = []
-    for score, line in zip(row.scores, table(score_rows(run, row)).split("\n"), strict=True):
+    for score, line in zip(scores, table(score_rows(run, scores)).split("\n") if scores else (), strict=True):
         lines.append(line)
-        lines += [f"  {shorten(name, None)}: {_value(value)}" for name, value in score.detail.items()]
-    return [*_block("scores", lines), *_block("judge", [shorten(reason, None) for reason in judge_reasons(row)])]
+        lines += [f"  {shorten(name, None)}: {_value(value)}" for name, value in score.detail.items() if name != TURNS]
+    return lines
 
 
 def _value(value: object) -> str:

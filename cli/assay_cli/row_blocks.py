@@ -13,9 +13,10 @@ from assay_cli.row_text import row_lines, row_name, traceback_lines
 from assay_cli.terminal import clean, cut_width, painter, shorten, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import TextIO
 
-    from assay.results import CaseResult, Run
+    from assay.results import CaseResult, Run, Score
 
 __all__ = ["RowBlocks", "score_rows", "verdict_word"]
 
@@ -44,7 +45,7 @@ class RowBlocks:
         category = f"  {shorten(row.category, 30)}" if row.category else ""
         head = f"[{number}/{self._run.counts.total}] {row_name(self._run, row, self._width)}{category}"
         inner = None if self._width is None else self._width - 2
-        scores = [cells for cells in score_rows(self._run, row) if cells[2] not in RATINGS]
+        scores = [cells for cells in score_rows(self._run, row.scores) if cells[2] not in RATINGS]
         lines = [*row_lines(row, inner), *(table(scores).split("\n") if scores else ())]
         lines += [shorten(reason, inner) for reason in judge_reasons(row)]
         lines += traceback_lines(row)
@@ -65,11 +66,11 @@ def verdict_word(row: CaseResult) -> str:
     return {True: "PASS", False: "FAIL", None: "no verdict"}[row.passed]
 
 
-def score_rows(run: Run, row: CaseResult) -> list[tuple[str, str, str]]:
-    """Return metric, value and verdict of each score of a row; in place of a verdict why there is no value."""
+def score_rows(run: Run, scores: Sequence[Score]) -> list[tuple[str, str, str]]:
+    """Return metric, value and verdict of each score; in place of a verdict why there is no value."""
     units = units_of(run.settings)
     found = []
-    for score in row.scores:
+    for score in scores:
         said = {True: "passed", False: "failed", None: ""}[score.passed]
         if score.status is not ScoreStatus.SCORED:
             said = f"{score.status.value}: {clean(reason_text(score))}"

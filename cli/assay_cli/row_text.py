@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentErrorKind, AgentStatus
+from assay.metrics.score import score_from_json
+from assay.metrics.turn_scores import TURNS
 from assay_cli.terminal import clean, json_text, shorten
 
 if TYPE_CHECKING:
-    from assay.results import CaseResult, Run
+    from collections.abc import Sequence
 
-__all__ = ["error_text", "got_text", "row_lines", "row_name", "traceback_lines"]
+    from assay.answers import AgentResponse
+    from assay.results import CaseResult, Run, Score
+
+__all__ = ["error_text", "got_text", "row_lines", "row_name", "traceback_lines", "turn_scores"]
 
 _MOST_REFERENCES = 3
 _NAME_CHARS = 40
@@ -23,23 +28,54 @@ def row_name(run: Run, row: CaseResult, width: int | None) -> str:
 
 
 def row_lines(row: CaseResult, width: int | None) -> list[str]:
-    """Return what was asked, what came, and what was wanted, each in a line of at most `width` characters."""
-    found = [("asked:", row.input)] if row.input else []
-    if row.response is not None and row.status is not AgentStatus.ERROR:
-        found.append(("got:", got_text(row)))
-    found += [("want:" if not index else "or:", text) for index, text in enumerate(row.references[:_MOST_REFERENCES])]
+    """Return what was asked, what came, and what was wanted, each in a line of at most `width` characters.
+
+    Of a conversation these are the turns that failed, or its last where none did by itself.
+    """
+    if not row.turns:
+        return _exchange_lines(row.input, row.response, row.references, width)
+    shown = [index for index in range(len(row.turns)) if _is_failing(row, index)] or [len(row.turns) - 1]
+    lines = []
+    for index in shown:
+        turn = row.turns[index]
+        lines.append(f"turn {index + 1} of {len(row.turns)}")
+        lines += _exchange_lines(turn.input, turn.response, turn.references, width)
+    return lines
+
+
+def _is_failing(row: CaseResult, index: int) -> bool:
+    response = row.turns[index].response
+    if response is not None and response.status is AgentStatus.ERROR:
+        return True
+    return any(score.passed is False for score in turn_scores(row, index))
+
+
+def turn_scores(row: CaseResult, index: int) -> list[Score]:
+    """Return the scores of one turn of a conversation, of the metrics that score turns by themselves."""
+    return [
+        score_from_json({**found, "metric": score.metric})
+        for score in row.scores
+        for found in score.detail.get(TURNS, ())
+        if found["turn_index"] == index
+    ]
+
+
+def _exchange_lines(
+    question: str, response: AgentResponse | None, references: Sequence[str], width: int | None
+) -> list[str]:
+    found = [("asked:", question)] if question else []
+    if response is not None and response.status is not AgentStatus.ERROR:
+        found.append(("got:", got_text(response)))
+    found += [("want:" if not index else "or:", text) for index, text in enumerate(references[:_MOST_REFERENCES])]
     room = None if width is None else width - 7
     lines = [f"{label:<6} {shorten(text, room)}" for label, text in found]
-    if (more := len(row.references) - _MOST_REFERENCES) > 0:
+    if (more := len(references) - _MOST_REFERENCES) > 0:
         lines.append(f"       and {more} more references")
     return lines
 
 
-def got_text(row: CaseResult) -> str:
+def got_text(response: AgentResponse) -> str:
     """Return an answer's text, untrusted; of one without a text its SQL or its structured output."""
-    response = row.response
-    if response is None:
-        return ""
     structured = response.sql or (json_text(response.output) if response.output is not None else "")
     return response.text if response.text.strip() else structured or "(empty)"
 

@@ -75,6 +75,18 @@ def test_a_wrong_first_turn_fails_the_conversation(cli: Cli, dataset: object) ->
         "exact_match: the answer differs from the reference (turn 1); tool_calls failed: call_missing (turn 1)"
     )
     assert "verdict  FAIL" in console
+    failing = console[console.index("  borrow: exact_match") :].splitlines()
+    assert failing[1:5] == [
+        "    turn 1 of 2", "    asked: Have you got Emma?", "    got:   I do not know, go away",
+        "    want:  Yes, two copies.",
+    ]  # fmt: skip
+    assert not failing[5].strip(), "the second turn is right"
+    (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
+    view = cli.run("runs", "show", run["run_id"], "--case", "borrow").stdout
+    places = [
+        view.index(part) for part in ("turn 1 of 2", "go away", "missing: ", "turn 2 of 2", "Done.", "scores:\n  e")
+    ]
+    assert places == sorted(places)
     first, second = row["turns"]
     assert (first["question"], first["answer"]) == ("Have you got Emma?", "I do not know, go away")
     assert first["references"] == ["Yes, two copies."]
