@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentStatus
+from assay.judging_text import judge_reasons
+from assay.metric_text import seconds_text
 from assay.metrics.turn_scores import TURNS
-from assay_cli.judging_text import judge_reasons
-from assay_cli.metric_text import seconds_text
 from assay_cli.row_blocks import score_rows, verdict_word
 from assay_cli.row_text import got_text, traceback_lines, turn_scores
 from assay_cli.terminal import clean, json_text, shorten, table

@@ -6,14 +6,14 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from assay.judging_text import canary_line, judging_line, jury_lines
+from assay.metric_text import Uncomputed, count_text, seconds_text, units_of, value_text
+from assay.reports.json_report import pass_rate_interval
+from assay.reports.recommendations import recommendations
 from assay.results import GateOutcome
+from assay.run_description import selection_line
 from assay.run_verdict import criteria_of, run_verdict
 from assay_cli.failing_rows import FailingRows
-from assay_cli.judging_text import canary_line, judging_line, jury_lines
-from assay_cli.metric_text import Uncomputed, count_text, seconds_text, units_of, value_text
-from assay_cli.reports.json_report import pass_rate_interval
-from assay_cli.reports.recommendations import recommendations
-from assay_cli.run_description import selection_line
 from assay_cli.terminal import clean, cut_width, painter, shorten, table
 
 if TYPE_CHECKING:

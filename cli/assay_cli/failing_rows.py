@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentStatus
-from assay_cli.judging_text import judge_reasons
+from assay.judging_text import judge_reasons
 from assay_cli.row_text import error_text, row_lines, row_name, traceback_lines
 from assay_cli.terminal import shorten
 

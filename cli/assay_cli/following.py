@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.errors import AssayError
 from assay.results import PauseCause
 from assay_cli.failures import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line
@@ -19,8 +18,6 @@ from assay_cli.run_documents import Form, event_document, full
 from assay_cli.terminal import clean, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from assay.client import Client
     from assay.hosting.calling import AgentCaller
     from assay.local.stack import LocalStack
@@ -36,7 +33,6 @@ __all__ = [
     "load_caller",
     "read_for",
     "say_state",
-    "saying_how_to_report",
 ]
 
 ANSWERED_HERE = frozenset({"python"})
@@ -76,8 +72,8 @@ async def follow_to_end(
         stack: The local stack, watched for services that end by themselves.
     """
     from assay.evaluation import drive_run
-    from assay_cli.progress import make_progress
-    from assay_cli.starting import telling_of_start
+    from assay.progress import make_progress
+    from assay.starting import telling_of_start
 
     out = sys.stdout
     hidden = ending.form is not Form.TEXT and not sys.stderr.isatty()
@@ -106,9 +102,10 @@ async def follow_to_end(
 
 async def conclude(client: Client, run: Run, ending: Ending) -> int:
     """Print the summary of a run that is over, write its report where one is wanted, and return the exit status."""
+    from assay.evaluation import saying_how_to_report
+    from assay.reports.json_report import JsonReport
     from assay_cli.commands.run import exit_status_of
     from assay_cli.console import ConsoleSummary
-    from assay_cli.reports.json_report import JsonReport
 
     if ending.form is Form.LINES:
         print_line({"event": "end", "sequence": run.last_sequence, **full(run)})
@@ -135,24 +132,6 @@ async def read_for(console: ConsoleSummary, client: Client, run: Run) -> None:
     """Hand a summary the stored rows that it tells of."""
     async for row in client.list_results(run.run_id, failed_only=not console.needs_all_rows):
         console.take(row)
-
-
-@contextlib.contextmanager
-def saying_how_to_report(run: Run, server: str | None) -> Iterator[None]:
-    """Add to an error, while the report of a finished run is written, which command writes it later.
-
-    Raises:
-        AssayError: The rows cannot be read, or the report cannot be written; says both.
-    """
-    try:
-        yield
-    except AssayError as error:
-        where = f" --server {server}" if server else ""
-        raise type(error)(
-            f"{error.message}\nThe run itself is done and stored; `assay runs watch {run.run_id}{where} "
-            "--output-dir FOLDER` writes its report",
-            reason=error.reason,
-        ) from error
 
 
 def load_caller(run: Run, spec: Path | None, target: str | None) -> AgentCaller | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentStatus
+from assay.judging_text import judge_reasons
+from assay.metric_text import reason_text, seconds_text, units_of, value_text
 from assay.metrics.latency import RATINGS, rating
 from assay.results import ScoreStatus
-from assay_cli.judging_text import judge_reasons
-from assay_cli.metric_text import reason_text, seconds_text, units_of, value_text
 from assay_cli.row_text import row_lines, row_name, traceback_lines
 from assay_cli.terminal import clean, cut_width, painter, shorten, table
 

@@ -6,9 +6,9 @@ import dataclasses
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from assay.reports.json_report import dataset_document, judging_document, row_document, verdict_document
 from assay.results import CaseResult, Run
-from assay_cli.reports.json_report import dataset_document, judging_document, row_document, verdict_document
-from assay_cli.run_description import description_document
+from assay.run_description import description_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

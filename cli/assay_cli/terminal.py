@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from typing import TYPE_CHECKING
 
-from assay.unsafe_text import UNSAFE, escaped
+from assay.unsafe_text import clean, json_text, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,33 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["clean", "cut_width", "json_text", "painter", "shorten", "table"]
 
-_SPACES = "\n\t\u2028\u2029"
 _LEAST_WIDTH = 60
 _COLOURS = {"PASS": "32", "FAIL": "31", "INCOMPLETE": "33", "NO_DATA": "33", "NO_CRITERIA": "33"}
-
-
-def clean(text: str, *, keep_lines: bool = False) -> str:
-    """Return the text without escape sequences, control characters, bidi controls and invisible characters.
-
-    Args:
-        text: Any text.
-        keep_lines: Whether line breaks and tabs stay; otherwise they become spaces.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    kept = "\n\t" if keep_lines else ""
-
-    def shown(char: str) -> str:
-        if char in kept:
-            return char
-        return "\ufffd" if char == "\x1b" else " " if char in _SPACES else ""
-
-    return UNSAFE.sub(lambda found: shown(found[0]), text)
-
-
-def json_text(document: object, *, indent: int | None = None) -> str:
-    """Return a document as JSON that a terminal shows as it is: unsafe characters are escaped in it."""
-    return escaped(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent), keep_lines=True)
 
 
 def cut_width(out: TextIO) -> int | None:
@@ -54,12 +28,6 @@ def painter(out: TextIO) -> Callable[[str], str]:
     if not out.isatty() or "NO_COLOR" in os.environ:
         return str
     return lambda mark: f"\x1b[{_COLOURS[mark]}m{mark}\x1b[0m" if mark in _COLOURS else mark
-
-
-def shorten(text: str, width: int | None) -> str:
-    """Return a clean single line of at most `width` characters; None for no limit."""
-    line = " ".join(clean(text).split())
-    return line if width is None or len(line) <= width else line[: max(width, 1) - 1] + "…"
 
 
 def table(rows: Sequence[tuple[str, ...]], paint: Callable[[str], str] = str) -> str:

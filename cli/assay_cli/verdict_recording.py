@@ -11,7 +11,7 @@ from assay.errors import InvalidInputError, Problem
 from assay.metrics.judged_checks import JUDGED_CHECKS, criterion_of
 from assay.metrics.turn_scores import turn_details
 from assay.recorded_verdicts import rubric_sha256
-from assay_cli.reports.atomic import atomic_writer
+from assay.reports.atomic import atomic_writer
 from assay_cli.terminal import clean, json_text
 
 if TYPE_CHECKING:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
 import uuid
 from typing import TYPE_CHECKING
 
 from assay.datasets.unread import unread, unscored_turns
-from assay.errors import DatasetError, NotFoundError, Problem, UnavailableError
+from assay.errors import AssayError, DatasetError, NotFoundError, Problem, UnavailableError
 from assay.failpoints import failpoint
 from assay.metrics.assertions import why_unmade
 from assay.metrics.unmade_checks import NO_JUDGE_FOR_IT, not_made
@@ -27,7 +28,15 @@ if TYPE_CHECKING:
     from assay.local.stack import LocalStack
     from assay.spec.model import Spec
 
-__all__ = ["STARTUP_TIMEOUT_S", "check_inputs", "drive_run", "follow", "start_run", "wait_for_stack"]
+__all__ = [
+    "STARTUP_TIMEOUT_S",
+    "check_inputs",
+    "drive_run",
+    "follow",
+    "saying_how_to_report",
+    "start_run",
+    "wait_for_stack",
+]
 
 STARTUP_TIMEOUT_S = 120.0
 _SERVER_TIMEOUT_S = 5.0
@@ -284,3 +293,21 @@ async def _guard(stack: LocalStack) -> None:
     while True:
         await asyncio.sleep(0.25)
         stack.restart_killed()
+
+
+@contextlib.contextmanager
+def saying_how_to_report(run: Run, server: str | None) -> Iterator[None]:
+    """Add to an error, while the report of a finished run is written, which command writes it later.
+
+    Raises:
+        AssayError: The rows cannot be read, or the report cannot be written; says both.
+    """
+    try:
+        yield
+    except AssayError as error:
+        where = f" --server {server}" if server else ""
+        raise type(error)(
+            f"{error.message}\nThe run itself is done and stored; `assay runs watch {run.run_id}{where} "
+            "--output-dir FOLDER` writes its report",
+            reason=error.reason,
+        ) from error

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["UNSAFE", "escaped"]
+__all__ = ["UNSAFE", "clean", "escaped", "json_text", "shorten"]
+
+_SPACES = "\n\t\u2028\u2029"
 
 UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # controls, C1 too: U+009B begins escape sequences
@@ -32,3 +34,33 @@ def escaped(text: str, *, keep_lines: bool = False) -> str:
     if text.isascii() and text.isprintable():
         return text
     return UNSAFE.sub(lambda found: found[0] if keep_lines and found[0] in "\n\t" else json.dumps(found[0])[1:-1], text)
+
+
+def clean(text: str, *, keep_lines: bool = False) -> str:
+    """Return the text without escape sequences, control characters, bidi controls and invisible characters.
+
+    Args:
+        text: Any text.
+        keep_lines: Whether line breaks and tabs stay; otherwise they become spaces.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    kept = "\n\t" if keep_lines else ""
+
+    def shown(char: str) -> str:
+        if char in kept:
+            return char
+        return "\ufffd" if char == "\x1b" else " " if char in _SPACES else ""
+
+    return UNSAFE.sub(lambda found: shown(found[0]), text)
+
+
+def json_text(document: object, *, indent: int | None = None) -> str:
+    """Return a document as JSON that a terminal shows as it is: unsafe characters are escaped in it."""
+    return escaped(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent), keep_lines=True)
+
+
+def shorten(text: str, width: int | None) -> str:
+    """Return a clean single line of at most `width` characters; None for no limit."""
+    line = " ".join(clean(text).split())
+    return line if width is None or len(line) <= width else line[: max(width, 1) - 1] + "…"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.reports.atomic import atomic_writer
 from assay.rpc.server import RpcServer
-from assay_cli.reports.atomic import atomic_writer
 from assay_judge.store import JudgeStore
 
 if TYPE_CHECKING:

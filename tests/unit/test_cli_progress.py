@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from assay.answers import AgentStatus
+from assay.progress import make_progress
 from assay.results import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
-from assay_cli.progress import make_progress
 
 if TYPE_CHECKING:
     import pytest

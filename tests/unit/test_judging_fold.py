@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from assay.answers import AgentStatus
+from assay.judging_text import judge_line, judging_line
 from assay.judging_wire import judging_from_wire, judging_to_wire
 from assay.results import CaseResult, JudgeSettings, JudgingSummary, Score, ScoreStatus
-from assay_cli.judging_text import judge_line, judging_line
 from assay_orchestrator.judging_fold import JudgingFold
 
 

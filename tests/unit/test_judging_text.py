@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from assay.answers import AgentStatus
+from assay.judging_text import judge_reasons, judging_cost
+from assay.progress import make_progress
 from assay.results import (
     AgentSettings,
     CaseResult,
@@ -20,8 +22,6 @@ from assay.results import (
     Score,
     ScoreStatus,
 )
-from assay_cli.judging_text import judge_reasons, judging_cost
-from assay_cli.progress import make_progress
 
 
 def verdict(key: str = "k", **changes: Any) -> dict[str, Any]:

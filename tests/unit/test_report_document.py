@@ -14,9 +14,9 @@ from assay.metrics import build_metric, complete_parameters
 from assay.metrics.row_scores import score_row
 from assay.metrics.row_verdict import row_verdict
 from assay.metrics.score import JudgeEvidence, Row
+from assay.reports.json_report import JsonReport, pass_rate_interval, row_document
 from assay.results import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
 from assay_cli.console import ConsoleSummary
-from assay_cli.reports.json_report import JsonReport, pass_rate_interval, row_document
 from assay_orchestrator.summary import summarise
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from assay.answers import AgentStatus
+from assay.reports.quality_scores import QualityScores
+from assay.reports.recommendations import recommendations
 from assay.results import (
     AgentSettings,
     CaseResult,
@@ -27,8 +29,6 @@ from assay.results import (
     Score,
     ScoreStatus,
 )
-from assay_cli.reports.quality_scores import QualityScores
-from assay_cli.reports.recommendations import recommendations
 
 
 def run_with(

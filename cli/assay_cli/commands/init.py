@@ -79,7 +79,7 @@ def _listing(templates: dict[str, dict[str, str]]) -> str:
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:
-    from assay_cli.reports.atomic import atomic_writer
+    from assay.reports.atomic import atomic_writer
 
     for name, content in files.items():
         path = folder / name

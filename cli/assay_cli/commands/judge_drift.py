@@ -113,7 +113,7 @@ async def _judged(
 
 
 def _saved(path: Path, new: Baseline, bill: Bill, *, as_json: bool) -> int:
-    from assay_cli.reports.atomic import atomic_writer
+    from assay.reports.atomic import atomic_writer
 
     valid = sum(score is not None for score in new.scores.values())
     if bill.unavailable or valid <= len(new.scores) / 2:

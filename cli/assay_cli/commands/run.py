@@ -15,7 +15,6 @@ from click.core import ParameterSource
 
 from assay.errors import AssayError, SpecError
 from assay_cli.failures import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
-from assay_cli.following import saying_how_to_report
 from assay_cli.options import (
     bad_case_option,
     connect,
@@ -105,8 +104,8 @@ def run(
     from assay.datasets import open_dataset
     from assay.evaluation import check_inputs
     from assay.local.stack import environment_for
+    from assay.reports.atomic import check_folder
     from assay.spec.loading import find_spec_file, load_spec
-    from assay_cli.reports.atomic import check_folder
     from assay_cli.verdict_recording import check_recording
 
     if verbose and as_json:
@@ -199,6 +198,8 @@ class _Job:
         """Run, report, and return the exit status."""
         import asyncio
 
+        from assay.evaluation import saying_how_to_report
+
         spec = self._spec
         judge_keys = spec.judge_keys if spec.needs_judge else None
         models = spec.embedding_models(self._info.checks)
@@ -236,19 +237,20 @@ class _Job:
 
     async def _drive(self, client: Client, run: Run, caller: AgentCaller | None, stack: LocalStack | None) -> Run:
         from assay.evaluation import drive_run
-        from assay_cli.progress import make_progress
-        from assay_cli.starting import telling_of_start
+        from assay.progress import make_progress
+        from assay.starting import telling_of_start
+        from assay_cli.verbose_progress import VerboseProgress
 
         shown = self._shown
         hidden = shown.no_progress or (shown.as_json and not sys.stderr.isatty())
-        verbose = self._stdout if shown.verbose else None
-        with make_progress(run, hidden=hidden, verbose=verbose) as progress:
+        chosen = VerboseProgress(run, self._stdout) if shown.verbose else make_progress(run, hidden=hidden)
+        with chosen as progress:
             async with telling_of_start(stack, progress):
                 return await drive_run(client, run, caller, progress.take, stack, include_answers=shown.verbose)
 
     async def _report(self, client: Client, run: Run) -> int:
+        from assay.reports.json_report import JsonReport
         from assay_cli.console import ConsoleSummary
-        from assay_cli.reports.json_report import JsonReport
         from assay_cli.verdict_recording import recorded_on_the_way
 
         assert run.summary is not None

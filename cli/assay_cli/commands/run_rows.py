@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assay.metric_text import count_text
+from assay.reports.json_report import row_document, write_rows
 from assay.results import AttemptOutcome
 from assay_cli.case_view import case_view
 from assay_cli.failing_rows import ErrorGroups, failing_entry, is_error
-from assay_cli.metric_text import count_text
 from assay_cli.options import print_document
-from assay_cli.reports.json_report import row_document, write_rows
 from assay_cli.run_documents import attempts_document
 from assay_cli.terminal import cut_width
 

@@ -83,7 +83,7 @@ def list_runs(
             click.echo("no runs yet: start one with `assay run SPEC`")
         else:
             rows = [("run", "state", "done", "passed", "failed", "created", "about")]
-            from assay_cli.run_description import short
+            from assay.run_description import short
 
             rows += [
                 (
@@ -154,8 +154,8 @@ def show(run_id: str, case_id: str | None, failed: bool, history: str | None, se
 
 def _standing(run: Run) -> str:
     """Return where a run stands, what it is, and who judges it."""
-    from assay_cli.judging_text import judge_line
-    from assay_cli.run_description import description_lines, selection_line
+    from assay.judging_text import judge_line
+    from assay.run_description import description_lines, selection_line
 
     judged_by = [judge_line(run.settings.judge)] if run.settings.judge is not None else []
     # A summary begins with the cases.

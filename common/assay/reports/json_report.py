@@ -15,12 +15,12 @@ from assay.metrics.combined_score import tokens_used
 from assay.metrics.intervals import wilson
 from assay.metrics.turn_scores import TURNS
 from assay.names import writable
+from assay.reports.atomic import atomic_writer
+from assay.reports.quality_scores import QualityScores
+from assay.reports.recommendations import recommendations
+from assay.run_description import selection_document
 from assay.run_verdict import criteria_of, run_verdict
-from assay_cli.reports.atomic import atomic_writer
-from assay_cli.reports.quality_scores import QualityScores
-from assay_cli.reports.recommendations import recommendations
-from assay_cli.run_description import selection_document
-from assay_cli.terminal import json_text
+from assay.unsafe_text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.metrics import METRICS
 from assay.results import ScoreStatus
-from assay_cli.terminal import clean, shorten
+from assay.unsafe_text import clean, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

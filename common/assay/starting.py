@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.local.stack import LocalStack
-    from assay_cli.progress import Progress
+    from assay.progress import Progress
 
 __all__ = ["telling_of_start"]
 

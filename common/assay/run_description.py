@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay_cli.metric_text import count_text
-from assay_cli.terminal import shorten
+from assay.metric_text import count_text
+from assay.unsafe_text import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assay.canaries import DETAIL
 from assay.metrics.jury_scores import JURY
 from assay.metrics.turn_scores import TURNS, turn_details
-from assay_cli.terminal import shorten
+from assay.unsafe_text import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,21 +6,18 @@ import sys
 import time
 from typing import TYPE_CHECKING, Protocol
 
-import click
-
+from assay.judging_text import judge_line, judging_cost
 from assay.results import CaseResult, Run, RunState, StateChange
+from assay.run_description import cases_over_dataset
 from assay.spec.model import wants_verdicts
-from assay_cli.judging_text import judge_line, judging_cost
-from assay_cli.row_blocks import RowBlocks
-from assay_cli.run_description import cases_over_dataset
-from assay_cli.terminal import clean
+from assay.unsafe_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
-    from typing import Self, TextIO
+    from typing import Self
 
-__all__ = ["Progress", "make_progress"]
+__all__ = ["PlainProgress", "Progress", "make_progress"]
 
 _PLAIN_EVERY_S = 5.0
 _LIVE_EVERY_S = 0.1
@@ -46,22 +43,17 @@ class Progress(Protocol):
         """Show the end."""
 
 
-def make_progress(
-    run: Run, *, hidden: bool, verbose: TextIO | None = None, clock: Callable[[], float] = time.monotonic
-) -> Progress:
+def make_progress(run: Run, *, hidden: bool, clock: Callable[[], float] = time.monotonic) -> Progress:
     """Return what fits: nothing, a live line on a terminal, or plain lines.
 
     Args:
         run: The run.
         hidden: Whether nothing is shown.
-        verbose: Where each row is shown when it is finished; None where they are not.
         clock: Returns seconds.
     """
-    if verbose is not None:
-        return _Verbose(run, clock, verbose)
     if hidden:
         return _Hidden(run, clock)
-    return _Live(run, clock) if sys.stderr.isatty() else _Plain(run, clock)
+    return _Live(run, clock) if sys.stderr.isatty() else PlainProgress(run, clock)
 
 
 class _Hidden:
@@ -69,7 +61,7 @@ class _Hidden:
 
     every_s = float("inf")
 
-    def __init__(self, run: Run, clock: Callable[[], float]) -> None:
+    def __init__(self, run: Run, clock: Callable[[], float] = time.monotonic) -> None:
         self._run = run
         self._clock = clock
         self._total = run.counts.total
@@ -152,7 +144,7 @@ class _Hidden:
             self.say(judge_line(settings.judge))
 
 
-class _Plain(_Hidden):
+class PlainProgress(_Hidden):
     """A line now and then, for logs."""
 
     every_s = _PLAIN_EVERY_S
@@ -176,25 +168,7 @@ class _Plain(_Hidden):
         self.say(self.line())
 
     def say(self, text: str) -> None:
-        click.echo(clean(text), err=True)
-
-
-class _Verbose(_Plain):
-    """A block for each row that is finished, in place of lines on how far the run is."""
-
-    every_s = float("inf")
-
-    def __init__(self, run: Run, clock: Callable[[], float], out: TextIO) -> None:
-        super().__init__(run, clock)
-        self._blocks = RowBlocks(run, out)
-
-    def take(self, event: Run | StateChange | CaseResult) -> None:
-        super().take(event)
-        if isinstance(event, CaseResult):
-            self._blocks.write(event, self._done)
-
-    def show(self) -> None:
-        """Show nothing: each block has its number."""
+        _write(f"{clean(text)}\n")
 
 
 class _Live(_Hidden):
@@ -203,7 +177,7 @@ class _Live(_Hidden):
     every_s = _LIVE_EVERY_S
 
     def __enter__(self) -> Self:
-        click.echo(f"run {clean(self._run.run_id)}: {clean(cases_over_dataset(self._run))}", err=True)
+        _write(f"run {clean(self._run.run_id)}: {clean(cases_over_dataset(self._run))}\n")
         self.say_judge()
         self.show()
         return self
@@ -212,7 +186,7 @@ class _Live(_Hidden):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.show()
-        click.echo("", err=True)
+        _write("\n")
 
     def show_start(self) -> None:
         self.show()
@@ -221,10 +195,16 @@ class _Live(_Hidden):
         share = self._done / self._total if self._total else 1.0
         filled = round(share * _BAR_WIDTH)
         bar = "━" * filled + "╌" * (_BAR_WIDTH - filled)
-        click.echo(f"\r\x1b[2K{bar} {self.line()}", err=True, nl=False)
+        _write(f"\r\x1b[2K{bar} {self.line()}")
 
     def say(self, text: str) -> None:
-        click.echo(f"\r\x1b[2K{clean(text)}", err=True)
+        _write(f"\r\x1b[2K{clean(text)}\n")
+
+
+def _write(text: str) -> None:
+    if sys.stderr is not None:  # a process without a console has none
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def _duration(seconds: float) -> str:

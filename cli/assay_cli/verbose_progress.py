@@ -1,0 +1,40 @@
+"""The progress of `assay run --verbose`: a block for each row that is finished."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.progress import PlainProgress
+from assay.results import CaseResult
+from assay_cli.row_blocks import RowBlocks
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from assay.results import Run, StateChange
+
+__all__ = ["VerboseProgress"]
+
+
+class VerboseProgress(PlainProgress):
+    """Blocks in place of lines on how far the run is.
+
+    Args:
+        run: The run.
+        out: Where the blocks go.
+    """
+
+    every_s = float("inf")
+
+    def __init__(self, run: Run, out: TextIO) -> None:
+        super().__init__(run)
+        self._blocks = RowBlocks(run, out)
+
+    def take(self, event: Run | StateChange | CaseResult) -> None:
+        """Take one snapshot or event."""
+        super().take(event)
+        if isinstance(event, CaseResult):
+            self._blocks.write(event, self._done)
+
+    def show(self) -> None:
+        """Show nothing: each block has its number."""
