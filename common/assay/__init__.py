@@ -13,7 +13,8 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
-    from assay.api import Evaluation, evaluate, evaluate_async
+    from assay.api import evaluate, evaluate_async
+    from assay.api_result import Evaluation
     from assay.client import Client
     from assay.dataset_warnings import DatasetWarning
     from assay.errors import AssayError
@@ -41,7 +42,7 @@ _WHERE = {
     "CaseSelection": "assay.results",
     "Client": "assay.client",
     "DatasetWarning": "assay.dataset_warnings",
-    "Evaluation": "assay.api",
+    "Evaluation": "assay.api_result",
     "Score": "assay.results",
     "Scorer": "assay.scoring",
     "evaluate": "assay.api",
@@ -57,3 +58,8 @@ def __getattr__(name: str) -> object:
     if name not in _WHERE:
         raise AttributeError(f"module 'assay' has no attribute {name!r}")
     return getattr(importlib.import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, which are imported when they are first used."""
+    return sorted(__all__)

@@ -3,89 +3,58 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
+from assay.api_arguments import check_arguments
+from assay.api_result import Evaluation
 from assay.client import Client
 from assay.dataset_warnings import warn_of_dataset
-from assay.datasets import Dataset, open_dataset, records_dataset
+from assay.datasets import Dataset, DatasetInfo, open_dataset, records_dataset
 from assay.errors import AssayError, SpecError
-from assay.evaluation import check_inputs, drive_run, start_run, wait_for_stack
+from assay.evaluation import check_inputs, drive_run, saying_how_to_report, start_run, wait_for_stack
 from assay.hosting.calling import AgentCaller
 from assay.hosting.loading import load_agent
 from assay.local.home import Home
 from assay.local.stack import LocalStack, environment_for
-from assay.results import CaseResult, CaseSelection, Run, RunSummary, StateChange
+from assay.loop_thread import run_to_end
+from assay.names import unknown_name
+from assay.progress import make_progress
+from assay.reports.atomic import check_folder
+from assay.reports.json_report import JsonReport
+from assay.results import CaseResult, CaseSelection, Run, StateChange
 from assay.run_references import failed_cases, find_run_id
-from assay.run_verdict import VerdictStatus, run_verdict
 from assay.spec.loading import load_spec, spec_from_mapping
 from assay.spec.model import Spec
+from assay.starting import telling_of_start
 
-__all__ = ["Evaluation", "evaluate", "evaluate_async"]
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What an evaluation came to.
-
-    Args:
-        run: The run, finished.
-        rows: One per case and repeat, in dataset order, with their answers.
-    """
-
-    run: Run
-    rows: tuple[CaseResult, ...]
-
-    @property
-    def summary(self) -> RunSummary:
-        """The run's summary."""
-        assert self.run.summary is not None, "evaluate returns finished runs only"
-        return self.run.summary
-
-    @property
-    def verdict(self) -> VerdictStatus:
-        """The verdict in one word: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA"."""
-        return run_verdict(self.summary).status
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why the verdict is what it is, as sentences."""
-        return run_verdict(self.summary).reasons
-
-    @property
-    def passed(self) -> bool:
-        """Whether a gate or a threshold was computed, and all of them hold."""
-        return self.verdict is VerdictStatus.PASS
-
-    @property
-    def exit_status(self) -> int:
-        """The exit status of `assay run` with this verdict: 0, 1 or 3."""
-        return self.verdict.exit_status
-
-    def to_pandas(self) -> Any:
-        """Return the rows as a pandas DataFrame, one column per metric; needs pandas."""
-        import pandas as pd  # type: ignore[import-not-found,import-untyped,unused-ignore]  # an optional package
-
-        return pd.DataFrame(
-            {
-                "case_id": row.case_id,
-                "repeat": row.repeat_index,
-                "category": row.category,
-                "status": row.status.value,
-                "passed": row.passed,
-                "reason": row.reason,
-                "question": row.input,
-                "answer": row.response.text if row.response is not None else None,
-                "latency_ms": row.latency_ms,
-                **{score.metric: score.value for score in row.scores},
-            }
-            for row in self.rows
-        )
+__all__ = ["evaluate", "evaluate_async"]
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _naming_arguments(function: Callable[P, T]) -> Callable[P, T]:
+    """Refuse an argument that a function does not have with its nearest name, or all that there are."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        for name in kwargs:
+            if name not in known:
+                raise TypeError(f"{function.__name__}(): {unknown_name('argument', name, known)}")
+        return function(*args, **kwargs)
+
+    return call
+
+
+@_naming_arguments
 def evaluate(
     spec: str | Path | Mapping[str, Any],
     agent: Callable[..., Any] | None = None,
@@ -94,8 +63,12 @@ def evaluate(
     select: CaseSelection | None = None,
     server: str | None = None,
     on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
+    progress: bool | None = None,
+    output_dir: str | Path | None = None,
 ) -> Evaluation:
     """Run an evaluation and return its summary and rows.
+
+    In a running event loop, as in a notebook, it runs in a thread of its own. Ctrl-C ends it.
 
     Args:
         spec: The file of a spec, or a mapping in the shape of one.
@@ -104,19 +77,21 @@ def evaluate(
         select: Which cases of the dataset to run; None for all of them.
         server: An orchestrator's address; None for the local stack.
         on_event: Called with every snapshot and event as it comes.
+        progress: Whether progress goes to stderr; None for yes, unless there is `on_event`.
+        output_dir: A folder for `results.json`, the report that `assay run` writes; None for no report.
 
     Raises:
-        InvalidInputError: The spec, the dataset or the agent is wrong; holds every problem.
+        InvalidInputError: An argument, the spec, the dataset or the agent is wrong; holds every problem.
         AssayError: The run did not finish; the message says how it stands.
 
     Warns:
         DatasetWarning: Something about the dataset is odd.
 
     Example:
-        >>> result = evaluate({"metrics": ["exact_match"]}, agent=str, dataset=cases)  # doctest: +SKIP
+        >>> result = evaluate({"metrics": ["exact_match"]}, agent=answer, dataset=cases)  # doctest: +SKIP
         >>> result.summary.pass_rate  # doctest: +SKIP
     """
-    return asyncio.run(evaluate_async(spec, agent, dataset=dataset, select=select, server=server, on_event=on_event))
+    return run_to_end(_checked(spec, agent, dataset, select, server, on_event, progress, output_dir))
 
 
 async def evaluate_async(
@@ -127,25 +102,100 @@ async def evaluate_async(
     select: CaseSelection | None = None,
     server: str | None = None,
     on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
+    progress: bool | None = None,
+    output_dir: str | Path | None = None,
 ) -> Evaluation:
-    """Do what `evaluate` does, inside a running event loop."""
+    """Do what `evaluate` does, in the running event loop, in which an asynchronous agent is called too."""
+    return await _checked(spec, agent, dataset, select, server, on_event, progress, output_dir)
+
+
+def _checked(
+    spec: str | Path | Mapping[str, Any],
+    agent: Callable[..., Any] | None,
+    dataset: str | Path | Iterable[Mapping[str, Any]] | None,
+    select: CaseSelection | None,
+    server: str | None,
+    on_event: Callable[[Run | StateChange | CaseResult], None] | None,
+    progress: bool | None,
+    output_dir: str | Path | None,
+) -> Coroutine[Any, Any, Evaluation]:
+    """Return the evaluation to await; checks what it can now, in the thread of the caller, whose line warnings name."""
+    check_arguments(
+        spec,
+        agent,
+        dataset=dataset,
+        select=select,
+        server=server,
+        on_event=on_event,
+        progress=progress,
+        output_dir=output_dir,
+    )
     checked = _spec(spec, agent, dataset, (environment_for(server), environment_for(server, "judge")))
-    selection, failed = select or CaseSelection(), frozenset[str]()
-    if selection.failed_of:
-        async with _connected(server) as (client, _):
-            run_id = await find_run_id(client, selection.failed_of)
-            selection, failed = replace(selection, failed_of=run_id), await failed_cases(client, run_id)
-    cases = _dataset(checked, dataset, selection, failed)
-    info = check_inputs(checked, cases)
-    warn_of_dataset(info)
-    caller = _caller(checked, agent)
-    judge_keys = checked.judge_keys if checked.needs_judge else None
-    async with _connected(server, checked.embedding_models(info.checks), judge_keys) as (client, stack):
-        run = await start_run(client, checked, cases, info)
-        run = await drive_run(client, run, caller, on_event or _ignore, stack)
-        if run.summary is None:
-            raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_reason}", reason="RUN_UNFINISHED")
-        return Evaluation(run, tuple([row async for row in client.list_results(run.run_id)]))
+    shown = on_event is None if progress is None else progress
+
+    def job(selection: CaseSelection, failed: Collection[str]) -> _Job:
+        cases = _dataset(checked, dataset, selection, failed)
+        info = check_inputs(checked, cases)
+        folder = Path(output_dir) if output_dir is not None else None
+        if folder is not None:
+            check_folder(folder, option="output_dir")
+        warn_of_dataset(info)
+        return _Job(checked, cases, info, _caller(checked, agent), server, folder, on_event, shown)
+
+    if select is not None and select.failed_of:
+        return _run_failed_of(select, server, job)
+    return job(select or CaseSelection(), ()).run()
+
+
+async def _run_failed_of(
+    select: CaseSelection, server: str | None, job: Callable[[CaseSelection, Collection[str]], _Job]
+) -> Evaluation:
+    async with _connected(server) as (client, _):
+        run_id = await find_run_id(client, select.failed_of)
+        failed = await failed_cases(client, run_id)
+    return await job(replace(select, failed_of=run_id), failed).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One evaluation, whose inputs are checked."""
+
+    spec: Spec
+    dataset: Dataset
+    info: DatasetInfo
+    caller: AgentCaller | None
+    server: str | None
+    output_dir: Path | None
+    on_event: Callable[[Run | StateChange | CaseResult], None] | None
+    shown: bool
+
+    async def run(self) -> Evaluation:
+        judge_keys = self.spec.judge_keys if self.spec.needs_judge else None
+        models = self.spec.embedding_models(self.info.checks)
+        async with _connected(self.server, models, judge_keys) as (client, stack):
+            run = await start_run(client, self.spec, self.dataset, self.info)
+            with make_progress(run, hidden=not self.shown) as progress:
+
+                def take(event: Run | StateChange | CaseResult) -> None:
+                    progress.take(event)
+                    if self.on_event is not None:
+                        self.on_event(event)
+
+                async with telling_of_start(stack, progress):
+                    run = await drive_run(client, run, self.caller, take, stack)
+            if run.summary is None:
+                raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_reason}", reason="RUN_UNFINISHED")
+            return Evaluation(run, await self._rows(client, run))
+
+    async def _rows(self, client: Client, run: Run) -> tuple[CaseResult, ...]:
+        """Return the rows of a finished run, having written them to the report where one is wanted."""
+        stored = client.list_results(run.run_id)
+        if self.output_dir is None:
+            return tuple([row async for row in stored])
+        rows: list[CaseResult] = []
+        with saying_how_to_report(run, self.server):
+            await JsonReport(run, self.spec).write(self.output_dir / "results.json", stored, rows.append)
+        return tuple(rows)
 
 
 @asynccontextmanager
@@ -177,8 +227,9 @@ def _spec(
         overrides = ["agent={adapter: python, target: 'caller:agent'}"] if agent is not None else []
         return load_spec(Path(spec), overrides=overrides, dataset=file, environ=environ, judge_environ=judge_environ)
     data = dict(spec)
-    if agent is not None:
-        data["agent"] = {**data.get("agent", {}), "adapter": "python", "target": "caller:agent"}
+    given = data.get("agent") or {}
+    if agent is not None and isinstance(given, Mapping):
+        data["agent"] = {**given, "adapter": "python", "target": "caller:agent"}
     return spec_from_mapping(
         data, dataset=file, needs_dataset=dataset is None, environ=environ, judge_environ=judge_environ
     )
@@ -216,7 +267,3 @@ def _caller(spec: Spec, agent: Callable[..., Any] | None) -> AgentCaller | None:
         return AgentCaller(agent)
     settings = spec.settings.agent
     return AgentCaller(load_agent(settings.target, spec.base_dir)) if settings.adapter == "python" else None
-
-
-def _ignore(event: Run | StateChange | CaseResult) -> None:
-    """Take an event and do nothing."""

@@ -167,7 +167,7 @@ class CaseResult:
         weight: The case's weight.
         status: How the agent fared.
         passed: The row's verdict; None when no metric decided.
-        scores: One per metric, in the spec's order.
+        scores: One per metric, in the spec's order; of a row that a client has read also by name, `scores["rouge"]`.
         latency_ms: Wall time of the agent, where measured.
         reason: Why the row failed or the agent erred, for people.
         sequence: The event's number within the run.

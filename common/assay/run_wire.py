@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from assay.by_metric import ByMetric
 from assay.judging_wire import judge_from_wire, judge_to_wire
 from assay.results import (
     AgentSettings,
@@ -364,7 +365,7 @@ def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
         category=result.category,
         status=status_from_wire(result.status),
         passed=result.passed if result.HasField("passed") else None,
-        scores=tuple(_score_from_wire(score) for score in result.scores),
+        scores=ByMetric(_score_from_wire(score) for score in result.scores),
         latency_ms=result.latency_ms if result.HasField("latency_ms") else None,
         reason=result.reason,
         sequence=sequence,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from assay.by_metric import ByMetric
 from assay.judging_wire import judging_from_wire, judging_to_wire
 from assay.results import (
     GateOutcome,
@@ -123,7 +124,7 @@ def summary_from_wire(summary: pb.RunSummary) -> RunSummary:
         pass_rate=_optional(summary, "pass_rate"),
         passed=summary.passed,
         decided=summary.decided,
-        metrics=tuple(_metric_from_wire(metric) for metric in summary.metrics),
+        metrics=ByMetric(_metric_from_wire(metric) for metric in summary.metrics),
         latency=LatencySummary(
             count=summary.latency.count,
             **{name: _optional(summary.latency, name) for name in ("mean_s", "p50_s", "p95_s", "max_s")},

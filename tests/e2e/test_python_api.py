@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+
+import pytest
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
@@ -55,10 +58,111 @@ def test_evaluate_refuses_wrong_input_before_anything_starts(cli: Cli) -> None:
     """A wrong spec raises with every problem, and no state directory is made."""
     program = (
         "import assay\n"
-        "try: assay.evaluate({'metrics': ['exact_mach'], 'repeats': 0}, str, dataset=[{'question': 'a'}])\n"
+        "spec = {'metrics': ['exact_mach'], 'repeats': 0}\n"
+        "try: assay.evaluate(spec, lambda question: question, dataset=[{'question': 'a'}])\n"
         "except assay.AssayError as error: print(len(error.problems), error)"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=cli.folder, env=cli.env, capture_output=True, text=True)
     assert done.stdout.startswith("2 "), done.stderr
     assert "did you mean 'exact_match'" in done.stdout
     assert not cli.home.exists()
+
+
+def python(cli: Cli, program: str, *, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a program of a user's in the folder of a test."""
+    (cli.folder / "mine.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "mine.py"], cwd=cli.folder, env=cli.env, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def test_evaluate_works_where_an_event_loop_runs(cli: Cli) -> None:
+    """As in a notebook; with the caller's context, and with warnings at the caller's line."""
+    program = """
+import asyncio, contextvars, assay
+who = contextvars.ContextVar("who")
+cases = [{"question": "a", "answer": "a of me"}, {"question": "b", "answer": "b", "skip": True}]
+async def agent(question):
+    return f"{question} of {who.get()}"
+async def cell():
+    who.set("me")
+    return assay.evaluate({"metrics": ["exact_match"]}, agent, dataset=cases)
+print(asyncio.run(cell()).summary.pass_rate)
+"""
+    done = python(cli, program)
+    assert done.stdout == "1.0\n"
+    assert "mine.py:9: DatasetWarning: 1 record is skipped" in done.stderr
+
+
+@pytest.mark.parametrize("call", ["call()", "asyncio.run(cell())"], ids=["script", "notebook"])
+def test_ctrl_c_ends_an_evaluation(cli: Cli, call: str) -> None:
+    """One interrupt is enough, also in a running loop, whose own handler only cancels what waits; nothing is left."""
+    program = f"""
+import asyncio, pathlib, assay
+async def agent(question):
+    pathlib.Path("asked").touch()
+    await asyncio.Event().wait()
+def call():
+    assay.evaluate({{"metrics": ["exact_match"]}}, agent, dataset=[{{"question": "a", "answer": "a"}}])
+async def cell():
+    call()
+{call}
+"""
+    (cli.folder / "mine.py").write_text(program)
+    process = subprocess.Popen(
+        [sys.executable, "mine.py"], cwd=cli.folder, env=cli.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    cli.wait_until((cli.folder / "asked").exists, process)
+    process.send_signal(signal.SIGINT)
+    try:
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == -signal.SIGINT, err
+    assert err.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_evaluate_shows_progress_unless_events_go_elsewhere(warm_cli: Cli) -> None:
+    """On stderr, as the command does, and never on stdout; `progress` decides where it is given."""
+    program = """
+import sys, assay
+for arguments in ({}, {"progress": False}, {"on_event": str}, {"on_event": str, "progress": True}):
+    assay.evaluate({"name": "shown", "metrics": ["exact_match"]}, lambda question: question,
+                   dataset=[{"question": "a", "answer": "a"}], **arguments)
+    print("---", file=sys.stderr, flush=True)
+"""
+    done = python(warm_cli, program)
+    default, off, listened, both = done.stderr.split("---\n")[:4]
+    assert default.startswith("run shown-")
+    assert "1/1 cases  100.0% passed" in default
+    assert (off, listened) == ("", "")
+    assert both.count("\n") == default.count("\n")
+    assert done.stdout == ""
+
+
+def test_evaluate_writes_the_report_of_the_command(warm_cli: Cli) -> None:
+    """The same document for the same spec, but for ids, times and latencies; the rows are returned as well."""
+    warm_cli.write("agent.py", "def answer(question):\n    return question.upper()\n")
+    warm_cli.write("qa.jsonl", "".join(f'{{"id": "c{i}", "question": "q{i}", "answer": "Q{i}"}}\n' for i in range(3)))
+    warm_cli.write(
+        "assay.yaml",
+        "name: small\ndataset: qa.jsonl\nagent: {adapter: python, target: 'agent:answer'}\n"
+        "metrics: [exact_match]\ngates: ['pass_rate >= 0.9']\n",
+    )
+    warm_cli.run("run", "assay.yaml", "--output-dir", "command")
+    done = python(warm_cli, "import assay\nprint(len(assay.evaluate('assay.yaml', output_dir='api').rows))")
+    assert done.stdout == "3\n"
+    texts = [(warm_cli.folder / name / "results.json").read_text() for name in ("command", "api")]
+    command, api = (json.loads(text, object_hook=without_changing) for text in texts)
+    assert api == command
+    assert command["rows"][2]["answer"] == "Q2"
+
+
+def without_changing(found: dict[str, object]) -> dict[str, object]:
+    """Leave out what two equal runs do not share: ids and what a clock has told."""
+    changing = {"run_id", "dataset_id", "timestamp", "latency", "latency_ms", "duration_ms"}
+    changing |= {"created_at", "started_at", "ended_at"}
+    return {key: value for key, value in found.items() if key not in changing}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-__all__ = ["AgentImportError", "load_agent"]
+__all__ = ["AgentImportError", "callable_problem", "load_agent"]
 
 
 class AgentImportError(InvalidInputError):
@@ -55,7 +55,8 @@ def load_agent(target: str, base_dir: Path) -> Callable[..., Any]:
             hint = f"; did you mean {close!r}?" if close else ""
             raise _refusal(f"{module_name} has no {part!r}{hint}")
         found = getattr(found, part)
-    _check_callable(found, target)
+    if problem := callable_problem(found):
+        raise _refusal(f"{target!r} {problem}")
     return found  # type: ignore[no-any-return]  # it has just been checked
 
 
@@ -115,21 +116,22 @@ def _user_traceback(error: BaseException) -> str:
     return user_traceback(error) or "".join(traceback.format_exception_only(error)).rstrip()
 
 
-def _check_callable(found: object, target: str) -> None:
+def callable_problem(found: object) -> str:
+    """Return why something cannot be called as an agent, with one question; empty where it can."""
     if inspect.isclass(found):
-        raise _refusal(f"{target!r} is a class: name a function, or an instance that can be called")
+        return "is a class: name a function, or an instance that can be called"
     if not callable(found):
-        raise _refusal(
-            f"{target!r} names a value of type {type(found).__name__}, which cannot be called: name a function of one "
-            "argument, the question"
+        return (
+            f"is a value of type {type(found).__name__}, which cannot be called: name a function of one argument, "
+            "the question"
         )
     try:
         inspect.signature(found).bind(object())
     except ValueError:
-        return  # a builtin without a signature: calling it will tell
+        return ""  # a builtin without a signature: calling it will tell
     except TypeError:
-        signature = inspect.signature(found)
-        raise _refusal(f"{target!r} is called with one argument, the question, but it takes {signature}") from None
+        return f"is called with one argument, the question, but it takes {inspect.signature(found)}"
+    return ""
 
 
 def _refusal(message: str) -> InvalidInputError:

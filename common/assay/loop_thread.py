@@ -1,0 +1,76 @@
+"""Running a coroutine to its end from code that a running event loop has called, as in a notebook."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import signal
+import threading
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+
+__all__ = ["run_to_end"]
+
+T = TypeVar("T")
+
+
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine returns: in a loop of this thread, or where one runs already, of a thread of its own.
+
+    Ctrl-C cancels the coroutine, waits until it has cleaned up, and raises; a second one waits no longer.
+
+    Raises:
+        KeyboardInterrupt: The coroutine was interrupted.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    return _run_in_thread(work)
+
+
+def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
+    outcome: Future[T] = Future()
+
+    async def main() -> T:
+        task = asyncio.current_task()
+        assert task is not None, "asyncio.run has made one"
+        begun.set_result((asyncio.get_running_loop(), task))
+        return await work
+
+    def run() -> None:
+        try:
+            outcome.set_result(asyncio.run(main()))
+        except BaseException as problem:  # noqa: BLE001 - it is raised in the thread that waits
+            outcome.set_exception(problem)
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name="assay-evaluate", daemon=True)
+    with _interruptible():
+        try:
+            thread.start()
+            return outcome.result()
+        except BaseException:
+            if not outcome.done():
+                loop, task = begun.result()
+                loop.call_soon_threadsafe(task.cancel)
+            thread.join()
+            raise
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C raise in this thread: the handler of an event loop only cancels a task of the loop that waits here."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or handler in (signal.SIG_IGN, None):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)

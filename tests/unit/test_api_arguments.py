@@ -1,0 +1,133 @@
+"""The arguments of `assay.evaluate` are refused with sentences before anything is read or started."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import assay
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SPEC = {"metrics": ["exact_match"]}
+CASES = [{"question": "a", "answer": "a"}]
+
+
+def answer(question: str) -> str:
+    """An agent as it should be."""
+    return question
+
+
+class Agent:
+    """An agent that has to be made before it can be called."""
+
+    def __call__(self, question: str) -> str:
+        return question
+
+
+class Frame:
+    """What a data frame looks like from outside."""
+
+    columns = ("question",)
+
+    def to_dict(self, kind: str) -> list[object]:
+        return [kind]
+
+
+def refusals(*arguments: Any, **named: Any) -> list[str]:
+    """Return the problems that both functions name, which must be the same."""
+    with pytest.raises(assay.AssayError) as found:
+        assay.evaluate(*arguments, **named)
+    with pytest.raises(assay.AssayError) as found_async:
+        asyncio.run(assay.evaluate_async(*arguments, **named))
+    assert str(found.value) == str(found_async.value)
+    return str(found.value).splitlines()
+
+
+@pytest.fixture(autouse=True)
+def nothing_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """No state directory is made."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("ASSAY_HOME", str(home))
+    yield
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind"), [(3, "int"), (["rouge"], "list"), (None, "NoneType"), (b"assay.yaml", "bytes")]
+)
+def test_a_spec_is_a_file_or_a_mapping(spec: object, kind: str) -> None:
+    """The sentence shows a mapping that would do."""
+    (problem,) = refusals(spec, answer, dataset=CASES)
+    assert problem == f"spec: must be a file's name, or a mapping such as {{'metrics': ['exact_match']}}, not {kind}"
+
+
+@pytest.mark.parametrize(
+    ("agent", "sentence"),
+    [
+        ("agent:answer", "must be a function of one question, not a text: the spec names code"),
+        (Agent, "is a class: name a function, or an instance that can be called"),
+        (3, "is a value of type int, which cannot be called"),
+        (lambda: "x", "is called with one argument, the question, but it takes ()"),
+        (lambda question, history: "x", "is called with one argument, the question, but it takes (question, history)"),
+    ],
+)
+def test_an_agent_is_a_function_of_one_question(agent: object, sentence: str) -> None:
+    """No case is asked of an agent that can answer none."""
+    (problem,) = refusals(SPEC, agent, dataset=CASES)
+    assert problem.startswith(f"agent: {sentence}")
+
+
+def test_an_agent_of_the_spec_that_is_no_mapping_is_a_problem_of_the_spec() -> None:
+    """It is not joined with the function that takes its place."""
+    (problem,) = refusals({**SPEC, "agent": "agent:answer"}, answer, dataset=CASES)
+    assert problem == "agent: must be a mapping with `adapter`, not 'agent:answer'"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "sentence"),
+    [
+        (3, "must be a file's name, or a list of cases such as [{'question': '2 + 2?', 'answer': '4'}], not int"),
+        ({"question": "a"}, "must be a file's name, or a list of cases such as"),
+        (Frame(), "must hold cases as mappings: pass the data frame's to_dict('records')"),
+    ],
+)
+def test_a_dataset_is_a_file_or_a_list_of_cases(dataset: object, sentence: str) -> None:
+    """One case by itself and a data frame could be iterated over, and would be read as something else."""
+    (problem,) = refusals(SPEC, answer, dataset=dataset)
+    assert problem.startswith(f"dataset: {sentence}")
+
+
+def test_all_problems_come_at_once() -> None:
+    """One for each argument that is wrong."""
+    problems = refusals(3, 3, dataset=3, server=3, on_event=3, progress="no", output_dir=3)
+    assert [problem.partition(":")[0] for problem in problems] == [
+        "spec", "agent", "dataset", "server", "on_event", "progress", "output_dir",
+    ]  # fmt: skip
+
+
+def test_a_report_that_could_not_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    """Before a case is asked: `output_dir` lies below a file."""
+    (tmp_path / "file").write_text("")
+    (problem,) = refusals(SPEC, answer, dataset=CASES, output_dir=tmp_path / "file" / "reports")
+    assert problem.endswith("is not a folder): choose another place with output_dir")
+
+
+@pytest.mark.parametrize(("name", "hint"), [("agnet", "did you mean 'agent'?"), ("zzz", "known: spec, agent, dataset")])
+def test_an_unknown_argument_is_named_with_what_there_is(name: str, hint: str) -> None:
+    """A TypeError, as of every function, with a way on."""
+    with pytest.raises(TypeError, match=rf"evaluate\(\): unknown argument '{name}'") as found:
+        assay.evaluate(SPEC, dataset=CASES, **{name: answer})  # type: ignore[arg-type]  # that is the point
+    assert hint in str(found.value)
+
+
+def test_dir_holds_the_public_names_alone() -> None:
+    """Completion in a notebook offers nothing else, before and after names are used."""
+    code = "import assay\nfound = dir(assay)\nassay.score\nprint(found == dir(assay) == sorted(assay.__all__))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"

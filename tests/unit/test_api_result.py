@@ -1,0 +1,120 @@
+"""What `assay.evaluate` returns: a short text of it, entries by name, and a data frame."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+
+import pandas as pd
+import pytest
+
+from assay import Evaluation
+from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
+from assay.errors import SetupError
+from assay.results import (
+    AgentSettings,
+    CaseResult,
+    DatasetRef,
+    LatencySummary,
+    MetricSettings,
+    MetricSummary,
+    Run,
+    RunCounts,
+    RunSettings,
+    RunState,
+    RunSummary,
+    Score,
+    ScoreStatus,
+)
+from assay.run_wire import result_from_wire, result_to_wire
+
+ANSWER = AgentResponse(
+    text="Paris",
+    sources=(Source(id="doc-1", title="Atlas"), Source(uri="https://a.example"), Source(title="Map")),
+    usage=Usage(input_tokens=7, output_tokens=2, cost_usd=0.01),
+)
+FAILURE = AgentResponse(status=AgentStatus.ERROR, error=AgentError(kind=AgentErrorKind.RAISED, message="KeyError: 'x'"))
+
+
+def row(case_id: str, response: AgentResponse, scores: tuple[Score, ...]) -> CaseResult:
+    """A row as a client reads it."""
+    written = CaseResult(
+        case_id, 0, 0, "geo", response.status, None, scores, 12.5, "", response=response, input="Capital?",
+        references=("Paris", "paris"), tags=("europe",),
+    )  # fmt: skip
+    return result_from_wire(result_to_wire(written))
+
+
+def evaluation(metric_count: int = 2, *, decided: int = 4) -> Evaluation:
+    """Three of four rows passed by `m0`; the last metric was not computed."""
+    values: list[float | None] = [0.75 for _ in range(metric_count - 1)]
+    metrics = tuple(
+        MetricSummary(f"m{index}", value, 4, 0, 0, detail={"long": "x" * 1000})
+        for index, value in enumerate([*values, None])
+    )
+    summary = RunSummary(
+        "PASS", (), (), 0.75 if decided else None, 3 if decided else 0, decided, metrics, LatencySummary(), row_count=4
+    )
+    kinds = [MetricSettings(metric.metric, metric="exact_match") for metric in metrics]
+    settings = RunSettings("api", AgentSettings("python"), kinds)
+    run = Run(
+        "api-1", settings, DatasetRef("d", "records", "plain", 4), RunState.SUCCEEDED, "", RunCounts(4, 4), "now",
+        summary=summary,
+    )  # fmt: skip
+    rows = (
+        row("a", ANSWER, (Score("m0", ScoreStatus.SCORED, 1.0, True), Score("status", ScoreStatus.SCORED, 0.5))),
+        row("b", FAILURE, (Score("m0", ScoreStatus.SCORED, 0.0, False), Score("status", ScoreStatus.SKIPPED))),
+    )
+    return Evaluation(run, rows)
+
+
+def test_the_text_of_a_result_is_short() -> None:
+    """Verdict, pass rate and metrics, in two lines, however much the run holds."""
+    assert repr(evaluation()) == "<Evaluation api-1: NO_CRITERIA, 3 of 4 rows passed (75.0%)\n m0 75.0%, m1 ->"
+    assert repr(evaluation(decided=0)).startswith("<Evaluation api-1: NO_CRITERIA, no row has a verdict\n")
+    assert repr(evaluation(100)).endswith("m11 75.0%, 88 more>")
+
+
+def test_metrics_and_scores_are_found_by_name_and_by_position() -> None:
+    """Rows from the wire as well as the summary; what is not there is named with what is."""
+    found = evaluation()
+    assert found.metrics["m0"] is found.metrics[0]
+    assert found.metrics["m0"].value == 0.75
+    assert [metric.metric for metric in found.metrics] == ["m0", "m1"]
+    assert "m1" in found.metrics  # type: ignore[comparison-overlap]  # a name is not what it holds
+    assert "rouge" not in found.metrics  # type: ignore[comparison-overlap]
+    with pytest.raises(KeyError, match="no metric 'rouge'; there are: m0, m1"):
+        found.metrics["rouge"]
+    scores = found.rows[0].scores
+    assert scores["status"] == scores[1] == scores[-1]  # type: ignore[call-overload]  # read by a client
+    assert scores[:1] == (scores[0],)
+    assert pickle.loads(pickle.dumps(scores)) == scores
+    with pytest.raises(KeyError, match="no metric 'm9'; there are: m0, status"):
+        scores["m9"]  # type: ignore[call-overload]
+
+
+def test_a_frame_holds_what_a_row_holds() -> None:
+    """Texts, sources, tokens, errors and scores; a metric never takes the place of another column."""
+    frame = evaluation().to_pandas()
+    assert list(frame.columns) == [
+        "case_id", "repeat", "category", "tags", "weight", "status", "passed", "reason", "question", "answer",
+        "references", "sources", "error", "latency_ms", "input_tokens", "output_tokens", "total_tokens", "cost_usd",
+        "m0", "score.status",
+    ]  # fmt: skip
+    first, second = (frame.iloc[index] for index in (0, 1))
+    assert (first["category"], first["tags"], first["references"]) == ("geo", ["europe"], ["Paris", "paris"])
+    assert first["sources"] == ["doc-1", "https://a.example", "Map"]
+    assert (first["input_tokens"], first["total_tokens"], first["cost_usd"]) == (7, 9, 0.01)
+    assert (first["latency_ms"], first["m0"], first["score.status"]) == (12.5, 1.0, 0.5)
+    assert pd.isna(first["error"])
+    assert second["error"] == "KeyError: 'x'"
+    assert second["status"] == "error"
+    assert pd.isna(second["score.status"])
+    assert pd.isna(second["input_tokens"])
+
+
+def test_a_frame_without_pandas_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sentence, not an ImportError."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(SetupError, match=r"a data frame needs pandas, .*: pip install 'assay\[pandas\]'"):
+        evaluation().to_pandas()
