@@ -30,13 +30,12 @@ import os
 """
 KEPT_POOL = """
 import multiprocessing, pathlib, time
-def upper(text):
-    return text.upper()
-def answer(question):
-    pool = multiprocessing.Pool(2)
-    pool.map(upper, [question])
-    pathlib.Path("forked.txt").touch()
+def hold(file):
+    pathlib.Path(file).touch()
     time.sleep(600)
+def answer(question):
+    # Workers with a task: idle ones end by themselves when their pool's process is gone.
+    multiprocessing.Pool(1).map(hold, ["forked.txt"])
 """
 
 

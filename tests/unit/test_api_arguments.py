@@ -105,9 +105,9 @@ def test_a_dataset_is_a_file_or_a_list_of_cases(dataset: object, sentence: str) 
 
 def test_all_problems_come_at_once() -> None:
     """One for each argument that is wrong."""
-    problems = refusals(3, 3, dataset=3, server=3, on_event=3, progress="no", output_dir=3)
+    problems = refusals(3, 3, dataset=3, select=3, server=3, on_event=3, progress="no", output_dir=3)
     assert [problem.partition(":")[0] for problem in problems] == [
-        "spec", "agent", "dataset", "server", "on_event", "progress", "output_dir",
+        "spec", "agent", "dataset", "select", "server", "on_event", "progress", "output_dir",
     ]  # fmt: skip
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assay.metric_text import count_text
 from assay_cli.failures import EXIT_INTERRUPTED, EXIT_USAGE
-from assay_cli.metric_text import count_text
 from assay_cli.options import connect, debug_option, json_option, run_async, server_option
 from assay_cli.run_options import find_run
 from assay_cli.terminal import table
