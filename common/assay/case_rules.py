@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.answer_limits import AnswerTooLargeError, check_bounds
 from assay.answers import AgentStatus, MalformedAnswerError, response_from_json, response_to_json
+from assay.case_limits import MAX_CASE_BYTES, MAX_CASE_ID_CHARS, MAX_JUDGE_CHARS, MAX_REPEATS
 from assay.cases import MAX_WEIGHT, TOOL_MATCHES, case_to_json
 from assay.errors import Problem
 from assay.names import name_problem
@@ -20,30 +21,7 @@ if TYPE_CHECKING:
     from assay.answers import AgentResponse
     from assay.cases import Assertion, Case, RecordedVerdict
 
-__all__ = [
-    "MAX_BYTES_PER_CHAR",
-    "MAX_CASE_BYTES",
-    "MAX_CASE_ID_CHARS",
-    "MAX_JUDGE_CHARS",
-    "MAX_REPEATS",
-    "case_problems",
-    "excess",
-]
-
-MAX_CASE_BYTES = 1024 * 1024
-"""Largest case as JSON, its recorded answers aside: with an answer, its row must fit in one message."""
-
-MAX_CASE_ID_CHARS = 200
-"""Longest id of a case."""
-
-MAX_JUDGE_CHARS = 300
-"""Longest text that says who gave a recorded verdict, and longest name of its rubric."""
-
-MAX_REPEATS = 100
-"""How often a run may run each case."""
-
-MAX_BYTES_PER_CHAR = 6
-"""Most bytes that a character takes as JSON: \\u0001."""
+__all__ = ["case_problems", "excess"]
 
 _MAX_TURNS = 100
 _PLAIN_CHARS = 100_000

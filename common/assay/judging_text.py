@@ -13,7 +13,7 @@ from assay.unsafe_text import shorten
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from assay.canaries import CanarySummary
+    from assay.canary_summary import CanarySummary
     from assay.results import CaseResult, JudgeSettings, JudgingSummary, Score
 
 __all__ = ["canary_line", "judge_line", "judge_reasons", "judging_cost", "judging_line", "jury_lines"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.canaries import CanarySummary, CanaryTally
+from assay.canary_summary import CanarySummary, CanaryTally
 from assay.results import JudgeSettings, JudgingSummary, JurorSummary, JuryAgreement, SpendCap
 from assay.v1 import orchestrator_pb2 as pb
 

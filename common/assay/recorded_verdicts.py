@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import clean_text
-from assay.case_rules import MAX_CASE_ID_CHARS, MAX_JUDGE_CHARS, MAX_REPEATS
+from assay.case_limits import MAX_CASE_ID_CHARS, MAX_JUDGE_CHARS, MAX_REPEATS
 from assay.cases import Case, RecordedVerdict
 from assay.errors import InvalidInputError, Problem
 from assay.metrics import METRICS

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Mapping, Sequence
 
-    from assay.canaries import CanarySummary
+    from assay.canary_summary import CanarySummary
 
 __all__ = [
     "FINISHED_STATES",

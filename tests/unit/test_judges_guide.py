@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from assay.canaries import KINDS, LIMIT
+from assay.canary_summary import KINDS, LIMIT
 from assay.errors import Problem
 from assay.spec.judging import JudgeReader
 from assay.statistics.trust import LEAST_ITEMS, TENTATIVE_ALPHA, TRUSTED_ALPHA

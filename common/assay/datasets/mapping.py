@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from assay.answers import AgentResponse, MalformedAnswerError, Message, response_from_json
-from assay.case_rules import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES, MAX_CASE_ID_CHARS, case_problems, excess
+from assay.case_limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES, MAX_CASE_ID_CHARS
+from assay.case_rules import case_problems, excess
 from assay.cases import Case, Turn
 from assay.datasets.demands import assertions, expected_tools, labels, thresholds, tools_of, weight
 from assay.datasets.fields import is_blank, is_plural

@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.case_rules import MAX_REPEATS
+from assay.case_limits import MAX_REPEATS
 from assay.datasets.choices import FORMAT_NAMES, ON_BAD_CASE
 from assay.durations import read_duration_s
 from assay.errors import InvalidInputError, Problem, SpecError

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from assay.case_rules import MAX_REPEATS
+from assay.case_limits import MAX_REPEATS
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates import parse_gate
 from assay.labels import label_problems

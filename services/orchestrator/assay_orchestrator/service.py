@@ -12,7 +12,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeVar
 
 from assay.answers import AgentErrorKind, error_response, response_from_json, response_to_json
-from assay.case_rules import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES, case_problems, excess
+from assay.case_limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES
+from assay.case_rules import case_problems, excess
 from assay.case_wire import case_from_wire
 from assay.errors import (
     DatasetError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from assay.canaries import CanarySummary, CanaryTally
+from assay.canary_summary import CanarySummary, CanaryTally
 from assay.results import (
     AgentSettings,
     CaseSelection,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.canaries import DETAIL, KINDS
+from assay.canaries import DETAIL
+from assay.canary_summary import KINDS
 from assay.results import RunState
 from assay.testing.judges import says, system_of, user_of
 from assay.testing.providers import ProviderRequest, Reply
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.integration.judged.conftest import Stage
 
-    from assay.canaries import CanarySummary
+    from assay.canary_summary import CanarySummary
     from assay.cases import Case
     from assay.results import Run
 
