@@ -24,9 +24,9 @@ import uvloop
 from benchmarks import engine_stand as stands
 from tests.conftest import GIVEN_URL, _own_server
 
-from assay.client import Client
+from assay.client.client import Client
 from assay.errors import WrongStateError
-from assay.results import CaseResult, Run
+from assay.model.run import CaseResult, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence

@@ -23,11 +23,11 @@ import psycopg
 from tests.chaos.outer_services import CountingAgent
 from tests.chaos.topologies import Topology
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
-from assay.client import Client
+from assay.client.client import Client
 from assay.errors import AssayError
-from assay.results import AgentSettings, CaseResult, MetricSettings, Run, RunSettings
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import AgentSettings, CaseResult, MetricSettings, Run, RunSettings
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.rpc.methods import service_config
 from assay.rpc.options import ChannelOptions, channel_arguments

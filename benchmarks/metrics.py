@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
 from assay.metrics import build_metric, complete_parameters
 from assay.metrics.consistency import consistency
-from assay.metrics.score import Metric, Row
-from assay.results import MetricSettings
+from assay.metrics.core.score import Metric, Row
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import MetricSettings
 
 WORDS = (
     "The tenders that were published in the northern region have been evaluated by committees, whose decisions are "

@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.health_probe import probing
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
-from assay.client import Client
+from assay.client.client import Client
 from assay.metrics import complete_parameters
-from assay.results import AgentSettings, MetricSettings, RunSettings, RunState
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import AgentSettings, MetricSettings, RunSettings, RunState
 from assay.rpc.channel import open_channel, wait_for_ready
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.answers import AgentStatus
-from assay.judging_text import judge_reasons
-from assay.metric_text import seconds_text
-from assay.metrics.turn_scores import TURNS
+from assay.metrics.core.turn_scores import TURNS
+from assay.model.agent_response import AgentStatus
+from assay.reports.judging_text import judge_reasons
+from assay.reports.metric_text import seconds_text
 from assay_cli.row_blocks import score_rows, verdict_word
 from assay_cli.row_text import got_text, traceback_lines, turn_scores
 from assay_cli.terminal import clean, json_text, shorten, table
@@ -15,8 +15,8 @@ from assay_cli.terminal import clean, json_text, shorten, table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.answers import AgentResponse, Attempt, Source, Usage
-    from assay.results import CaseResult, RowAttempt, Run, Score
+    from assay.model.agent_response import AgentResponse, Attempt, Source, Usage
+    from assay.model.run import CaseResult, RowAttempt, Run, Score
 
 __all__ = ["case_view"]
 

@@ -6,13 +6,13 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from assay.judging_text import canary_line, judging_line, jury_lines
-from assay.metric_text import Uncomputed, count_text, seconds_text, units_of, value_text
+from assay.model.run import GateOutcome
 from assay.reports.json_report import pass_rate_interval
+from assay.reports.judging_text import canary_line, judging_line, jury_lines
+from assay.reports.metric_text import Uncomputed, count_text, seconds_text, units_of, value_text
 from assay.reports.recommendations import recommendations
-from assay.results import GateOutcome
-from assay.run_description import selection_line
-from assay.run_verdict import criteria_of, run_verdict
+from assay.reports.run_description import selection_line
+from assay.verdict.run_verdict import criteria_of, run_verdict
 from assay_cli.failing_rows import FailingRows
 from assay_cli.terminal import clean, cut_width, painter, shorten, table
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
-    from assay.results import CaseResult, GateResult, GroupSummary, MetricSummary, Run, RunSummary
+    from assay.model.run import CaseResult, GateResult, GroupSummary, MetricSummary, Run, RunSummary
 
 __all__ = ["ConsoleSummary"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from assay.answers import AgentStatus
-from assay.judging_text import judge_reasons
+from assay.model.agent_response import AgentStatus
+from assay.reports.judging_text import judge_reasons
 from assay_cli.row_text import error_text, row_lines, row_name, traceback_lines
 from assay_cli.terminal import shorten
 
 if TYPE_CHECKING:
-    from assay.results import CaseResult, Run
+    from assay.model.run import CaseResult, Run
 
 __all__ = ["ErrorGroup", "ErrorGroups", "FailingRows", "failing_entry", "is_error", "is_failing"]
 

@@ -54,7 +54,7 @@ def exit_status(command: click.Command) -> int:
 
 
 def _show(error: AssayError) -> None:
-    from assay.hosting.loading import AgentImportError
+    from assay.agent_host.loader import AgentImportError
 
     problems = error.problems if isinstance(error, InvalidInputError) else []
     if len(problems) > 1:

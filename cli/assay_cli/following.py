@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.results import PauseCause
+from assay.model.run import PauseCause
 from assay_cli.failures import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line
 from assay_cli.run_documents import Form, event_document, full
 from assay_cli.terminal import clean, shorten
 
 if TYPE_CHECKING:
-    from assay.client import Client
-    from assay.hosting.calling import AgentCaller
+    from assay.agent_host.caller import AgentCaller
+    from assay.client.client import Client
     from assay.local.stack import LocalStack
-    from assay.results import CaseResult, Run, StateChange
+    from assay.model.run import CaseResult, Run, StateChange
     from assay_cli.console import ConsoleSummary
 
 __all__ = [
@@ -71,9 +71,9 @@ async def follow_to_end(
         caller: The agent on this side; None where the orchestrator asks it, or somebody else answers.
         stack: The local stack, watched for services that end by themselves.
     """
-    from assay.evaluation import drive_run
-    from assay.progress import make_progress
-    from assay.starting import telling_of_start
+    from assay.client.progress import make_progress
+    from assay.client.run_driver import drive_run
+    from assay.client.starting import telling_of_start
 
     out = sys.stdout
     hidden = ending.form is not Form.TEXT and not sys.stderr.isatty()
@@ -102,7 +102,7 @@ async def follow_to_end(
 
 async def conclude(client: Client, run: Run, ending: Ending) -> int:
     """Print the summary of a run that is over, write its report where one is wanted, and return the exit status."""
-    from assay.evaluation import saying_how_to_report
+    from assay.client.run_driver import saying_how_to_report
     from assay.reports.json_report import JsonReport
     from assay_cli.commands.run import exit_status_of
     from assay_cli.console import ConsoleSummary
@@ -149,8 +149,8 @@ def load_caller(run: Run, spec: Path | None, target: str | None) -> AgentCaller 
 
     if run.settings.agent.adapter not in ANSWERED_HERE:
         return None
-    from assay.hosting.calling import AgentCaller
-    from assay.hosting.loading import load_agent
+    from assay.agent_host.caller import AgentCaller
+    from assay.agent_host.loader import load_agent
     from assay_cli.agent_exit import guard_exit
 
     guard_exit()
@@ -162,7 +162,7 @@ def load_caller(run: Run, spec: Path | None, target: str | None) -> AgentCaller 
             f"the agent of run {run.run_id} is code on your side ({wanted}): name the spec that started the run with "
             "--spec, or the code with --agent MODULE:FUNCTION"
         )
-    from assay.spec.loading import load_spec
+    from assay.spec.loader import load_spec
 
     loaded = load_spec(spec)
     if loaded.settings.agent.target != wanted:

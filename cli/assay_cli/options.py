@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
     from typing import TextIO
 
-    from assay.client import Client
+    from assay.client.client import Client
     from assay.datasets import DatasetInfo
     from assay.local.stack import LocalStack
 
@@ -88,7 +88,7 @@ def use_prices(path: Path | None, server: str | None) -> None:
     if server is not None:
         message = "is for a judge that is started here: on a server its operator gives the judge its prices"
         raise InvalidInputError([Problem(message, "--prices")])
-    from assay.judge_prices import VARIABLE  # imported here: it reads YAML, which most commands do not
+    from assay.judging.prices import VARIABLE  # imported here: it reads YAML, which most commands do not
 
     os.environ[VARIABLE] = str(path.resolve())
 
@@ -178,8 +178,8 @@ async def connect(
         stack.start(models=models, judge=judge_keys is not None, judge_keys=judge_keys or ())
     try:
         # Imported while the services start.
-        from assay.client import Client
-        from assay.evaluation import wait_for_stack
+        from assay.client.client import Client
+        from assay.client.run_driver import wait_for_stack
 
         address = server or (stack.address if stack is not None else "")
         async with Client(address, on_lost=_restarter(stack)) as client:

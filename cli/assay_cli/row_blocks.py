@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.answers import AgentStatus
-from assay.judging_text import judge_reasons
-from assay.metric_text import reason_text, seconds_text, units_of, value_text
 from assay.metrics.latency import RATINGS, rating
-from assay.results import ScoreStatus
+from assay.model.agent_response import AgentStatus
+from assay.model.run import ScoreStatus
+from assay.reports.judging_text import judge_reasons
+from assay.reports.metric_text import reason_text, seconds_text, units_of, value_text
 from assay_cli.row_text import row_lines, row_name, traceback_lines
 from assay_cli.terminal import clean, cut_width, painter, shorten, table
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TextIO
 
-    from assay.results import CaseResult, Run, Score
+    from assay.model.run import CaseResult, Run, Score
 
 __all__ = ["RowBlocks", "score_rows", "verdict_word"]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.answers import AgentErrorKind, AgentStatus
-from assay.metrics.score import score_from_json
-from assay.metrics.turn_scores import TURNS
+from assay.metrics.core.score import score_from_json
+from assay.metrics.core.turn_scores import TURNS
+from assay.model.agent_response import AgentErrorKind, AgentStatus
 from assay_cli.terminal import clean, json_text, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.answers import AgentResponse
-    from assay.results import CaseResult, Run, Score
+    from assay.model.agent_response import AgentResponse
+    from assay.model.run import CaseResult, Run, Score
 
 __all__ = ["error_text", "got_text", "row_lines", "row_name", "traceback_lines", "turn_scores"]
 

@@ -6,14 +6,14 @@ import dataclasses
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from assay.model.run import CaseResult, Run
 from assay.reports.json_report import dataset_document, judging_document, row_document, verdict_document
-from assay.results import CaseResult, Run
-from assay.run_description import description_document
+from assay.reports.run_description import description_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.results import RowAttempt, StateChange
+    from assay.model.run import RowAttempt, StateChange
 
 __all__ = ["Form", "attempts_document", "brief", "event_document", "full"]
 

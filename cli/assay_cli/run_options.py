@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from assay.errors import InvalidInputError, Problem
-from assay.run_settings import CaseSelection
+from assay.model.run_settings import CaseSelection
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from assay.client import Client
+    from assay.client.client import Client
     from assay.spec.model import Spec
 
 __all__ = ["Marks", "find_run", "labels_of", "marks_options", "selection_options"]
@@ -52,7 +52,7 @@ class Marks:
         Raises:
             InvalidInputError: A label is wrong; holds every problem.
         """
-        from assay.labels import label_problems
+        from assay.model.labels import label_problems
 
         if not self.labels:
             return spec
@@ -69,7 +69,7 @@ async def find_run(client: Client, given: str) -> str:
         InvalidInputError: Several ids begin so.
         NotFoundError: There is no run at all.
     """
-    from assay.run_references import find_run_id
+    from assay.client.run_references import find_run_id
 
     run_id = await find_run_id(client, given)
     if run_id != given:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError, NotFoundError
-from assay.names import nearest
+from assay.parsing.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.client import Client
+    from assay.client.client import Client
 
 __all__ = ["with_suggestion"]
 

@@ -6,7 +6,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from assay.unsafe_text import clean, json_text, shorten
+from assay.text.unsafe_text import clean, json_text, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

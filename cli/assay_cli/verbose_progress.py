@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.progress import PlainProgress
-from assay.results import CaseResult
+from assay.client.progress import PlainProgress
+from assay.model.run import CaseResult
 from assay_cli.row_blocks import RowBlocks
 
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from assay.results import Run, StateChange
+    from assay.model.run import Run, StateChange
 
 __all__ = ["VerboseProgress"]
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.errors import InvalidInputError, Problem
-from assay.metrics.judged_checks import JUDGED_CHECKS, criterion_of
-from assay.metrics.turn_scores import turn_details
-from assay.recorded_verdicts import rubric_sha256
+from assay.judging.recorded_verdicts import rubric_sha256
+from assay.metrics.checks.judged_checks import JUDGED_CHECKS, criterion_of
+from assay.metrics.core.turn_scores import turn_details
 from assay.reports.atomic import atomic_writer
 from assay_cli.terminal import clean, json_text
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
     from pathlib import Path
 
-    from assay.cases import Case
-    from assay.results import CaseResult, JudgeSettings, Run
+    from assay.model.case import Case
+    from assay.model.run import CaseResult, JudgeSettings, Run
     from assay.spec.model import Spec
 
 __all__ = ["check_recording", "recorded_on_the_way"]

@@ -13,13 +13,13 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
-    from assay.api import evaluate, evaluate_async
-    from assay.api_result import Evaluation
-    from assay.client import Client
-    from assay.dataset_warnings import DatasetWarning
+    from assay.client.client import Client
+    from assay.client.evaluate import evaluate, evaluate_async
+    from assay.client.evaluation import Evaluation
+    from assay.datasets.warnings import DatasetWarning
     from assay.errors import AssayError
-    from assay.results import CaseSelection, Score
-    from assay.scoring import Scorer, score, score_file, score_many
+    from assay.model.run import CaseSelection, Score
+    from assay.scoring.scorer import Scorer, score, score_file, score_many
 
 __all__ = [
     "AssayError",
@@ -39,17 +39,17 @@ __all__ = [
 
 _WHERE = {
     "AssayError": "assay.errors",
-    "CaseSelection": "assay.results",
-    "Client": "assay.client",
-    "DatasetWarning": "assay.dataset_warnings",
-    "Evaluation": "assay.api_result",
-    "Score": "assay.results",
-    "Scorer": "assay.scoring",
-    "evaluate": "assay.api",
-    "evaluate_async": "assay.api",
-    "score": "assay.scoring",
-    "score_file": "assay.scoring",
-    "score_many": "assay.scoring",
+    "CaseSelection": "assay.model.run",
+    "Client": "assay.client.client",
+    "DatasetWarning": "assay.datasets.warnings",
+    "Evaluation": "assay.client.evaluation",
+    "Score": "assay.model.run",
+    "Scorer": "assay.scoring.scorer",
+    "evaluate": "assay.client.evaluate",
+    "evaluate_async": "assay.client.evaluate",
+    "score": "assay.scoring.scorer",
+    "score_file": "assay.scoring.scorer",
+    "score_many": "assay.scoring.scorer",
 }
 
 

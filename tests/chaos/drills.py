@@ -13,12 +13,12 @@ from tests.chaos.histories import History, Verdict, check
 from tests.chaos.outer_services import MODEL, CountingAgent, serve_embedder
 from tests.chaos.topologies import open_engine
 
-from assay.cases import Case, Turn
-from assay.client import Client
+from assay.agent_host.caller import AgentCaller
+from assay.client.client import Client
 from assay.errors import UnavailableError
-from assay.hosting.calling import AgentCaller
-from assay.results import PauseCause, Run, RunState
-from assay.spec.loading import spec_from_mapping
+from assay.model.case import Case, Turn
+from assay.model.run import PauseCause, Run, RunState
+from assay.spec.loader import spec_from_mapping
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from tests.chaos.topologies import Cluster, OneOrchestrator
 
-    from assay.answers import AgentRequest
-    from assay.results import RunSettings
+    from assay.model.agent_response import AgentRequest
+    from assay.model.run import RunSettings
 
 __all__ = ["Drill", "Plan", "drilling"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.metrics import build_metric
-from assay.results import CaseResult, Run, RunState, StateChange
+from assay.model.run import CaseResult, Run, RunState, StateChange
 from assay_orchestrator.settings_json import settings_from_json, summary_to_json
 from assay_orchestrator.store import results, runs, schema
 from assay_orchestrator.summary import summarise
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.chaos.outer_services import Call
     from tests.chaos.topologies import Ending
 
-    from assay.client import Client
+    from assay.client.client import Client
 
 __all__ = ["History", "Verdict", "check"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import grpc.aio
 
-    from assay.answers import AgentRequest
+    from assay.model.agent_response import AgentRequest
 
 __all__ = ["MODEL", "Call", "CountingAgent", "StableEmbedder", "answer_text", "serve_embedder"]
 

@@ -16,7 +16,7 @@ from tests.chaos.drills import PATIENCE_S, Plan, drilling
 from tests.chaos.outer_services import answer_text
 from tests.chaos.topologies import Cluster, OneOrchestrator, open_engine
 
-from assay.client import Client
+from assay.client.client import Client
 from assay.errors import WrongStateError
 from assay_orchestrator.store import schema
 

@@ -14,7 +14,7 @@ from tests.chaos.test_chaos_cluster import in_a_cluster
 from tests.refusals import refuse
 from tests.waiting import until
 
-from assay.results import PauseCause, RunState
+from assay.model.run import PauseCause, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable

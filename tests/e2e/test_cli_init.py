@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from assay.metrics import METRICS
-from assay.presets import PRESETS
+from assay.spec.presets import PRESETS
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli

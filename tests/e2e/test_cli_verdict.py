@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import assay
-from assay.presets import PRESETS
+from assay.spec.presets import PRESETS
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli

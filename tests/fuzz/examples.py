@@ -5,15 +5,15 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from assay.answers import AgentResponse, Source, ToolCall, Usage
-from assay.case_wire import case_to_wire
-from assay.cases import Assertion, Case, ExpectedTool, Turn
 from assay.metrics import complete_parameters
-from assay.results import AgentSettings, MetricSettings, RunSettings
-from assay.run_wire import settings_to_wire
+from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage
+from assay.model.case import Assertion, Case, ExpectedTool, Turn
+from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.v1 import embedder_pb2, judge_pb2
 from assay.v1 import orchestrator_pb2 as pb
-from assay.wire import response_to_wire
+from assay.wire.agent import response_to_wire
+from assay.wire.case import case_to_wire
+from assay.wire.run import settings_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,7 +18,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2  # noqa: F401 - brings its descriptor
 from tests.fuzz.examples import CASES, EXAMPLES, run_settings
 
-from assay.client import Client
+from assay.client.client import Client
 from assay.metrics import METRICS
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.rpc.options import ChannelOptions

@@ -16,8 +16,8 @@ from tests.fuzz.fuzzing import LASTING, fuzz, logged_tracebacks
 from tests.fuzz.messages import MessageMaker
 from tests.fuzz.targets import NOT_SERVED, running_targets, services
 
-from assay.logs import TextFormatter
 from assay.rpc.methods import METHODS
+from assay.runtime.logs import TextFormatter
 
 MESSAGES = 1_500
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import assay
-from assay import vectors
 from assay.errors import OverloadedError, UnavailableError
 from assay.rpc.server import RpcServer
+from assay.scoring import vectors
 from assay.v1 import embedder_pb2, embedder_pb2_grpc
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from assay import answers
-from assay.answer_text import TEXT_KEYS
-from assay.answers import (
+from assay.model import agent_response as answers
+from assay.model.agent_response import (
     AgentError,
     AgentErrorKind,
     AgentResponse,
@@ -26,6 +25,7 @@ from assay.answers import (
     response_from_json,
     response_to_json,
 )
+from assay.model.response_text import TEXT_KEYS
 
 LONE = "a\ud800b"
 
@@ -279,5 +279,5 @@ def test_what_is_absent_is_left_out() -> None:
 
 @pytest.mark.parametrize("name", answers.__all__)
 def test_all_about_an_answer_comes_from_one_module(name: str) -> None:
-    """Whoever writes an agent imports from assay.answers, wherever a name is defined."""
+    """Whoever writes an agent imports from assay.model.agent_response, wherever a name is defined."""
     assert getattr(answers, name).__module__.startswith("assay.")

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from assay import Evaluation
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
 from assay.errors import SetupError
-from assay.results import (
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
+from assay.model.run import (
     AgentSettings,
     CaseResult,
     DatasetRef,
@@ -26,7 +26,7 @@ from assay.results import (
     Score,
     ScoreStatus,
 )
-from assay.run_wire import result_from_wire, result_to_wire
+from assay.wire.run import result_from_wire, result_to_wire
 
 ANSWER = AgentResponse(
     text="Paris",

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.answers import AgentStatus
 from assay.metrics import build_metric, complete_parameters
-from assay.metrics.score import Metric
-from assay.results import CaseResult, MetricSettings, Score, ScoreStatus
+from assay.metrics.core.score import Metric
+from assay.model.agent_response import AgentStatus
+from assay.model.run import CaseResult, MetricSettings, Score, ScoreStatus
 from assay_orchestrator.summary import summarise
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from assay.answers import AgentStatus
-from assay.progress import make_progress
-from assay.results import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
+from assay.client.progress import make_progress
+from assay.model.agent_response import AgentStatus
+from assay.model.run import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
 
 if TYPE_CHECKING:
     import pytest

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import SpecError
-from assay.gates import Gate, decide, meets_target, parse_gate, read_gate
 from assay.metrics import METRICS, build_metric, complete_parameters
-from assay.results import GateOutcome, MetricSettings
+from assay.model.run import GateOutcome, MetricSettings
+from assay.verdict.gates import Gate, decide, meets_target, parse_gate, read_gate
 from assay_orchestrator.gating import Tally, judge_gates
 from assay_orchestrator.summary import summarise
 

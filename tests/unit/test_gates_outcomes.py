@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus
-from assay.cases import Case, Turn
 from assay.metrics import build_metric, complete_parameters
-from assay.metrics.row_scores import score_row
-from assay.metrics.row_verdict import row_reason, row_verdict
-from assay.metrics.score import EmbeddingEvidence, Metric, Row
-from assay.results import CaseResult, GateOutcome, GateResult, MetricSettings, RunSummary
+from assay.metrics.core.row_verdict import row_reason, row_verdict
+from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
+from assay.metrics.rows.row_scores import score_row
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.case import Case, Turn
+from assay.model.run import CaseResult, GateOutcome, GateResult, MetricSettings, RunSummary
 from assay_orchestrator.breakdown import MAX_GROUPS
 from assay_orchestrator.settings_json import summary_from_json, summary_to_json
 from assay_orchestrator.summary import summarise

@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 import pytest
 
-from assay.canary_summary import KINDS, LIMIT
 from assay.errors import Problem
+from assay.model.canary_summary import KINDS, LIMIT
+from assay.parsing.yaml_nodes import parse_yaml
 from assay.spec.judging import JudgeReader
 from assay.statistics.trust import LEAST_ITEMS, TENTATIVE_ALPHA, TRUSTED_ALPHA
-from assay.yaml_nodes import parse_yaml
 from assay_cli.commands.judge_calibrate import calibrate
 from assay_cli.commands.judge_drift import BUILT_IN_ANCHORS, drift
 from assay_cli.commands.judge_labels import FIELDS, Labels, read_items

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from assay.answers import AgentStatus
-from assay.judging_text import judge_line, judging_line
-from assay.judging_wire import judging_from_wire, judging_to_wire
-from assay.results import CaseResult, JudgeSettings, JudgingSummary, Score, ScoreStatus
+from assay.model.agent_response import AgentStatus
+from assay.model.run import CaseResult, JudgeSettings, JudgingSummary, Score, ScoreStatus
+from assay.reports.judging_text import judge_line, judging_line
+from assay.wire.judging import judging_from_wire, judging_to_wire
 from assay_orchestrator.judging_fold import JudgingFold
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from assay.answers import AgentStatus
-from assay.judging_text import judge_reasons, judging_cost
-from assay.progress import make_progress
-from assay.results import (
+from assay.client.progress import make_progress
+from assay.model.agent_response import AgentStatus
+from assay.model.run import (
     AgentSettings,
     CaseResult,
     DatasetRef,
@@ -22,6 +21,7 @@ from assay.results import (
     Score,
     ScoreStatus,
 )
+from assay.reports.judging_text import judge_reasons, judging_cost
 
 
 def verdict(key: str = "k", **changes: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from datetime import datetime
 import pytest
 from tests.unit.test_unsafe_text import HOSTILE
 
-from assay.logs import JsonFormatter, TextFormatter
-from assay.unsafe_text import UNSAFE, escaped
+from assay.runtime.logs import JsonFormatter, TextFormatter
+from assay.text.unsafe_text import UNSAFE, escaped
 
 
 def logged(formatter: logging.Formatter, message: str, *values: object, problem: BaseException | None = None) -> str:

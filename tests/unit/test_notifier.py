@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.results import RunState, StateChange
+from assay.model.run import RunState, StateChange
 from assay_orchestrator.notifier import Notifier
 
 RUN = "r"

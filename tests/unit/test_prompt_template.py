@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.cases import Case, Turn
-from assay.prompt_template import case_problems, case_values, fill, template_problem, variables_of
+from assay.model.case import Case, Turn
+from assay.spec.prompt_template import case_problems, case_values, fill, template_problem, variables_of
 
 
 def case(question: str = "", contexts: tuple[str, ...] = (), **variables: Any) -> Case:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.answers import AgentResponse, Source, Usage
-from assay.cases import Case, Turn
 from assay.metrics import build_metric, complete_parameters
-from assay.metrics.row_scores import score_row
-from assay.metrics.row_verdict import row_verdict
-from assay.metrics.score import JudgeEvidence, Row
+from assay.metrics.core.row_verdict import row_verdict
+from assay.metrics.core.score import JudgeEvidence, Row
+from assay.metrics.rows.row_scores import score_row
+from assay.model.agent_response import AgentResponse, Source, Usage
+from assay.model.case import Case, Turn
+from assay.model.run import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
 from assay.reports.json_report import JsonReport, pass_rate_interval, row_document
-from assay.results import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
 from assay_cli.console import ConsoleSummary
 from assay_orchestrator.summary import summarise
 

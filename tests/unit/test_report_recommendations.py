@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from assay.answers import AgentStatus
-from assay.reports.quality_scores import QualityScores
-from assay.reports.recommendations import recommendations
-from assay.results import (
+from assay.model.agent_response import AgentStatus
+from assay.model.run import (
     AgentSettings,
     CaseResult,
     DatasetRef,
@@ -29,6 +27,8 @@ from assay.results import (
     Score,
     ScoreStatus,
 )
+from assay.reports.quality_scores import QualityScores
+from assay.reports.recommendations import recommendations
 
 
 def run_with(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.retry_after import retry_after_s
+from assay.providers.retry_after import retry_after_s
 
 NOW = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import SpecError
-from assay.results import AgentSettings, DatasetReading, MetricSettings, RunSettings
+from assay.model.run import AgentSettings, DatasetReading, MetricSettings, RunSettings
 from assay_orchestrator.admission import check_settings
 from assay_orchestrator.settings import Settings
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus
-from assay.cases import Assertion, Case, Turn
 from assay.metrics import build_metric, complete_parameters
-from assay.metrics.row_scores import score_row
-from assay.metrics.row_verdict import row_reason, row_verdict
-from assay.metrics.score import JudgeEvidence, Metric, Row
-from assay.results import CaseResult, MetricSettings, RunSummary
-from assay.run_verdict import RunVerdict, VerdictStatus, criteria_of, run_verdict
+from assay.metrics.core.row_verdict import row_reason, row_verdict
+from assay.metrics.core.score import JudgeEvidence, Metric, Row
+from assay.metrics.rows.row_scores import score_row
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.case import Assertion, Case, Turn
+from assay.model.run import CaseResult, MetricSettings, RunSummary
+from assay.verdict.run_verdict import RunVerdict, VerdictStatus, criteria_of, run_verdict
 from assay_orchestrator.settings_json import summary_from_json, summary_to_json
 from assay_orchestrator.summary import summarise, with_verdict
 

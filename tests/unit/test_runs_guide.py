@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from assay.results import PauseCause, RunState
+from assay.model.run import PauseCause, RunState
 from assay_cli.commands.runs import runs
 from assay_orchestrator.settings import Settings
 

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import assay
-from assay.answer_text import TEXT_KEYS
 from assay.errors import DatasetError, InvalidInputError, SpecError
 from assay.metrics import METRICS, complete_parameters
-from assay.results import ScoreStatus
-from assay.scoring import ALIASES_OF_METRICS, metric_kind
+from assay.model.response_text import TEXT_KEYS
+from assay.model.run import ScoreStatus
+from assay.scoring.scorer import ALIASES_OF_METRICS, metric_kind
 
 DOCS = Path(__file__).parents[2] / "docs"
 GOOD_FACTS = {"sql": "SELECT name FROM events", "data_rows": 2}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from assay.errors import InvalidInputError, Problem
-from assay.logs import LogSettings
-from assay.settings_flags import SettingsFlags
+from assay.runtime.logs import LogSettings
+from assay.runtime.settings_flags import SettingsFlags
 
 
 def flags_of(environment: dict[str, str]) -> SettingsFlags:

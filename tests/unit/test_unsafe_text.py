@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 
-from assay.unsafe_text import UNSAFE
+from assay.text.unsafe_text import UNSAFE
 from assay_cli.terminal import clean, json_text, shorten, table
 
 # Signs and joiners of scripts, with which people write; all other format characters are unsafe.

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay import results
-from assay.answers import (
+from assay.errors import DatasetError
+from assay.model import run as results
+from assay.model.agent_response import (
     AgentError,
     AgentErrorKind,
     AgentRequest,
@@ -24,10 +25,17 @@ from assay.answers import (
     ToolCall,
     Usage,
 )
-from assay.case_wire import case_from_wire, case_to_wire
-from assay.cases import Assertion, Case, ExpectedTool, Turn, case_from_json, case_to_json
-from assay.errors import DatasetError
-from assay.run_wire import (
+from assay.model.case import Assertion, Case, ExpectedTool, Turn, case_from_json, case_to_json
+from assay.v1 import agent_pb2
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire.agent import (
+    request_from_wire,
+    request_to_wire,
+    response_from_wire,
+    response_to_wire,
+)
+from assay.wire.case import case_from_wire, case_to_wire
+from assay.wire.run import (
     dataset_from_wire,
     dataset_to_wire,
     event_from_wire,
@@ -38,14 +46,6 @@ from assay.run_wire import (
     run_to_wire,
     settings_from_wire,
     settings_to_wire,
-)
-from assay.v1 import agent_pb2
-from assay.v1 import orchestrator_pb2 as pb
-from assay.wire import (
-    request_from_wire,
-    request_to_wire,
-    response_from_wire,
-    response_to_wire,
 )
 from assay_orchestrator.settings_json import (
     settings_from_json,

@@ -38,7 +38,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command; an unknown one is answered with the nearest."""
-        from assay.names import unknown_name
+        from assay.parsing.names import unknown_name
 
         if args and args[0] not in self._lazy and not args[0].startswith("-"):
             raise click.UsageError(unknown_name("command", args[0], self._lazy), ctx)

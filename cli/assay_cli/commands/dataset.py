@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cases import case_to_json
 from assay.datasets import open_dataset
 from assay.datasets.counts import count_cases
 from assay.errors import InvalidInputError
 from assay.metrics.assertions import why_unmade
-from assay.metrics.unmade_checks import not_made
+from assay.metrics.checks.unmade_checks import not_made
+from assay.model.case import case_to_json
 from assay_cli.failures import EXIT_USAGE
 from assay_cli.options import field_map, format_option, json_option, map_option
 from assay_cli.terminal import clean, json_text, shorten
@@ -21,10 +21,10 @@ from assay_cli.terminal import clean, json_text, shorten
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.cases import Case
     from assay.datasets import DatasetInfo
     from assay.datasets.counts import CaseCounts
     from assay.errors import Problem
+    from assay.model.case import Case
 
 __all__ = ["dataset"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.errors import InvalidInputError, Problem, SetupError
-from assay.names import unknown_name
-from assay.presets import PRESETS
+from assay.parsing.names import unknown_name
+from assay.spec.presets import PRESETS
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:

@@ -91,7 +91,7 @@ def drift(
 async def _judged(
     access: JudgeAccess, items: Labels, asked: str, criterion: str | None, old: Baseline | None
 ) -> tuple[Baseline, Bill]:
-    from assay.names import unknown_name
+    from assay.parsing.names import unknown_name
     from assay_cli.commands.judge_access import open_judge
     from assay_cli.commands.judge_baseline import baseline_of, check_comparable
     from assay_cli.commands.judge_calls import JudgeClient

@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
-from assay.metrics.jury import jury_label, jury_score
-from assay.names import unknown_name
+from assay.metrics.jury.jury import jury_label, jury_score
+from assay.parsing.names import unknown_name
 from assay.statistics.calibration import calibrate_labels, calibrate_pairs, calibrate_scores, judges_alpha
 from assay.statistics.corrected_rate import corrected_pass_rate
 from assay.statistics.figure import NOTHING, Figure

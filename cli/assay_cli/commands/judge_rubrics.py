@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
+from assay.judging.rubric_file import read_rubric
 from assay.metrics import METRICS
-from assay.names import unknown_name
-from assay.rubric_file import read_rubric
+from assay.parsing.names import unknown_name
 from assay.statistics.calibration import Passing
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from assay_cli.options import json_option
 from assay_cli.terminal import json_text, table
 
 if TYPE_CHECKING:
-    from assay.metrics.info import MetricInfo, Parameter
+    from assay.metrics.core.info import MetricInfo, Parameter
 
 __all__ = ["definition", "metrics"]
 
@@ -50,7 +50,7 @@ def list_metrics(as_json: bool) -> int:
 @json_option
 def show(name: str, as_json: bool) -> int:
     """Show how the metric NAME is defined: formula, inputs, edge cases, parameters, an example."""
-    from assay.scoring import metric_kind
+    from assay.scoring.scorer import metric_kind
 
     info = METRICS[metric_kind(name)].info
     if as_json:

@@ -35,11 +35,11 @@ from assay_cli.terminal import clean
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.client import Client
+    from assay.agent_host.caller import AgentCaller
+    from assay.client.client import Client
     from assay.datasets import Dataset, DatasetInfo
-    from assay.hosting.calling import AgentCaller
     from assay.local.stack import LocalStack
-    from assay.results import CaseSelection, Run
+    from assay.model.run import CaseSelection, Run
     from assay.spec.model import Spec
 
 __all__ = ["run"]
@@ -101,11 +101,11 @@ def run(
     Everything is checked before anything is started or called. Without --server the needed services run on
     this machine for as long as the run takes. Progress goes to stderr, results to stdout.
     """
+    from assay.client.run_driver import check_inputs
     from assay.datasets import open_dataset
-    from assay.evaluation import check_inputs
     from assay.local.stack import environment_for
     from assay.reports.atomic import check_folder
-    from assay.spec.loading import find_spec_file, load_spec
+    from assay.spec.loader import find_spec_file, load_spec
     from assay_cli.verdict_recording import check_recording
 
     if verbose and as_json:
@@ -198,7 +198,7 @@ class _Job:
         """Run, report, and return the exit status."""
         import asyncio
 
-        from assay.evaluation import saying_how_to_report
+        from assay.client.run_driver import saying_how_to_report
 
         spec = self._spec
         judge_keys = spec.judge_keys if spec.needs_judge else None
@@ -223,7 +223,7 @@ class _Job:
                 return await self._report(client, run)
 
     async def _start(self, client: Client) -> Run:
-        from assay.evaluation import start_run
+        from assay.client.run_driver import start_run
 
         if self._resume_id is None:
             return await start_run(client, self._spec, self._dataset, self._info)
@@ -236,9 +236,9 @@ class _Job:
         return stored if stored.finished else await client.resume_run(stored.run_id)
 
     async def _drive(self, client: Client, run: Run, caller: AgentCaller | None, stack: LocalStack | None) -> Run:
-        from assay.evaluation import drive_run
-        from assay.progress import make_progress
-        from assay.starting import telling_of_start
+        from assay.client.progress import make_progress
+        from assay.client.run_driver import drive_run
+        from assay.client.starting import telling_of_start
         from assay_cli.verbose_progress import VerboseProgress
 
         shown = self._shown
@@ -275,14 +275,14 @@ class _Job:
 
 def exit_status_of(run: Run) -> int:
     """Return the exit status that the verdict of a run gives."""
-    from assay.run_verdict import run_verdict
+    from assay.verdict.run_verdict import run_verdict
 
     return run_verdict(run.summary).status.exit_status if run.summary is not None else EXIT_INFRASTRUCTURE
 
 
 def _find_failed(selection: CaseSelection, server: str | None, *, is_new: bool) -> tuple[CaseSelection, frozenset[str]]:
     """Return the selection with the id of the run that --failed-of means, and the cases that failed in it."""
-    from assay.run_references import failed_cases
+    from assay.client.run_references import failed_cases
 
     async def find() -> tuple[CaseSelection, frozenset[str]]:
         async with connect(server) as (client, _):
@@ -301,8 +301,8 @@ def _load_caller(spec: Spec) -> AgentCaller | None:
     agent = spec.settings.agent
     if agent.adapter != "python":
         return None
-    from assay.hosting.calling import AgentCaller
-    from assay.hosting.loading import load_agent
+    from assay.agent_host.caller import AgentCaller
+    from assay.agent_host.loader import load_agent
     from assay_cli.agent_exit import guard_exit
 
     guard_exit()

@@ -23,9 +23,9 @@ from assay_cli.run_documents import Form, full
 from assay_cli.run_options import find_run
 
 if TYPE_CHECKING:
-    from assay.client import Client
+    from assay.client.client import Client
     from assay.local.stack import LocalStack
-    from assay.results import Run, SpendCap
+    from assay.model.run import Run, SpendCap
 
 __all__ = ["cancel", "pause", "resume", "watch"]
 
@@ -49,7 +49,7 @@ def watch(run_id: str, output_dir: Path | None, server: str | None, as_json: boo
     ending = Ending(server, output_dir, Form.lines_if(as_json))
 
     async def main() -> int:
-        from assay.results import RunState
+        from assay.model.run import RunState
 
         async with connect(server) as (client, stack):
             run = await client.get_run(await find_run(client, run_id), partial=False)
@@ -65,7 +65,7 @@ def watch(run_id: str, output_dir: Path | None, server: str | None, as_json: boo
 
 async def _take_up(client: Client, stack: LocalStack | None, run: Run) -> Run:
     """Continue a run that was interrupted because the command went, which had kept the local stack going."""
-    from assay.results import PauseCause
+    from assay.model.run import PauseCause
 
     if stack is None or run.pause_cause is not PauseCause.INTERRUPTED or run.settings.agent.adapter in ANSWERED_HERE:
         return run
@@ -86,7 +86,7 @@ def pause(run_id: str, server: str | None, as_json: bool) -> int:
     """
 
     async def main() -> int:
-        from assay.results import Run, RunState, StateChange
+        from assay.model.run import Run, RunState, StateChange
 
         going = (RunState.PENDING, RunState.RUNNING)
         async with connect(server) as (client, _):
@@ -179,7 +179,7 @@ def _print(run: Run, as_json: bool) -> None:
 
 
 def _awaits_verdicts(run: Run) -> bool:
-    from assay.results import PauseCause
+    from assay.model.run import PauseCause
 
     return run.pause_cause is PauseCause.JUDGE
 
@@ -187,7 +187,7 @@ def _awaits_verdicts(run: Run) -> bool:
 def _spend_cap(text: str | None) -> SpendCap | None:
     """Return the cap that --spend-cap gives; None where it is not given."""
     from assay.errors import InvalidInputError, Problem
-    from assay.results import SpendCap
+    from assay.model.run import SpendCap
 
     if text is None or text == "none":
         return None if text is None else SpendCap(None)
@@ -200,7 +200,7 @@ def _spend_cap(text: str | None) -> SpendCap | None:
 
 def _start_services(stack: LocalStack, run: Run) -> None:
     """Start the embedder and the judge of the local stack where the run's metrics need them."""
-    from assay.metrics.similar_checks import SIMILAR_CHECKS
+    from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
     from assay.spec.model import Spec
 
     spec, reading = Spec(run.settings), run.settings.dataset

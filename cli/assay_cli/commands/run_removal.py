@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.metric_text import count_text
+from assay.reports.metric_text import count_text
 from assay_cli.failures import EXIT_INTERRUPTED, EXIT_USAGE
 from assay_cli.options import connect, debug_option, json_option, run_async, server_option
 from assay_cli.run_options import find_run
@@ -20,7 +20,7 @@ from assay_cli.terminal import table
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from assay.results import Deletion, Run
+    from assay.model.run import Deletion, Run
 
 __all__ = ["delete", "prune"]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.metric_text import count_text
+from assay.model.run import AttemptOutcome
 from assay.reports.json_report import row_document, write_rows
-from assay.results import AttemptOutcome
+from assay.reports.metric_text import count_text
 from assay_cli.case_view import case_view
 from assay_cli.failing_rows import ErrorGroups, failing_entry, is_error
 from assay_cli.options import print_document
@@ -17,7 +17,7 @@ from assay_cli.run_documents import attempts_document
 from assay_cli.terminal import cut_width
 
 if TYPE_CHECKING:
-    from assay.client import Client
+    from assay.client.client import Client
 
 __all__ = ["show_case", "show_failed"]
 

@@ -17,7 +17,7 @@ from assay_cli.terminal import cut_width, shorten, table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.results import RowAttempt, Run, RunState
+    from assay.model.run import RowAttempt, Run, RunState
 
 __all__ = ["runs"]
 
@@ -40,8 +40,8 @@ for _command in (
 
 def _read_states(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[RunState, ...]:
     """Return the states that a text like failed,cancelled names."""
-    from assay.names import unknown_name
-    from assay.results import RunState
+    from assay.model.run import RunState
+    from assay.parsing.names import unknown_name
 
     known = {state.value: state for state in RunState}
     names = [name.strip() for name in (value or "").split(",") if name.strip()]
@@ -83,7 +83,7 @@ def list_runs(
             click.echo("no runs yet: start one with `assay run SPEC`")
         else:
             rows = [("run", "state", "done", "passed", "failed", "created", "about")]
-            from assay.run_description import short
+            from assay.reports.run_description import short
 
             rows += [
                 (
@@ -154,8 +154,8 @@ def show(run_id: str, case_id: str | None, failed: bool, history: str | None, se
 
 def _standing(run: Run) -> str:
     """Return where a run stands, what it is, and who judges it."""
-    from assay.judging_text import judge_line
-    from assay.run_description import description_lines, selection_line
+    from assay.reports.judging_text import judge_line
+    from assay.reports.run_description import description_lines, selection_line
 
     judged_by = [judge_line(run.settings.judge)] if run.settings.judge is not None else []
     # A summary begins with the cases.

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.answer_limits import MAX_ANSWER_BYTES
 from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem
+from assay.model.response_limits import MAX_ANSWER_BYTES
 from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE
 from assay_cli.options import bad_case_option, debug_option, json_option, say_what_is_left_out
 from assay_cli.terminal import clean, json_text, shorten
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from assay.datasets import Dataset
-    from assay.metrics.info import MetricInfo
-    from assay.results import MetricSummary, Score
-    from assay.scoring import Scorer
+    from assay.metrics.core.info import MetricInfo
+    from assay.model.run import MetricSummary, Score
+    from assay.scoring.scorer import Scorer
 
 __all__ = ["score"]
 
@@ -107,7 +107,7 @@ def score(
         raise InvalidInputError(problems)
     with scorer:
         if path is not None:
-            from assay.score_inputs import answered_file
+            from assay.scoring.inputs import answered_file
 
             with _spooled(path) as found_path:
                 shown = _STDIN if path == "-" else path
@@ -134,7 +134,7 @@ def _answer_problems(answers: Sequence[str], values: dict[str, Any]) -> list[Pro
 
 
 def _scorer(metric: str, given: dict[str, Any], embedder: str | None, problems: list[Problem]) -> Scorer | None:
-    from assay.scoring import Scorer
+    from assay.scoring.scorer import Scorer
 
     try:
         return Scorer(metric, given, embedder=embedder)
@@ -145,7 +145,7 @@ def _scorer(metric: str, given: dict[str, Any], embedder: str | None, problems: 
 
 def _pairs(given: Sequence[str], option: str, problems: list[Problem]) -> dict[str, Any]:
     """Return what KEY=VALUE options say; values are read as in a spec, what cannot be read is a text."""
-    from assay.yaml_nodes import YamlSyntaxError, parse_scalar
+    from assay.parsing.yaml_nodes import YamlSyntaxError, parse_scalar
 
     found: dict[str, Any] = {}
     for item in given:
@@ -208,7 +208,7 @@ def _spooled(path: str) -> Iterator[Path]:
 
 
 def _score_file(scorer: Scorer, dataset: Dataset, *, gated: bool, as_json: bool) -> int:
-    from assay.score_inputs import check_answered
+    from assay.scoring.inputs import check_answered
 
     info = check_answered(dataset)
     for warning in info.warnings:

@@ -9,7 +9,7 @@ import sys
 import click
 
 from assay.errors import SetupError
-from assay.names import unknown_name
+from assay.parsing.names import unknown_name
 
 __all__ = ["serve"]
 

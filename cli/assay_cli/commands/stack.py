@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.metrics.info import DEFAULT_MODEL
+from assay.metrics.core.info import DEFAULT_MODEL
 from assay_cli.options import debug_option, prices_option, run_async, use_prices
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def up(no_embedder: bool, judge: bool, models: tuple[str, ...], prices: Path | N
     use_prices(prices, None)
 
     async def main() -> int:
-        from assay.client import Client
-        from assay.evaluation import STARTUP_TIMEOUT_S, wait_for_stack
+        from assay.client.client import Client
+        from assay.client.run_driver import STARTUP_TIMEOUT_S, wait_for_stack
         from assay.local.home import Home
         from assay.local.stack import LocalStack
         from assay.rpc.channel import open_channel, wait_for_ready

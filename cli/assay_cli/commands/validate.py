@@ -60,10 +60,10 @@ def validate(
 
     SPEC is a file or a folder with an assay.yaml; the default is this folder.
     """
+    from assay.client.run_driver import check_inputs
     from assay.datasets import open_dataset
-    from assay.evaluation import check_inputs
     from assay.local.stack import environment_for
-    from assay.spec.loading import find_spec_file, load_spec
+    from assay.spec.loader import find_spec_file, load_spec
 
     found = _Findings()
     use_prices(prices, server)
@@ -119,7 +119,7 @@ class _Findings:
 
     def agent_loads(self, target: str, base_dir: Path, spec: Path) -> bool:
         """Take in what is wrong with the agent's code; return whether nothing is."""
-        from assay.hosting.loading import AgentImportError, load_agent
+        from assay.agent_host.loader import AgentImportError, load_agent
 
         try:
             with contextlib.redirect_stdout(sys.stderr):  # what it prints while it is imported is no result
@@ -134,8 +134,8 @@ class _Findings:
 
 def _find_more(found: _Findings, path: Path, overrides: tuple[str, ...], dataset: Path | None) -> None:
     """Take in what is wrong with the dataset and the agent's code of a spec that is wrong itself."""
+    from assay.parsing.yaml_nodes import parse_yaml
     from assay.spec.overrides import apply_override
-    from assay.yaml_nodes import parse_yaml
 
     try:
         data, _ = parse_yaml(path.read_text(encoding="utf-8-sig"), file=str(path), problems=[])

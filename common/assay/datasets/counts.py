@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from assay.cases import Case
+    from assay.model.case import Case
 
 __all__ = ["MAX_NAMES", "CaseCounts", "count_cases"]
 

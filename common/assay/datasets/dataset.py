@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.datasets.case_reader import Reading
 from assay.datasets.choices import FORMAT_NAMES, ON_BAD_CASE
+from assay.datasets.diagnostics import Findings
 from assay.datasets.fields import FieldMap
-from assay.datasets.findings import Findings
-from assay.datasets.reading import Reading
 from assay.datasets.records import BadFileError
-from assay.datasets.selecting import Selector
+from assay.datasets.selection import Selector
 from assay.datasets.sources import FileSource, ObjectSource
 from assay.errors import DatasetError, Problem
-from assay.names import unknown_name
-from assay.run_settings import CaseSelection
+from assay.model.run_settings import CaseSelection
+from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
-    from assay.cases import Case
     from assay.datasets.sources import Signature, Source
-    from assay.datasets.unread import BroughtAlong
+    from assay.datasets.unused_fields import BroughtAlong
+    from assay.model.case import Case
 
 __all__ = ["Dataset", "DatasetInfo", "open_dataset", "records_dataset"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.datasets.json_reader import folded
 from assay.datasets.records import shown
-from assay.names import nearest, unknown_name
+from assay.parsing.names import nearest, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

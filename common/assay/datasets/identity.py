@@ -10,7 +10,7 @@ from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.cases import Case
+    from assay.model.case import Case
 
 __all__ = ["CaseIds", "derive_id", "derive_plain_id"]
 

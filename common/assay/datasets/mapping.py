@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentResponse, MalformedAnswerError, Message, response_from_json
-from assay.case_limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES, MAX_CASE_ID_CHARS
-from assay.case_rules import case_problems, excess
-from assay.cases import Case, Turn
-from assay.datasets.demands import assertions, expected_tools, labels, thresholds, tools_of, weight
+from assay.datasets.case_rules import case_problems, excess
+from assay.datasets.expectations import assertions, expected_tools, labels, thresholds, tools_of, weight
 from assay.datasets.fields import is_blank, is_plural
 from assay.datasets.records import find_unusable, shown
 from assay.datasets.values import Fields, Trouble, object_in_cell
-from assay.names import name_problem
+from assay.model.agent_response import AgentResponse, MalformedAnswerError, Message, response_from_json
+from assay.model.case import Case, Turn
+from assay.model.case_limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES, MAX_CASE_ID_CHARS
+from assay.parsing.names import name_problem
 
 if TYPE_CHECKING:
     from assay.datasets.fields import Layout

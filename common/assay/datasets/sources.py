@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from assay.datasets.jsonl_reader import parse_line
 from assay.datasets.readers import Container, recognise_container
 from assay.datasets.records import BadFileError, JsonText, Record
-from assay.names import writable
+from assay.parsing.names import writable
 
 if TYPE_CHECKING:
     from pathlib import Path

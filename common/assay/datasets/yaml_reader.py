@@ -8,7 +8,7 @@ import yaml
 
 from assay.datasets.json_reader import is_container_key, no_list, two_lists
 from assay.datasets.records import MAX_RAW_CHARS, BadFileError, Record
-from assay.yaml_nodes import YamlSyntaxError, compose, construct, iterate_events
+from assay.parsing.yaml_nodes import YamlSyntaxError, compose, construct, iterate_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

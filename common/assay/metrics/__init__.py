@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem, SpecError
-from assay.metrics.info import DEFAULT_MODEL
-from assay.names import unknown_name
+from assay.metrics.core.info import DEFAULT_MODEL
+from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.metrics.score import Metric
-    from assay.results import MetricSettings
+    from assay.metrics.core.score import Metric
+    from assay.model.run import MetricSettings
 
 __all__ = ["METRICS", "build_metric", "complete_parameters", "count_problem"]
 

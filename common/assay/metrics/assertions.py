@@ -23,26 +23,32 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
-from assay.metrics.answer_checks import CHECKS, Outcome, check_work, value_problem
-from assay.metrics.exact_sum import ExactSum
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import DEFAULT_MODEL, MODEL, MetricInfo, Parameter
-from assay.metrics.judged_checks import JUDGED_CHECKS, check_passages, judged_outcome, judged_problem, verdict_name
-from assay.metrics.score import scored
-from assay.metrics.similar_checks import SIMILAR_CHECKS, similar_outcome, similar_problem, similar_texts
-from assay.metrics.thresholds import meets
-from assay.metrics.unmade_checks import NEVER_MADE, NO_JUDGE_FOR_IT
-from assay.names import unknown_name
-from assay.results import Score, ScoreStatus
+from assay.metrics.checks.answer_checks import CHECKS, Outcome, check_work, value_problem
+from assay.metrics.checks.judged_checks import (
+    JUDGED_CHECKS,
+    check_passages,
+    judged_outcome,
+    judged_problem,
+    verdict_name,
+)
+from assay.metrics.checks.similar_checks import SIMILAR_CHECKS, similar_outcome, similar_problem, similar_texts
+from assay.metrics.checks.unmade_checks import NEVER_MADE, NO_JUDGE_FOR_IT
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import DEFAULT_MODEL, MODEL, MetricInfo, Parameter
+from assay.metrics.core.score import scored
+from assay.model.agent_response import AgentStatus
+from assay.model.run import Score, ScoreStatus
+from assay.parsing.names import unknown_name
+from assay.statistics.exact_sum import ExactSum
+from assay.statistics.thresholds import meets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.answers import AgentResponse
-    from assay.cases import Assertion, Case
-    from assay.metrics.score import Row
-    from assay.results import CaseResult
+    from assay.metrics.core.score import Row
+    from assay.model.agent_response import AgentResponse
+    from assay.model.case import Assertion, Case
+    from assay.model.run import CaseResult
 
 __all__ = ["Assertions", "assertion_problem", "why_unmade"]
 

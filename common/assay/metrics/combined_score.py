@@ -17,21 +17,21 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
-from assay.metrics.exact_sum import ExactSum
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import not_computed, scored
-from assay.metrics.source_matching import first_match, matching_work, usable_sources
-from assay.metrics.turn_scores import turn_details
-from assay.results import Score, ScoreStatus
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import not_computed, scored
+from assay.metrics.core.source_matching import first_match, matching_work, usable_sources
+from assay.metrics.core.turn_scores import turn_details
+from assay.model.agent_response import AgentStatus
+from assay.model.run import Score, ScoreStatus
+from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.answers import Usage
-    from assay.metrics.score import Row
-    from assay.results import CaseResult
+    from assay.metrics.core.score import Row
+    from assay.model.agent_response import Usage
+    from assay.model.run import CaseResult
 
 __all__ = ["CombinedScore", "combined_score", "tokens_used"]
 

@@ -21,12 +21,12 @@ import unicodedata
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
-from assay.metrics.exact_sum import ExactSum
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import MODEL, MetricInfo, Parameter
-from assay.metrics.score import not_computed
-from assay.results import MetricSummary, Score, ScoreStatus
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MODEL, MetricInfo, Parameter
+from assay.metrics.core.score import not_computed
+from assay.model.agent_response import AgentStatus
+from assay.model.run import MetricSummary, Score, ScoreStatus
+from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:
     from array import array
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from assay.metrics.score import Row
-    from assay.results import CaseResult
+    from assay.metrics.core.score import Row
+    from assay.model.run import CaseResult
 
 __all__ = ["Consistency", "consistency"]
 

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.intervals import wilson
-from assay.metrics.score import scored
-from assay.metrics.text_folding import containment_work, contains_word, fold
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import scored
+from assay.model.agent_response import AgentStatus
+from assay.statistics.intervals import wilson
+from assay.text.folding import containment_work, contains_word, fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.score import Row
-    from assay.results import Score
+    from assay.metrics.core.score import Row
+    from assay.model.run import Score
 
 __all__ = ["Contains", "RightFold", "ShareFold"]
 

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import not_computed, scored_by_threshold
-from assay.results import Score, ScoreStatus
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import not_computed, scored_by_threshold
+from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.answers import Usage
-    from assay.metrics.score import Row
+    from assay.metrics.core.score import Row
+    from assay.model.agent_response import Usage
 
 __all__ = ["Cost", "cost_usd"]
 

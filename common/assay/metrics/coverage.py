@@ -14,21 +14,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
-from assay.metrics.declining import DECLINE_PHRASES, Declining, decline_phrases
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.intervals import wilson
+from assay.metrics.core.declining import DECLINE_PHRASES, Declining, decline_phrases
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import scored
 from assay.metrics.retrieval_accuracy import is_out_of_scope
-from assay.metrics.score import scored
-from assay.metrics.text_folding import containment_work, fold
-from assay.results import Score, ScoreStatus
+from assay.model.agent_response import AgentStatus
+from assay.model.run import Score, ScoreStatus
+from assay.statistics.intervals import wilson
+from assay.text.folding import containment_work, fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.score import Row
-    from assay.results import CaseResult
+    from assay.metrics.core.score import Row
+    from assay.model.run import CaseResult
 
 __all__ = ["Coverage"]
 

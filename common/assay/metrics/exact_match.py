@@ -14,17 +14,17 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import scored, usable_references
-from assay.metrics.text_folding import fold
-from assay.results import Score, ScoreStatus
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import scored, usable_references
+from assay.model.agent_response import AgentStatus
+from assay.model.run import Score, ScoreStatus
+from assay.text.folding import fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.score import Row
+    from assay.metrics.core.score import Row
 
 __all__ = ["ExactMatch"]
 

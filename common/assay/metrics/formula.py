@@ -29,22 +29,22 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
 from assay.errors import SpecError
 from assay.metrics.combined_score import tokens_used
-from assay.metrics.expression_nodes import EvaluationError
-from assay.metrics.expressions import FUNCTIONS, WORDS, parse_expression
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import not_computed, scored_by_threshold
-from assay.names import nearest
-from assay.results import Score, ScoreStatus
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import not_computed, scored_by_threshold
+from assay.metrics.expression.expression_nodes import EvaluationError
+from assay.metrics.expression.expressions import FUNCTIONS, WORDS, parse_expression
+from assay.model.agent_response import AgentStatus
+from assay.model.run import Score, ScoreStatus
+from assay.parsing.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from assay.answers import AgentResponse
-    from assay.metrics.score import Row
+    from assay.metrics.core.score import Row
+    from assay.model.agent_response import AgentResponse
 
 __all__ = ["FIELDS", "FLAGS", "Formula", "with_own_numbers"]
 

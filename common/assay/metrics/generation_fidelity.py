@@ -21,19 +21,19 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
 from assay.metrics.contains import RightFold
-from assay.metrics.info import MetricInfo, Parameter
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import scored
 from assay.metrics.retrieval_accuracy import is_out_of_scope
-from assay.metrics.score import scored
-from assay.metrics.text_folding import containment_work, contains_word, fold, without_marks
-from assay.metrics.thresholds import exceeds
+from assay.model.agent_response import AgentStatus
+from assay.statistics.thresholds import exceeds
+from assay.text.folding import containment_work, contains_word, fold, without_marks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.score import Row
-    from assay.results import Score
+    from assay.metrics.core.score import Row
+    from assay.model.run import Score
 
 __all__ = ["GenerationFidelity", "script_ratio"]
 

@@ -12,23 +12,22 @@ none is missing the input. A row passes with 1. The aggregate is the share of ro
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
+from assay.metrics.checks.json_values import json_in
+from assay.metrics.checks.schema_validation import schema_complaints, schema_problem, schema_validator, validation_work
 from assay.metrics.contains import ShareFold
-from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.schema_validation import schema_complaints, schema_problem, schema_validator, validation_work
-from assay.metrics.score import not_computed, scored
-from assay.strict_json import DECODER
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import not_computed, scored
+from assay.model.agent_response import AgentStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from assay.metrics.score import Row
-    from assay.results import Score
+    from assay.metrics.core.score import Row
+    from assay.model.run import Score
 
-__all__ = ["JsonSchema", "json_in", "json_values"]
+__all__ = ["JsonSchema"]
 
 INFO = MetricInfo(
     "json_schema",
@@ -43,45 +42,6 @@ INFO = MetricInfo(
     unit="%",
     example={"schema": {"type": "object", "required": ["answer"]}},
 )
-_FENCE = "```"
-_START = re.compile(r"[{\[]")
-_MOST_VALUES = 200
-
-
-def json_in(text: str) -> Any:
-    """Return the JSON value that a text is, apart from a code fence around it.
-
-    Raises:
-        ValueError: It is none; the message says why.
-    """
-    try:
-        return DECODER.decode(_without_fence(text.strip()))
-    except RecursionError:
-        raise ValueError("the JSON is nested too deep") from None
-
-
-def _without_fence(text: str) -> str:
-    # Not a regular expression: with long runs of blanks one would take quadratic time.
-    if not (text.startswith(_FENCE) and text.endswith(_FENCE) and len(text) > 2 * len(_FENCE)):
-        return text
-    language, line_break, rest = text[len(_FENCE) : -len(_FENCE)].partition("\n")
-    return rest.strip() if line_break and "`" not in language else text
-
-
-def json_values(text: str) -> Iterator[Any]:
-    """Yield the outermost JSON objects and arrays in a text of words."""
-    position = 0
-    for _ in range(_MOST_VALUES):
-        start = _START.search(text, position)
-        if start is None:
-            return
-        try:
-            value, position = DECODER.raw_decode(text, start.start())
-        except (ValueError, RecursionError):
-            # A try reads on to the first mistake, which may be far: bounded, or braces alone would cost minutes.
-            position = start.end()
-        else:
-            yield value
 
 
 class JsonSchema:

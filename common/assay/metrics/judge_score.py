@@ -16,19 +16,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.exact_sum import ExactSum
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import judged, not_computed, scored_by_threshold
-from assay.metrics.structured_verdict import PARTS, read_structured
-from assay.metrics.turn_scores import turn_details
-from assay.results import Score
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import judged, not_computed, scored_by_threshold
+from assay.metrics.core.turn_scores import turn_details
+from assay.metrics.jury.structured_verdict import PARTS, read_structured
+from assay.model.run import Score
+from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.score import Row
-    from assay.results import CaseResult
+    from assay.metrics.core.score import Row
+    from assay.model.run import CaseResult
 
 __all__ = ["RUBRIC", "JudgeScore"]
 

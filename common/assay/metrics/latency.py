@@ -14,19 +14,19 @@ from array import array
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
-from assay.metrics.exact_sum import ExactSum
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.row_verdict import timed_out
-from assay.metrics.score import not_computed, scored_by_threshold
-from assay.results import LatencySummary, Score, ScoreStatus
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.row_verdict import timed_out
+from assay.metrics.core.score import not_computed, scored_by_threshold
+from assay.model.agent_response import AgentStatus
+from assay.model.run import LatencySummary, Score, ScoreStatus
+from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.metrics.score import Row
-    from assay.results import CaseResult
+    from assay.metrics.core.score import Row
+    from assay.model.run import CaseResult
 
 __all__ = ["RATINGS", "Latency", "LatencyFold", "rating"]
 

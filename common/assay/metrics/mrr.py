@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import scored
-from assay.metrics.source_matching import first_match, matching_work, usable_sources
-from assay.results import Score, ScoreStatus
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import scored
+from assay.metrics.core.source_matching import first_match, matching_work, usable_sources
+from assay.model.agent_response import AgentStatus
+from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.score import Row
+    from assay.metrics.core.score import Row
 
 __all__ = ["MeanReciprocalRank"]
 

@@ -15,16 +15,16 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import judged, not_computed, scored_by_threshold
-from assay.metrics.structured_verdict import objects_in
-from assay.results import Score
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import judged, not_computed, scored_by_threshold
+from assay.metrics.jury.structured_verdict import objects_in
+from assay.model.run import Score
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.score import JudgeEvidence, Row
+    from assay.metrics.core.score import JudgeEvidence, Row
 
 __all__ = ["RUBRIC", "Quality", "parse_quality"]
 

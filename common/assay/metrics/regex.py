@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
+from assay.metrics.checks.patterns import MAX_TEXT_CHARS, compile_pattern, pattern_problem, search_work
 from assay.metrics.contains import ShareFold
-from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.patterns import MAX_TEXT_CHARS, compile_pattern, pattern_problem, search_work
-from assay.metrics.score import scored
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import scored
+from assay.model.agent_response import AgentStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.score import Row
-    from assay.results import Score
+    from assay.metrics.core.score import Row
+    from assay.model.run import Score
 
 __all__ = ["Regex"]
 

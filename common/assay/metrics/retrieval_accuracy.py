@@ -17,18 +17,18 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
 from assay.metrics.contains import RightFold
-from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import scored
-from assay.metrics.text_folding import containment_work
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import scored
+from assay.model.agent_response import AgentStatus
+from assay.text.folding import containment_work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.cases import Case
-    from assay.metrics.score import Row
-    from assay.results import Score
+    from assay.metrics.core.score import Row
+    from assay.model.case import Case
+    from assay.model.run import Score
 
 __all__ = ["RetrievalAccuracy", "is_out_of_scope"]
 

@@ -20,20 +20,20 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
-from assay.metrics.exact_sum import ExactSum
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.intervals import wilson
-from assay.metrics.score import not_computed, scored_by_threshold
-from assay.metrics.word_tokens import tokenize
-from assay.results import Score, ScoreStatus
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import not_computed, scored_by_threshold
+from assay.model.agent_response import AgentStatus
+from assay.model.run import Score, ScoreStatus
+from assay.statistics.exact_sum import ExactSum
+from assay.statistics.intervals import wilson
+from assay.text.word_tokens import tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from assay.metrics.score import Row
-    from assay.results import CaseResult
+    from assay.metrics.core.score import Row
+    from assay.model.run import CaseResult
 
 __all__ = ["Overlap", "Rouge", "lcs_length", "rouge", "rouge_work"]
 

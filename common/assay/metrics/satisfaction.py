@@ -14,19 +14,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
-from assay.metrics.declining import DECLINE_PHRASES, Declining, decline_phrases
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import MODEL, MetricInfo, Parameter
+from assay.metrics.core.declining import DECLINE_PHRASES, Declining, decline_phrases
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MODEL, MetricInfo, Parameter
+from assay.metrics.core.score import not_computed, scored_by_threshold
+from assay.metrics.core.similarity import similarity, similarity_work
 from assay.metrics.retrieval_accuracy import is_out_of_scope
-from assay.metrics.score import not_computed, scored_by_threshold
-from assay.metrics.similarity import similarity, similarity_work
-from assay.results import Score, ScoreStatus
+from assay.model.agent_response import AgentStatus
+from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.score import Row
+    from assay.metrics.core.score import Row
 
 __all__ = ["Satisfaction", "satisfaction"]
 

@@ -13,19 +13,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import MODEL, MetricInfo, Parameter
-from assay.metrics.intervals import wilson
-from assay.metrics.score import not_computed, scored_by_threshold
-from assay.metrics.similarity import similarity, similarity_work
-from assay.metrics.turn_scores import turn_details
-from assay.results import Score, ScoreStatus
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MODEL, MetricInfo, Parameter
+from assay.metrics.core.score import not_computed, scored_by_threshold
+from assay.metrics.core.similarity import similarity, similarity_work
+from assay.metrics.core.turn_scores import turn_details
+from assay.model.run import Score, ScoreStatus
+from assay.statistics.intervals import wilson
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.score import Row
-    from assay.results import CaseResult
+    from assay.metrics.core.score import Row
+    from assay.model.run import CaseResult
 
 __all__ = ["SemanticSimilarity"]
 

@@ -17,18 +17,18 @@ import json
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentStatus
-from assay.metrics.fold import MeanFold
-from assay.metrics.info import MetricInfo, Parameter
-from assay.metrics.score import scored
-from assay.results import Score, ScoreStatus
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import scored
+from assay.model.agent_response import AgentStatus
+from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.answers import ToolCall
-    from assay.cases import ExpectedTool
-    from assay.metrics.score import Row
+    from assay.metrics.core.score import Row
+    from assay.model.agent_response import ToolCall
+    from assay.model.case import ExpectedTool
 
 __all__ = ["ToolCalls", "json_equal", "matches"]
 

@@ -10,23 +10,23 @@ import shutil
 import tempfile
 from typing import IO, TYPE_CHECKING, Any
 
-from assay.answers import response_to_json
 from assay.metrics.combined_score import tokens_used
-from assay.metrics.intervals import wilson
-from assay.metrics.turn_scores import TURNS
-from assay.names import writable
+from assay.metrics.core.turn_scores import TURNS
+from assay.model.agent_response import response_to_json
+from assay.parsing.names import writable
 from assay.reports.atomic import atomic_writer
 from assay.reports.quality_scores import QualityScores
 from assay.reports.recommendations import recommendations
-from assay.run_description import selection_document
-from assay.run_verdict import criteria_of, run_verdict
-from assay.unsafe_text import json_text
+from assay.reports.run_description import selection_document
+from assay.statistics.intervals import wilson
+from assay.text.unsafe_text import json_text
+from assay.verdict.run_verdict import criteria_of, run_verdict
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
-    from assay.results import CaseResult, GroupSummary, JudgingSummary, MetricSummary, Run, RunSummary
+    from assay.model.run import CaseResult, GroupSummary, JudgingSummary, MetricSummary, Run, RunSummary
     from assay.spec.model import Spec
 
 __all__ = [

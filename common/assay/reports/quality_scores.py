@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from assay.results import CaseResult, MetricSettings
+    from assay.model.run import CaseResult, MetricSettings
 
 __all__ = ["QualityScores"]
 

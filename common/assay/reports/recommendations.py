@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.gates import read_gate
 from assay.metrics import METRICS
-from assay.metrics.intervals import wilson
-from assay.results import GateOutcome
+from assay.model.run import GateOutcome
+from assay.statistics.intervals import wilson
+from assay.verdict.gates import read_gate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.results import GroupSummary, MetricSummary, Run, RunSummary
+    from assay.model.run import GroupSummary, MetricSummary, Run, RunSummary
 
 __all__ = ["recommendations"]
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from assay.errors import Problem
-from assay.names import unknown_name
+from assay.parsing.names import unknown_name
 from assay.spec.urls import has_user
 
 if TYPE_CHECKING:
-    from assay.results import AgentSettings
+    from assay.model.run import AgentSettings
 
 __all__ = ["ADAPTERS", "LATER_ADAPTERS", "check_agent"]
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
-from assay.names import unknown_name
-from assay.prompt_template import MAX_FILLED_CHARS, PLACEHOLDER, FilledTooLargeError
+from assay.parsing.names import unknown_name
+from assay.spec.prompt_template import MAX_FILLED_CHARS, PLACEHOLDER, FilledTooLargeError
 from assay.spec.response_expressions import expression_problem
 from assay.spec.variables import VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.answers import AgentRequest
+    from assay.model.agent_response import AgentRequest
 
 __all__ = ["HttpOptions", "render"]
 

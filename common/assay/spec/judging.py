@@ -6,7 +6,7 @@ judge:
   rubric: rubrics/tone.yaml   # a rubric of the judge service, or a file of one's own; for judge_score
   spend_cap: 2.50             # US dollars
 
-or verdicts that were recorded before, without a judge (see `assay.recorded_verdicts`):
+or verdicts that were recorded before, without a judge (see `assay.judging.recorded_verdicts`):
 
 judge: {replay: verdicts.jsonl}
 
@@ -28,16 +28,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from assay.durations import read_duration_s
 from assay.errors import InvalidInputError, Problem
+from assay.judging.recorded_verdicts import ANSWER, read_recorded_verdicts
+from assay.judging.rubric_file import read_rubric
 from assay.metrics.quality import RUBRIC as QUALITY
-from assay.names import unknown_name
-from assay.recorded_verdicts import ANSWER, read_recorded_verdicts
-from assay.results import JudgeSettings
-from assay.rubric_file import read_rubric
+from assay.model.run import JudgeSettings
+from assay.parsing.durations import read_duration_s
+from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
-    from assay.recorded_verdicts import RecordedVerdicts
+    from assay.judging.recorded_verdicts import RecordedVerdicts
 
 __all__ = ["NO_JUDGE", "JudgeReader", "check_judge", "key_variable_of", "missing_key"]
 

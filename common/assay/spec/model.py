@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.metrics import METRICS
-from assay.metrics.info import DEFAULT_MODEL
-from assay.metrics.similar_checks import SIMILAR_CHECKS
+from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
+from assay.metrics.core.info import DEFAULT_MODEL
 from assay.spec.judging import key_variable_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from assay.recorded_verdicts import RecordedVerdicts
-    from assay.results import MetricSettings, RunSettings
+    from assay.judging.recorded_verdicts import RecordedVerdicts
+    from assay.model.run import MetricSettings, RunSettings
 
 __all__ = ["LATER_REPORTS", "REPORTS", "Spec", "wants_verdicts"]
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
-from assay.yaml_nodes import YamlSyntaxError, parse_scalar
+from assay.parsing.yaml_nodes import YamlSyntaxError, parse_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

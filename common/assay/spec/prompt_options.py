@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from assay.errors import Problem
-from assay.names import unknown_name
-from assay.prompt_template import template_problem, variables_of
+from assay.parsing.names import unknown_name
+from assay.spec.prompt_template import template_problem, variables_of
 from assay.spec.urls import has_user
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from assay.spec.prompt_options import PROVIDERS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.results import AgentSettings
+    from assay.model.run import AgentSettings
 
 __all__ = ["VARIABLE", "missing_variables"]
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.metrics.thresholds import holds
 from assay.statistics.agreement import accuracy, cohen_kappa, confusion, spearman, weighted_kappa
 from assay.statistics.figure import NOTHING, Figure, bootstrap_interval, rate
 from assay.statistics.krippendorff import LEVELS, Level, alpha
 from assay.statistics.pairs import PairJudgement, tally_pairs
+from assay.statistics.thresholds import holds
 from assay.statistics.trust import Trust, judge_trust
 
 __all__ = [

@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.metrics.thresholds import exceeds
 from assay.statistics.paired_tests import sign_flip
+from assay.statistics.thresholds import exceeds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

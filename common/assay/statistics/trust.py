@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.metrics.thresholds import exceeds, meets
+from assay.statistics.thresholds import exceeds, meets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from assay.failpoints import clock_offset_s, failpoint
+from assay.runtime.failpoints import clock_offset_s, failpoint
 
 __all__ = ["now"]
 

@@ -21,8 +21,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from assay.testing.messages import ProviderRequest
+
 if TYPE_CHECKING:
-    from assay.testing.providers import ProviderRequest, Reply
+    from assay.testing.messages import Reply
 
     Answer = Callable[[ProviderRequest], Reply]
 
@@ -200,8 +202,6 @@ class ScriptedBatches:
             random.Random(7).shuffle(batch.results)  # noqa: S311 - the same order every time
 
     def _done(self, batch: _Batch, custom_id: str, asked: Any, path: str, headers: dict[str, str]) -> None:
-        from assay.testing.providers import ProviderRequest
-
         request = ProviderRequest(path, headers, asked)
         fate = self.fate_of(request)
         if fate == "expired":

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, SetupError
 from assay.local.lease import watch_lease
-from assay.logs import configure_logging
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
+from assay.runtime.logs import configure_logging
 from assay.v1 import embedder_pb2_grpc
 from assay_embedder.registry import Registry
 from assay_embedder.service import SERVICE_NAME, EmbedderService

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
-from assay.logs import LogSettings
-from assay.settings_flags import SettingsFlags, flag
+from assay.runtime.logs import LogSettings
+from assay.runtime.settings_flags import SettingsFlags, flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, SetupError, StorageError
 from assay.local.lease import watch_lease
-from assay.logs import configure_logging
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
+from assay.runtime.logs import configure_logging
 from assay.v1 import judge_pb2_grpc
 from assay_judge.hosting import open_service
 from assay_judge.service import SERVICE_NAME

@@ -8,8 +8,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError
-from assay.failpoints import failpoint
-from assay.retry_after import retry_after_s
+from assay.providers.retry_after import retry_after_s
+from assay.runtime.failpoints import failpoint
 from assay_judge.batch_results import Step, come_of, failed
 from assay_judge.batch_store import LeaseLostError
 from assay_judge.calling import refused

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from assay.failpoints import failpoint
+from assay.runtime.failpoints import failpoint
 from assay_judge.orders import Order, outcome_for
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Sequence
 
-    from assay.rubric import Rubric
+    from assay.judging.rubric import Rubric
     from assay_judge.orders import Asker
     from assay_judge.outcome import Outcome
     from assay_judge.store import JudgeStore

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import AssayError, OverloadedError, StorageError
-from assay.failpoints import failpoint
+from assay.runtime.failpoints import failpoint
 from assay_judge.batch_journey import Journey
 from assay_judge.batch_results import Step
 from assay_judge.batch_store import Finished, LeaseLostError

@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assay.judge_prices import NO_PRICE
-from assay.retry_after import retry_after_s
+from assay.judging.prices import NO_PRICE
+from assay.providers.retry_after import retry_after_s
 from assay_judge.breaker import Breaker, BreakerOpenError
 from assay_judge.budget import SpendCapReachedError
 from assay_judge.limits import Limiter

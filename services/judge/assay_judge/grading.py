@@ -20,7 +20,7 @@ from assay_judge.reading import TURNS, no_verdict, outcome_of, wanted_parameters
 from assay_judge.verdicts import PARSER, InvalidVerdictError, JudgeVerdict, verdict_schema
 
 if TYPE_CHECKING:
-    from assay.rubric import Rubric
+    from assay.judging.rubric import Rubric
     from assay_judge.batches import Batches
     from assay_judge.budget import Ledger
     from assay_judge.calling import Line

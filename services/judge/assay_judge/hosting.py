@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
-from assay.rubric_file import read_rubric
+from assay.judging.rubric_file import read_rubric
 from assay_judge.batch_store import BatchStore
 from assay_judge.batches import Batches
 from assay_judge.budget import Ledger
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from assay.rubric import Rubric
+    from assay.judging.rubric import Rubric
     from assay_judge.batch_store import OrderStore
     from assay_judge.clock import Clock
     from assay_judge.settings import Settings

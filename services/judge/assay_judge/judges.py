@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from assay.errors import InvalidInputError, Problem
-from assay.judge_prices import OWN_URLS
-from assay.names import unknown_name
+from assay.judging.prices import OWN_URLS
+from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from assay_judge.verdicts import InvalidVerdictError, JudgeVerdict, verdict_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.rubric import Rubric
+    from assay.judging.rubric import Rubric
     from assay_judge.judges import JudgeChoice
 
 __all__ = ["Keeping", "said_in", "verdict_from"]

@@ -8,7 +8,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.rubric import Criterion, Example, Rubric
+from assay.judging.rubric import Criterion, Example, Rubric
 from assay_judge.calling import Tally, Try
 from assay_judge.judges import JudgeChoice
 from assay_judge.keeping import said_in, verdict_from

@@ -12,7 +12,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.metrics.text_folding import fold
+from assay.text.folding import fold
 from assay_judge.disarming import hides_characters, holds_turn_markers
 
 if TYPE_CHECKING:

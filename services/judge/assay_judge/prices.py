@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from assay.judge_prices import PRICE_NUMBERS, find_price, read_prices
+from assay.judging.prices import PRICE_NUMBERS, find_price, read_prices
 from assay_judge.token_usage import most_input
 
 if TYPE_CHECKING:

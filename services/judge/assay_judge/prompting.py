@@ -21,7 +21,7 @@ from assay_judge.verdicts import verdict_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from assay.rubric import Criterion, Example, Rubric
+    from assay.judging.rubric import Criterion, Example, Rubric
 
 __all__ = ["Material", "Prompt", "build_prompt", "rubric_text", "template_hash"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from assay.retry_after import number_in
+from assay.providers.retry_after import number_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

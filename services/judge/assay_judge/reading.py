@@ -9,7 +9,7 @@ from assay_judge.providers.protocol import Parameters, Stop
 from assay_judge.verdicts import read_verdict
 
 if TYPE_CHECKING:
-    from assay.rubric import Rubric
+    from assay.judging.rubric import Rubric
     from assay_judge.judges import JudgeChoice
     from assay_judge.providers.protocol import Reply
 

@@ -7,13 +7,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
-from assay.names import unknown_name
-from assay.rubric_file import read_rubric
+from assay.judging.rubric_file import read_rubric
+from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.rubric import Rubric
+    from assay.judging.rubric import Rubric
 
 __all__ = ["BUILT_IN", "RubricShelf"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
-from assay.logs import LogSettings
-from assay.settings_flags import SettingsFlags, flag
+from assay.runtime.logs import LogSettings
+from assay.runtime.settings_flags import SettingsFlags, flag
 from assay_judge.batches import BatchRules
 from assay_judge.calling import Patience
 from assay_judge.judges import JudgeChoice, Permissions

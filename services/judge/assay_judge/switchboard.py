@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from assay.errors import OverloadedError, SetupError
-from assay.judge_prices import NO_PRICE
-from assay.model_tables import matches, read_table
+from assay.judging.prices import NO_PRICE
+from assay.parsing.model_tables import matches, read_table
 from assay_judge.calling import Line
 from assay_judge.limits import Limits
 

@@ -17,12 +17,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from assay.answers import clean_text
+from assay.model.agent_response import clean_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.rubric import Criterion, Rubric
+    from assay.judging.rubric import Criterion, Rubric
 
 __all__ = ["PARSER", "WINNERS", "InvalidVerdictError", "JudgeVerdict", "read_verdict", "verdict_of", "verdict_schema"]
 

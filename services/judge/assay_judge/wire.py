@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import clean_text
 from assay.errors import InvalidInputError, Problem
+from assay.model.agent_response import clean_text
 from assay.v1 import agent_pb2, judge_pb2
 from assay_judge.grading import Grading
 from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice
@@ -16,7 +16,7 @@ from assay_judge.prices import nano_of, usd_of
 from assay_judge.prompting import Material
 
 if TYPE_CHECKING:
-    from assay.rubric import Rubric
+    from assay.judging.rubric import Rubric
     from assay_judge.budget import Account
     from assay_judge.calling import Tally, Try
     from assay_judge.grading import Statistics

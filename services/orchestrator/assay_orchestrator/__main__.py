@@ -13,9 +13,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError, InvalidInputError
-from assay.logs import configure_logging
-from assay.settings_flags import SettingsFlags
-from assay.shares import MAX_RUN_WEIGHT, MIN_RUN_WEIGHT
+from assay.model.run_limits import MAX_RUN_WEIGHT, MIN_RUN_WEIGHT
+from assay.runtime.logs import configure_logging
+from assay.runtime.settings_flags import SettingsFlags
 from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:

@@ -6,23 +6,23 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from assay.case_limits import MAX_REPEATS
 from assay.errors import InvalidInputError, Problem, SpecError
-from assay.gates import parse_gate
-from assay.labels import label_problems
 from assay.metrics import METRICS, complete_parameters, count_problem
-from assay.metrics.order import check_formulas
-from assay.names import metric_name_problem, name_problem
-from assay.run_settings import TURN_SCORES
-from assay.shares import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
+from assay.metrics.rows.order import check_formulas
+from assay.model.case_limits import MAX_REPEATS
+from assay.model.labels import label_problems
+from assay.model.run_limits import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
+from assay.model.run_settings import TURN_SCORES
+from assay.parsing.names import metric_name_problem, name_problem
 from assay.spec.agents import check_agent
 from assay.spec.judging import check_judge
 from assay.spec.model import wants_verdicts
 from assay.spec.prompt_options import PROVIDERS
+from assay.verdict.gates import parse_gate
 from assay_orchestrator.agents.http_hosts import check_http_target, check_prompt_host
 
 if TYPE_CHECKING:
-    from assay.results import CaseSelection, DatasetReading, MetricSettings, RunSettings
+    from assay.model.run import CaseSelection, DatasetReading, MetricSettings, RunSettings
     from assay_orchestrator.settings import Settings
 
 __all__ = ["check_settings"]

@@ -6,14 +6,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.exact_sum import ExactSum
-from assay.results import GroupSummary
+from assay.model.run import GroupSummary
+from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.metrics.score import Aggregate, Metric
-    from assay.results import CaseResult, MetricSummary
+    from assay.metrics.core.score import Aggregate, Metric
+    from assay.model.run import CaseResult, MetricSummary
 
 __all__ = ["MAX_GROUPS", "GroupTally", "Groups", "Weights"]
 

@@ -10,20 +10,20 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentResponse
-from assay.canaries import DETAIL, choose_canaries
-from assay.metrics.jury_scores import JURY, score_by_jury
-from assay.metrics.score import Row, usable_references
-from assay.results import ScoreStatus
+from assay.judging.canaries import DETAIL, choose_canaries
+from assay.metrics.core.score import JURY, Row, usable_references
+from assay.metrics.jury.jury_scores import score_by_jury
+from assay.model.agent_response import AgentResponse
+from assay.model.run import ScoreStatus
 from assay_orchestrator.verdicts import NotYetError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.canaries import Canary
-    from assay.cases import Case
-    from assay.metrics.score import JudgeEvidence, Metric
-    from assay.results import CaseResult, Score
+    from assay.judging.canaries import Canary
+    from assay.metrics.core.score import JudgeEvidence, Metric
+    from assay.model.case import Case
+    from assay.model.run import CaseResult, Score
     from assay_orchestrator.juries import RunJury
     from assay_orchestrator.verdicts import JudgedRow
 

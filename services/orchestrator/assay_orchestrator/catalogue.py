@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from assay.errors import NotFoundError, WrongStateError
-from assay.results import AgentSettings, Run, RunCounts, RunSettings
+from assay.model.run import AgentSettings, Run, RunCounts, RunSettings
 from assay_orchestrator.settings_json import settings_from_json, settings_to_json, summary_from_json
 from assay_orchestrator.store import datasets, deletions, results, runs
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay.results import DatasetRef, Deletion, RunState
+    from assay.model.run import DatasetRef, Deletion, RunState
     from assay.storage.database import Database
     from assay_orchestrator.store.runs import RunRecord
 

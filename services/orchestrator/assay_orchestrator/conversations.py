@@ -7,16 +7,16 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentResponse, AgentStatus, Message, Usage
-from assay.metrics.evidence import wanted_models, wanted_rubrics
-from assay.metrics.score import Row, has_reference
-from assay.metrics.turn_scores import scores_turns
+from assay.metrics.core.evidence import wanted_models, wanted_rubrics
+from assay.metrics.core.score import Row, has_reference
+from assay.metrics.core.turn_scores import scores_turns
+from assay.model.agent_response import AgentResponse, AgentStatus, Message, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from assay.cases import Case
-    from assay.metrics.score import EmbeddingEvidence, JudgeEvidence, Metric
+    from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric
+    from assay.model.case import Case
 
 __all__ = ["ScoredTurn", "history_before", "scored_row", "scored_turns"]
 
@@ -59,7 +59,7 @@ def scored_turns(
         case: The row's case.
         answers: One a turn, as far as they were asked.
         metrics: The run's metrics.
-        turn_score: What the value of a conversation is, one of `assay.run_settings.TURN_SCORES`.
+        turn_score: What the value of a conversation is, one of `assay.model.run_settings.TURN_SCORES`.
     """
     last = answers[-1]
     if len(case.turns) == 1 or turn_score == "last":

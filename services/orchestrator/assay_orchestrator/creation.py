@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assay.errors import ConflictError, OverloadedError
-from assay.failpoints import failpoint
+from assay.runtime.failpoints import failpoint
 from assay.storage.times import now
 from assay.version import __version__
 from assay_orchestrator.planning import HOSTED_ADAPTERS, agent_key
@@ -21,7 +21,7 @@ from assay_orchestrator.store import runs, shards
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from assay.results import DatasetRef, RunSettings
+    from assay.model.run import DatasetRef, RunSettings
     from assay.storage.database import Database
     from assay_orchestrator.engine.worker import ShardWorker
     from assay_orchestrator.settings import Settings

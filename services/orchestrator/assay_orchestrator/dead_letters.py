@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from assay.answers import AgentErrorKind, AgentResponse, error_response
+from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
 
 __all__ = ["exhausted", "interrupted", "unreadable"]
 

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from assay.errors import StorageError
-from assay.failpoints import failpoint
+from assay.runtime.failpoints import failpoint
 from assay_orchestrator.store import deletions
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import grpc
 import numpy as np
 
 from assay.errors import AssayError, InternalError, OverloadedError, UnavailableError
-from assay.metrics.score import EmbeddingEvidence
+from assay.metrics.core.score import EmbeddingEvidence
 from assay.rpc.status import from_rpc_error
 from assay.v1 import embedder_pb2, embedder_pb2_grpc
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.answers import AgentResponse
+    from assay.model.agent_response import AgentResponse
 
 __all__ = ["EmbeddingClient"]
 

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from assay.errors import StorageError
-from assay.failpoints import failpoint
+from assay.runtime.failpoints import failpoint
 from assay_orchestrator.store import attempts, results
 from assay_orchestrator.store.results import AnswerRecord
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay.results import CaseResult
+    from assay.model.run import CaseResult
     from assay_orchestrator.engine.storage_pauses import RunStore
     from assay_orchestrator.store.attempts import AttemptKey
     from assay_orchestrator.store.results import RowKey, Stored

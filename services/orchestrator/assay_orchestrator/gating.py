@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assay.gates import decide, meets_target, read_gate
-from assay.results import GateResult
-from assay.run_verdict import metric_error_gap, percent, survivors_gap, survivors_note, too_many
+from assay.model.run import GateResult
+from assay.verdict.gates import decide, meets_target, read_gate
+from assay.verdict.run_verdict import metric_error_gap, percent, survivors_gap, survivors_note, too_many
 from assay_orchestrator.breakdown import MAX_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from assay.gates import Gate
-    from assay.results import GroupSummary, RunSummary
+    from assay.model.run import GroupSummary, RunSummary
+    from assay.verdict.gates import Gate
     from assay_orchestrator.breakdown import GroupTally
 
 __all__ = ["Tally", "judge_gates"]

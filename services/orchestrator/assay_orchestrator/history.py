@@ -6,10 +6,10 @@ import dataclasses
 import itertools
 from typing import TYPE_CHECKING
 
-from assay.answers import response_to_json
 from assay.errors import NotFoundError
-from assay.results import CaseResult, TurnResult
-from assay.run_wire import result_to_wire, turn_to_wire
+from assay.model.agent_response import response_to_json
+from assay.model.run import CaseResult, TurnResult
+from assay.wire.run import result_to_wire, turn_to_wire
 from assay_orchestrator.store import attempts, datasets, results, runs
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay.answers import AgentResponse
-    from assay.results import RowAttempt, StateChange
+    from assay.model.agent_response import AgentResponse
+    from assay.model.run import RowAttempt, StateChange
     from assay_orchestrator.store.results import RowKey
 
 __all__ = ["find_case", "read_attempts", "read_events", "read_page"]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import grpc
 
 from assay.errors import AssayError, InvalidInputError, Problem
-from assay.names import unknown_name
+from assay.parsing.names import unknown_name
 from assay.rpc.status import from_rpc_error
 from assay.v1 import judge_pb2
 from assay_orchestrator.verdicts import judge_model
 
 if TYPE_CHECKING:
-    from assay.results import JudgeSettings
+    from assay.model.run import JudgeSettings
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
 
 __all__ = ["judge_problems"]

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from assay.answers import clean_text
 from assay.errors import InvalidInputError, OverloadedError, SetupError, UnavailableError, WrongStateError
+from assay.model.agent_response import clean_text
 from assay.rpc.status import from_rpc_error
 from assay.v1 import judge_pb2
 from assay_orchestrator.verdicts import (
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import TypeVar
 
-    from assay.answers import AgentResponse
     from assay.errors import AssayError
-    from assay.metrics.score import JudgeEvidence
-    from assay.results import JudgeSettings
+    from assay.metrics.core.score import JudgeEvidence
+    from assay.model.agent_response import AgentResponse
+    from assay.model.run import JudgeSettings
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay_orchestrator.verdicts import JudgedRow
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from assay.canaries import DETAIL, CanaryFold, canary_of
-from assay.metrics.exact_sum import ExactSum
-from assay.metrics.jury_agreement import AgreementFold
-from assay.metrics.jury_scores import JURY
-from assay.metrics.turn_scores import turn_details
-from assay.results import JudgingSummary, JurorSummary
+from assay.judging.canaries import DETAIL, CanaryFold, canary_of
+from assay.metrics.core.score import JURY
+from assay.metrics.core.turn_scores import turn_details
+from assay.metrics.jury.jury_agreement import AgreementFold
+from assay.model.run import JudgingSummary, JurorSummary
+from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from assay.results import CaseResult
+    from assay.model.run import CaseResult
 
 __all__ = ["JudgingFold"]
 

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING
 
-from assay.metrics.score import JudgeEvidence
+from assay.metrics.core.score import JudgeEvidence
 from assay_orchestrator.judging import RunJudge, Standing
 from assay_orchestrator.recorded_judge import RecordedJudge
 from assay_orchestrator.verdicts import NotYetError
@@ -14,8 +14,8 @@ from assay_orchestrator.verdicts import NotYetError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from assay.answers import AgentResponse
-    from assay.results import JudgeSettings
+    from assay.model.agent_response import AgentResponse
+    from assay.model.run import JudgeSettings
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay_orchestrator.verdicts import JudgedRow
 

@@ -16,8 +16,8 @@ from assay.errors import (
     StorageError,
     WrongStateError,
 )
-from assay.failpoints import failpoint
-from assay.results import PauseCause, Run, RunSettings, RunState
+from assay.model.run import PauseCause, Run, RunSettings, RunState
+from assay.runtime.failpoints import failpoint
 from assay_orchestrator.catalogue import UNREADABLE, Catalogue, RunFilter
 from assay_orchestrator.creation import Creation
 from assay_orchestrator.deletion import Deleter
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay.results import DatasetRef, Deletion, RunSummary, SpendCap
+    from assay.model.run import DatasetRef, Deletion, RunSummary, SpendCap
     from assay.storage.database import Database
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.engine.dispatcher import Dispatcher

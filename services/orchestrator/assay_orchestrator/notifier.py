@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.errors import AssayError
-    from assay.results import CaseResult, StateChange
+    from assay.model.run import CaseResult, StateChange
 
 __all__ = ["Notifier"]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay.results import Run, RunSummary
+    from assay.model.run import Run, RunSummary
     from assay.storage.database import Database
 
 __all__ = ["PartialSummaries", "fold"]

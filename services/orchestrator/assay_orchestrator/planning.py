@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.errors import Problem
-    from assay.results import AgentSettings, Run, RunSettings
+    from assay.model.run import AgentSettings, Run, RunSettings
     from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay_orchestrator.embedding import EmbeddingClient

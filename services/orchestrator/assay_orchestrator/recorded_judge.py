@@ -8,16 +8,16 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import clean_text
+from assay.judging.recorded_verdicts import ANSWER, answer_sha256
+from assay.metrics.core.score import JudgeEvidence
 from assay.metrics.quality import RUBRIC as QUALITY
-from assay.metrics.score import JudgeEvidence
-from assay.recorded_verdicts import ANSWER, answer_sha256
+from assay.model.agent_response import clean_text
 from assay_orchestrator.verdicts import RubricUse, check_use, failed_evidence, own_rubric
 
 if TYPE_CHECKING:
-    from assay.answers import AgentResponse
-    from assay.cases import RecordedVerdict
-    from assay.results import JudgeSettings
+    from assay.model.agent_response import AgentResponse
+    from assay.model.case import RecordedVerdict
+    from assay.model.run import JudgeSettings
     from assay_orchestrator.verdicts import JudgedRow, NotYetError
 
 __all__ = ["RecordedJudge"]

@@ -8,13 +8,13 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from assay.answers import AgentRequest, AgentResponse, AgentStatus
 from assay.errors import AssayError
-from assay.failpoints import failpoint
-from assay.metrics.evidence import compared_texts
-from assay.metrics.row_verdict import row_reason, row_verdict
-from assay.metrics.score import EmbeddingEvidence, JudgeEvidence, Metric, keeps_vector, usable_references
-from assay.results import CaseResult
+from assay.metrics.core.evidence import compared_texts
+from assay.metrics.core.row_verdict import row_reason, row_verdict
+from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric, keeps_vector, usable_references
+from assay.model.agent_response import AgentRequest, AgentResponse, AgentStatus
+from assay.model.run import CaseResult
+from assay.runtime.failpoints import failpoint
 from assay.spec.judging import NO_JUDGE
 from assay.storage.times import now
 from assay_orchestrator import dead_letters
@@ -30,7 +30,7 @@ from assay_orchestrator.verdicts import JudgedRow, NotYetError
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
 
-    from assay.cases import Case
+    from assay.model.case import Case
     from assay_orchestrator.agents import RetryingAgent
     from assay_orchestrator.conversations import ScoredTurn
     from assay_orchestrator.embedding import EmbeddingClient
@@ -72,7 +72,7 @@ class Plan:
         pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
         try_limit: How often a row is tried before it is given up.
         turns: How many rows a round of the event loop may start and score, of all runs of the process.
-        turn_score: What the value of a conversation is, one of `assay.run_settings.TURN_SCORES`.
+        turn_score: What the value of a conversation is, one of `assay.model.run_settings.TURN_SCORES`.
     """
 
     run_id: str

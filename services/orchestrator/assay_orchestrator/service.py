@@ -11,10 +11,7 @@ from collections import OrderedDict
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeVar
 
-from assay.answers import AgentErrorKind, error_response, response_from_json, response_to_json
-from assay.case_limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES
-from assay.case_rules import case_problems, excess
-from assay.case_wire import case_from_wire
+from assay.datasets.case_rules import case_problems, excess
 from assay.errors import (
     DatasetError,
     InvalidInputError,
@@ -24,11 +21,17 @@ from assay.errors import (
     UnavailableError,
     WatchBehindError,
 )
-from assay.failpoints import failpoint
-from assay.judging_wire import spend_cap_from_wire
-from assay.names import name_problem
-from assay.results import DatasetRef
-from assay.run_wire import (
+from assay.model.agent_response import AgentErrorKind, error_response, response_from_json, response_to_json
+from assay.model.case_limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES
+from assay.model.run import DatasetRef
+from assay.parsing.names import name_problem
+from assay.runtime.failpoints import failpoint
+from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import orchestrator_pb2_grpc
+from assay.wire.agent import plain_response, request_to_wire, response_from_wire, split_by_size
+from assay.wire.case import case_from_wire
+from assay.wire.judging import spend_cap_from_wire
+from assay.wire.run import (
     attempt_to_wire,
     dataset_to_wire,
     event_to_wire,
@@ -37,9 +40,6 @@ from assay.run_wire import (
     settings_from_wire,
     states_from_wire,
 )
-from assay.v1 import orchestrator_pb2 as pb
-from assay.v1 import orchestrator_pb2_grpc
-from assay.wire import plain_response, request_to_wire, response_from_wire, split_by_size
 from assay_orchestrator import history
 from assay_orchestrator.admission import check_settings
 from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions, Reconciled
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     import grpc
     import sqlalchemy as sa
 
-    from assay.answers import AgentResponse
-    from assay.cases import Case
-    from assay.results import CaseResult, Run
+    from assay.model.agent_response import AgentResponse
+    from assay.model.case import Case
+    from assay.model.run import CaseResult, Run
     from assay.storage.database import Database
     from assay.v1 import agent_pb2
     from assay_orchestrator.agents.hosted import Attachment

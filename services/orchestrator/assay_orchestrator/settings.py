@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.logs import LogSettings
 from assay.rpc.options import ServerOptions
+from assay.runtime.logs import LogSettings
 from assay_orchestrator.scoring.limits import ScoringLimits, most_scorers
 
 if TYPE_CHECKING:

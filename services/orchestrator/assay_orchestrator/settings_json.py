@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from assay.canary_summary import CanarySummary, CanaryTally
-from assay.results import (
+from assay.model.canary_summary import CanarySummary, CanaryTally
+from assay.model.run import (
     AgentSettings,
     CaseSelection,
     DatasetReading,
@@ -23,8 +23,8 @@ from assay.results import (
     RunSettings,
     RunSummary,
 )
-from assay.run_settings import MAX_ERRORS
-from assay.run_verdict import run_verdict
+from assay.model.run_settings import MAX_ERRORS
+from assay.verdict.run_verdict import run_verdict
 
 __all__ = ["settings_from_json", "settings_to_json", "summary_from_json", "summary_to_json"]
 

@@ -9,7 +9,7 @@ from assay.errors import InvalidInputError, Problem
 from assay.spec.judging import check_judge
 
 if TYPE_CHECKING:
-    from assay.results import Run, SpendCap
+    from assay.model.run import Run, SpendCap
 
 __all__ = ["check_spend_cap"]
 

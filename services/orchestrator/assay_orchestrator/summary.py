@@ -6,13 +6,13 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from assay.answers import AgentStatus
+from assay.metrics.core.repeats import RepeatsFold
+from assay.metrics.core.row_verdict import is_unanswered, timed_out
 from assay.metrics.latency import LatencyFold
-from assay.metrics.repeats import RepeatsFold
-from assay.metrics.row_verdict import is_unanswered, timed_out
-from assay.results import RunSummary
-from assay.run_settings import MAX_ERRORS
-from assay.run_verdict import run_verdict
+from assay.model.agent_response import AgentStatus
+from assay.model.run import RunSummary
+from assay.model.run_settings import MAX_ERRORS
+from assay.verdict.run_verdict import run_verdict
 from assay_orchestrator.breakdown import Groups, Weights
 from assay_orchestrator.gating import Tally, judge_gates
 from assay_orchestrator.judging_fold import JudgingFold
@@ -20,8 +20,8 @@ from assay_orchestrator.judging_fold import JudgingFold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from assay.metrics.score import Metric
-    from assay.results import CaseResult
+    from assay.metrics.core.score import Metric
+    from assay.model.run import CaseResult
 
 __all__ = ["summarise", "with_verdict"]
 

@@ -6,20 +6,20 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import clean_text
-from assay.metrics.judged_checks import JUDGED_CHECKS, check_named, check_passages, criterion_of
-from assay.metrics.score import JudgeEvidence, usable_references
-from assay.metrics.structured_verdict import PARTS
-from assay.rubric_file import read_rubric
+from assay.judging.rubric_file import read_rubric
+from assay.metrics.checks.judged_checks import JUDGED_CHECKS, check_named, check_passages, criterion_of
+from assay.metrics.core.score import JudgeEvidence, usable_references
+from assay.metrics.jury.structured_verdict import PARTS
+from assay.model.agent_response import clean_text
 from assay.v1 import agent_pb2, judge_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.answers import AgentResponse
-    from assay.cases import Case
-    from assay.questions import Message
-    from assay.results import JudgeSettings
+    from assay.model.agent_request import Message
+    from assay.model.agent_response import AgentResponse
+    from assay.model.case import Case
+    from assay.model.run import JudgeSettings
 
 __all__ = [
     "JudgedRow",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import ResumeExpiredError, UnavailableError
-from assay.failpoints import failpoint
-from assay.results import FINISHED_STATES, CaseResult, Run, StateChange
+from assay.model.run import FINISHED_STATES, CaseResult, Run, StateChange
+from assay.runtime.failpoints import failpoint
 from assay_orchestrator import history
 from assay_orchestrator.store.runs import GOING
 

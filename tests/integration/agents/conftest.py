@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import uvloop
 
-from assay.results import AgentSettings
+from assay.model.run import AgentSettings
 from assay_orchestrator.agents.http import HttpAgent
 
 if TYPE_CHECKING:

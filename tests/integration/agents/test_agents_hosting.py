@@ -13,13 +13,13 @@ import grpc
 import pytest
 from tests.waiting import until
 
-from assay.answers import AgentErrorKind, AgentRequest, AgentResponse
-from assay.cases import Case, Turn
-from assay.client import Client
+from assay.agent_host.caller import AgentCaller
+from assay.agent_host.host import host_agent
+from assay.client.client import Client
 from assay.errors import UnavailableError
-from assay.hosting.calling import AgentCaller
-from assay.hosting.host import host_agent
-from assay.results import AgentSettings, DatasetRef, Run, RunCounts, RunSettings, RunState
+from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import AgentSettings, DatasetRef, Run, RunCounts, RunSettings, RunState
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
 from assay.v1 import agent_pb2, orchestrator_pb2_grpc
@@ -401,8 +401,8 @@ async def test_a_client_that_breaks_the_contract_harms_its_own_answer(
 
 _HOST = """
 import asyncio, sys
-from assay.hosting.calling import AgentCaller
-from assay.hosting.host import host_agent
+from assay.agent_host.caller import AgentCaller
+from assay.agent_host.host import host_agent
 from assay.rpc.channel import open_channel
 
 def answer(request):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.answers import (
+from assay.errors import InvalidInputError
+from assay.model.agent_response import (
     AgentErrorKind,
     AgentRequest,
     AgentResponse,
@@ -21,8 +22,7 @@ from assay.answers import (
     Message,
     response_to_json,
 )
-from assay.cases import Case, Turn
-from assay.errors import InvalidInputError
+from assay.model.case import Case, Turn
 from assay_orchestrator.agents.http import HttpAgent
 from assay_orchestrator.agents.http_body import MAX_BODY_BYTES
 from assay_orchestrator.agents.retrying import RetryingAgent

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.answers import AgentErrorKind, AgentRequest, AgentResponse
-from assay.cases import Case, Turn
+from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
+from assay.model.case import Case, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

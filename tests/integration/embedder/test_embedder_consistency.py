@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from assay.metrics.consistency import consistency
-from assay.metrics.similarity import cosine
+from assay.metrics.core.similarity import cosine
 from assay.v1 import embedder_pb2 as pb
 
 if TYPE_CHECKING:

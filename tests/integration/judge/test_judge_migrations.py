@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.errors import SetupError
-from assay.rubric import Criterion, Rubric
+from assay.judging.rubric import Criterion, Rubric
 from assay_judge.batch_store import BatchRecord, BatchStore
 from assay_judge.migrations import MIGRATIONS, apply_migrations
 from assay_judge.orders import Asker

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
-from assay.client import Client
-from assay.hosting.calling import AgentCaller
+from assay.agent_host.caller import AgentCaller
+from assay.client.client import Client
 from assay.metrics import complete_parameters
-from assay.results import AgentSettings, JudgeSettings, MetricSettings, Run, RunSettings, RunState, StateChange
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, Run, RunSettings, RunState, StateChange
 from assay.rpc.server import RpcServer
 from assay.testing.judges import says
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from assay.answers import AgentRequest
-    from assay.results import CaseResult
+    from assay.model.agent_response import AgentRequest
+    from assay.model.run import CaseResult
 
 GOOD = {"reasoning": "It is right.", "score": 4}
 ALL = Permissions(("*",), ("*",), ("*",))

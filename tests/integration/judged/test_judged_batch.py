@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.cases import Assertion
 from assay.errors import SpecError
-from assay.results import PauseCause, RunState, SpendCap, StateChange
+from assay.model.case import Assertion
+from assay.model.run import PauseCause, RunState, SpendCap, StateChange
 from assay.rpc.channel import open_channel
 from assay.testing.judges import says, user_of
 from assay.testing.providers import ProviderRequest, Reply
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from tests.integration.judged.conftest import Stage
 
-    from assay.cases import Case
-    from assay.client import Client
-    from assay.results import Run
+    from assay.client.client import Client
+    from assay.model.case import Case
+    from assay.model.run import Run
 
     SetUp = Callable[..., Stage]
     CaseOf = Callable[..., Case]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.canaries import DETAIL
-from assay.canary_summary import KINDS
-from assay.results import RunState
+from assay.judging.canaries import DETAIL
+from assay.model.canary_summary import KINDS
+from assay.model.run import RunState
 from assay.testing.judges import says, system_of, user_of
 from assay.testing.providers import ProviderRequest, Reply
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from tests.integration.judged.conftest import Stage
 
-    from assay.canary_summary import CanarySummary
-    from assay.cases import Case
-    from assay.results import Run
+    from assay.model.canary_summary import CanarySummary
+    from assay.model.case import Case
+    from assay.model.run import Run
 
     SetUp = Callable[..., Stage]
     CaseOf = Callable[..., Case]

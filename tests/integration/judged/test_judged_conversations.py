@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.cases import Case, Turn
-from assay.results import PauseCause, RunState
+from assay.model.case import Case, Turn
+from assay.model.run import PauseCause, RunState
 from assay.testing.judges import says, user_of
 from assay.testing.providers import Reply
 

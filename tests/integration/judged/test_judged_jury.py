@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.cases import Assertion
 from assay.errors import SpecError
-from assay.results import JudgeSettings, PauseCause, RunState, ScoreStatus, SpendCap
+from assay.model.case import Assertion
+from assay.model.run import JudgeSettings, PauseCause, RunState, ScoreStatus, SpendCap
 from assay.statistics.krippendorff import alpha
 from assay.testing.judges import says, user_of
 from assay.testing.providers import ProviderRequest, Reply
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.integration.judged.conftest import Stage
 
-    from assay.cases import Case
+    from assay.model.case import Case
 
     SetUp = Callable[..., Stage]
     CaseOf = Callable[..., Case]

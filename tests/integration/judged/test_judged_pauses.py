@@ -9,7 +9,7 @@ import pytest
 from tests.waiting import until
 
 from assay.errors import InvalidInputError, SpecError, WrongStateError
-from assay.results import PauseCause, RunState, SpendCap
+from assay.model.run import PauseCause, RunState, SpendCap
 from assay.testing.judges import says, user_of
 from assay.testing.providers import ProviderRequest, Reply
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from tests.integration.judged.conftest import Stage
 
-    from assay.cases import Case
-    from assay.client import Client
-    from assay.results import Run, RunSettings
+    from assay.client.client import Client
+    from assay.model.case import Case
+    from assay.model.run import Run, RunSettings
 
     SetUp = Callable[..., Stage]
     CaseOf = Callable[..., Case]

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.answers import AgentStatus
-from assay.cases import RecordedVerdict
 from assay.errors import DatasetError, SpecError
-from assay.recorded_verdicts import answer_sha256
-from assay.results import JudgeSettings, RunState
+from assay.judging.recorded_verdicts import answer_sha256
+from assay.model.agent_response import AgentStatus
+from assay.model.case import RecordedVerdict
+from assay.model.run import JudgeSettings, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.integration.judged.conftest import Stage
 
-    from assay.cases import Case
+    from assay.model.case import Case
 
     SetUp = Callable[..., Stage]
     CaseOf = Callable[..., Case]

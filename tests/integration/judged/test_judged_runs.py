@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.answers import AgentResponse, AgentStatus
-from assay.cases import Case, Turn
 from assay.errors import SpecError
-from assay.results import GateOutcome, RunState, ScoreStatus
+from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.case import Case, Turn
+from assay.model.run import GateOutcome, RunState, ScoreStatus
 from assay.testing.judges import says, system_of, user_of
 from assay.testing.providers import ProviderRequest, Reply
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.integration.judged.conftest import Stage
 
-    from assay.results import CaseResult, Score
+    from assay.model.run import CaseResult, Score
 
     SetUp = Callable[..., Stage]
     CaseOf = Callable[..., Case]

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from assay.client import Client
-from assay.results import AgentSettings, MetricSettings, RunSettings
+from assay.client.client import Client
+from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.rpc.server import RpcServer
 from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.engine.opening import open_dispatcher

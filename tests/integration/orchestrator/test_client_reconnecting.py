@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.waiting import until
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
-from assay.client import Client
+from assay.agent_host.caller import AgentCaller
+from assay.client.client import Client
 from assay.errors import DatasetError, UnavailableError, WrongStateError
-from assay.hosting.calling import AgentCaller
-from assay.results import RunState
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from assay.answers import AgentRequest
-    from assay.results import Run, RunSettings
+    from assay.model.agent_response import AgentRequest
+    from assay.model.run import Run, RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]

@@ -13,10 +13,10 @@ import pytest
 import sqlalchemy as sa
 from tests.waiting import until
 
-from assay.answers import AgentErrorKind, AgentResponse, error_response
-from assay.cases import Case, Turn
 from assay.errors import NotFoundError, WrongStateError
-from assay.results import Run, RunState
+from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
+from assay.model.case import Case, Turn
+from assay.model.run import Run, RunState
 from assay_orchestrator.store import results, runs, schema, shards
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.run import RunSettings
 
 ROUNDS = 12
 CASES = 60

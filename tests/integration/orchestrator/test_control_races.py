@@ -17,10 +17,10 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from assay.answers import AgentResponse, AgentStatus
-from assay.cases import Case, Turn
 from assay.errors import NotFoundError, WrongStateError
-from assay.results import CaseResult, DatasetRef, JudgeSettings, PauseCause, RunState, SpendCap
+from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.case import Case, Turn
+from assay.model.run import CaseResult, DatasetRef, JudgeSettings, PauseCause, RunState, SpendCap
 from assay_orchestrator import manager as manager_module
 from assay_orchestrator.engine.opening import open_dispatcher
 from assay_orchestrator.manager import RunManager
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from assay.results import RunSettings
+    from assay.model.run import RunSettings
     from assay.storage.database import Database
 
     Operation = Callable[[RunManager, str], Awaitable[object]]

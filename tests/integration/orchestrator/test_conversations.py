@@ -11,20 +11,20 @@ import pytest
 import sqlalchemy as sa
 from tests import waiting
 
-from assay.answers import AgentResponse, AgentStatus, Message, Usage
-from assay.cases import Case, Turn
+from assay.agent_host.caller import AgentCaller
 from assay.errors import InvalidInputError
-from assay.hosting.calling import AgentCaller
-from assay.results import MetricSettings, Run, RunState
+from assay.model.agent_response import AgentResponse, AgentStatus, Message, Usage
+from assay.model.case import Case, Turn
+from assay.model.run import MetricSettings, Run, RunState
 from assay_orchestrator.store import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.answers import AgentRequest
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.agent_response import AgentRequest
+    from assay.model.run import RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]

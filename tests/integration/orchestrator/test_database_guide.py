@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from assay.answers import AgentStatus
-from assay.results import CaseResult, DatasetRef, RunState, Score, ScoreStatus
+from assay.model.agent_response import AgentStatus
+from assay.model.run import CaseResult, DatasetRef, RunState, Score, ScoreStatus
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store import datasets, results, runs
 from assay_orchestrator.store.runs import RunRecord

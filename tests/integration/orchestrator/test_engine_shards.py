@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from assay.answers import AgentStatus
-from assay.cases import Case, Turn
-from assay.results import CaseResult, DatasetRef, RunState
+from assay.model.agent_response import AgentStatus
+from assay.model.case import Case, Turn
+from assay.model.run import CaseResult, DatasetRef, RunState
 from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.storage_pauses import StoragePauses
 from assay_orchestrator.engine.worker import ShardWorker

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from assay.answers import AgentResponse, AgentStatus
-from assay.cases import Case, Turn
 from assay.errors import StorageError
-from assay.results import CaseResult, DatasetRef
+from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.case import Case, Turn
+from assay.model.run import CaseResult, DatasetRef
 from assay_orchestrator.engine import storage_pauses
 from assay_orchestrator.engine.storage_pauses import StoragePauses
 from assay_orchestrator.flusher import Flusher

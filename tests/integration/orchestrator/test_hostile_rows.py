@@ -14,11 +14,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.waiting import wait_until
 
-from assay.answers import AgentResponse, Source, ToolCall
-from assay.cases import Assertion, Case, ExpectedTool, Turn
 from assay.errors import DatasetError, SpecError
 from assay.metrics import complete_parameters
-from assay.results import AgentSettings, CaseResult, MetricSettings, Run, RunSettings, RunState, ScoreStatus
+from assay.model.agent_response import AgentResponse, Source, ToolCall
+from assay.model.case import Assertion, Case, ExpectedTool, Turn
+from assay.model.run import AgentSettings, CaseResult, MetricSettings, Run, RunSettings, RunState, ScoreStatus
 from assay.rpc.channel import open_channel
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from assay.client import Client
+    from assay.client.client import Client
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]

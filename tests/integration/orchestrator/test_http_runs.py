@@ -7,15 +7,15 @@ import json
 import random
 from typing import TYPE_CHECKING
 
-from assay.cases import Case, Turn
-from assay.results import RunState
+from assay.model.case import Case, Turn
+from assay.model.run import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.run import RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
-from assay.results import RunState
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import RunState
 from assay_orchestrator.agents.replay import ReplayAgent
 from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.turns import Turns
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.run import RunSettings
 
 _ROWS = 400
 _MOST_PER_ROUND = 32

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from assay.answers import AgentResponse
 from assay.errors import NotFoundError, OverloadedError, UnavailableError
+from assay.model.agent_response import AgentResponse
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
 from assay.v1 import embedder_pb2 as pb
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import grpc.aio
 
     from assay.errors import AssayError
-    from assay.metrics.score import EmbeddingEvidence
+    from assay.metrics.core.score import EmbeddingEvidence
 
     Serve = Callable[..., AbstractAsyncContextManager[EmbeddingClient]]
 

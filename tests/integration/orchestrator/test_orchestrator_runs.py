@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
+from assay.agent_host.caller import AgentCaller
 from assay.errors import ConflictError, DatasetError, NotFoundError, ResumeExpiredError, SpecError, WrongStateError
-from assay.hosting.calling import AgentCaller
-from assay.results import CaseResult, GateOutcome, MetricSettings, Run, RunState, StateChange
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import CaseResult, GateOutcome, MetricSettings, Run, RunState, StateChange
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.store import schema
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.answers import AgentRequest
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.agent_response import AgentRequest
+    from assay.model.run import RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.answers import AgentResponse, AgentStatus
-from assay.cases import Case, Turn
 from assay.errors import ResumeExpiredError
+from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.case import Case, Turn
 from assay.rpc.status import translated
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.run import RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]

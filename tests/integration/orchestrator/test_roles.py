@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
-from assay.hosting.calling import AgentCaller
-from assay.results import RunState
+from assay.agent_host.caller import AgentCaller
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.answers import AgentRequest
+    from assay.model.agent_response import AgentRequest
 
 
 @pytest.fixture

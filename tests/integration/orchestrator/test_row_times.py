@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.cases import Case, Turn
+from assay.agent_host.caller import AgentCaller
 from assay.errors import NotFoundError
-from assay.hosting.calling import AgentCaller
-from assay.results import RunState
+from assay.model.case import Case, Turn
+from assay.model.run import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.client import Client
-    from assay.results import Run, RunSettings
+    from assay.client.client import Client
+    from assay.model.run import Run, RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assay.answers import AgentResponse
-from assay.cases import Assertion, Case, Turn
 from assay.metrics import complete_parameters
-from assay.results import MetricSettings, RunState
-from assay.run_verdict import run_verdict
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Assertion, Case, Turn
+from assay.model.run import MetricSettings, RunState
+from assay.verdict.run_verdict import run_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from assay.client import Client
-    from assay.results import Run, RunSettings
+    from assay.client.client import Client
+    from assay.model.run import Run, RunSettings
 
     ServeAt = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]

@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy as sa
 from tests.waiting import until
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
 from assay.errors import NotFoundError, WrongStateError
-from assay.results import Run, RunState
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import Run, RunState
 from assay_orchestrator import history
 from assay_orchestrator.deletion import Deleter
 from assay_orchestrator.store import datasets, deletions, schema
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.client import Client
-    from assay.results import DatasetRef, RunSettings
+    from assay.client.client import Client
+    from assay.model.run import DatasetRef, RunSettings
     from assay.storage.database import Database
     from assay_orchestrator.store.deletions import PendingDeletion
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.cases import Case, Turn
+from assay.client.run_references import find_run_id
 from assay.errors import InvalidInputError, NotFoundError, SpecError
-from assay.results import CaseSelection, RunSettings, RunState
-from assay.run_references import find_run_id
+from assay.model.case import Case, Turn
+from assay.model.run import CaseSelection, RunSettings, RunState
 from assay_orchestrator import catalogue
 from assay_orchestrator.catalogue import RunFilter
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from assay.client import Client
+    from assay.client.client import Client
 
 
 async def test_runs_are_found_by_all_conditions_page_by_page(

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.cases import Case, Turn
 from assay.errors import OverloadedError
-from assay.results import Run
+from assay.model.case import Case, Turn
+from assay.model.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.run import RunSettings
 
     ServeAt = Callable[..., AbstractAsyncContextManager[Client]]
 

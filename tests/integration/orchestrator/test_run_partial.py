@@ -6,9 +6,9 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING
 
-from assay.cases import Case, Turn
-from assay.hosting.calling import AgentCaller
-from assay.results import Run, RunState
+from assay.agent_host.caller import AgentCaller
+from assay.model.case import Case, Turn
+from assay.model.run import Run, RunState
 from assay_orchestrator.catalogue import Catalogue
 from assay_orchestrator.partial import PartialSummaries
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.answers import AgentRequest
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.agent_response import AgentRequest
+    from assay.model.run import RunSettings
     from assay.storage.database import Database
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 from tests import waiting
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
+from assay.agent_host.caller import AgentCaller
 from assay.errors import NotFoundError, WrongStateError
-from assay.hosting.calling import AgentCaller
-from assay.results import PauseCause, Run, RunState, StateChange
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import PauseCause, Run, RunState, StateChange
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.answers import AgentRequest
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.agent_response import AgentRequest
+    from assay.model.run import RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]

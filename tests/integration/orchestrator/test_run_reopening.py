@@ -8,19 +8,19 @@ import pytest
 import sqlalchemy as sa
 from tests.waiting import until
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
-from assay.hosting.calling import AgentCaller
-from assay.results import CaseResult, PauseCause, Run, RunState, StateChange
+from assay.agent_host.caller import AgentCaller
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import CaseResult, PauseCause, Run, RunState, StateChange
 from assay_orchestrator.store import control, runs, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.answers import AgentRequest
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.agent_response import AgentRequest
+    from assay.model.run import RunSettings
     from assay.storage.database import Database
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]

@@ -9,11 +9,11 @@ import pytest
 import sqlalchemy as sa
 from tests.waiting import until
 
-from assay.answers import AgentErrorKind, AgentStatus
-from assay.cases import Case, Turn
+from assay.agent_host.caller import AgentCaller
 from assay.errors import NotFoundError, WrongStateError
-from assay.hosting.calling import AgentCaller
-from assay.results import AttemptOutcome, CaseResult, PauseCause, Run, RunState, Score, ScoreStatus, StateChange
+from assay.model.agent_response import AgentErrorKind, AgentStatus
+from assay.model.case import Case, Turn
+from assay.model.run import AttemptOutcome, CaseResult, PauseCause, Run, RunState, Score, ScoreStatus, StateChange
 from assay_orchestrator.store import attempts, results, runs, schema
 from assay_orchestrator.store.results import AnswerRecord
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.answers import AgentRequest
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.agent_response import AgentRequest
+    from assay.model.run import RunSettings
     from assay.storage.database import Database
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]

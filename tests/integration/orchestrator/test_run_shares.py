@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
 from assay.errors import SpecError
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
 from assay_orchestrator.store import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.run import RunSettings
 
 
 async def test_a_run_keeps_its_team_and_weight(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.cases import Case, Turn
 from assay.errors import NotFoundError
+from assay.model.case import Case, Turn
 from assay_cli.run_suggestions import with_suggestion
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.run import RunSettings
 
 
 @pytest.fixture

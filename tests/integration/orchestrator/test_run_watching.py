@@ -12,11 +12,11 @@ import pytest
 import sqlalchemy as sa
 from tests.waiting import until
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
-from assay.client import Client
+from assay.client.client import Client
 from assay.errors import ResumeExpiredError, WatchBehindError
-from assay.results import CaseResult, Run, RunState
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import CaseResult, Run, RunState
 from assay.rpc.channel import open_channel
 from assay.rpc.options import ChannelOptions
 from assay.rpc.status import translated
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import grpc.aio
 
-    from assay.results import RunSettings
+    from assay.model.run import RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]

@@ -13,10 +13,10 @@ import grpc
 import grpc.aio
 from tests.waiting import until
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
-from assay.client import Client
-from assay.results import RunState
+from assay.client.client import Client
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import RunState
 from assay.rpc.channel import open_channel
 from assay.rpc.options import ChannelOptions
 from assay.rpc.status import from_rpc_error
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.results import RunSettings
+    from assay.model.run import RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]

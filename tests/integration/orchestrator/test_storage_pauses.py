@@ -17,19 +17,19 @@ from psycopg import sql
 from tests.refusals import refuse
 from tests.waiting import until
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
+from assay.agent_host.caller import AgentCaller
 from assay.errors import UnavailableError
-from assay.hosting.calling import AgentCaller
-from assay.results import CaseResult, PauseCause, Run, RunState, StateChange
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import CaseResult, PauseCause, Run, RunState, StateChange
 from assay_orchestrator.engine import storage_pauses
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from assay.answers import AgentRequest
-    from assay.client import Client
+    from assay.client.client import Client
+    from assay.model.agent_response import AgentRequest
 
 _CASES = 60
 _CONCURRENCY = 4

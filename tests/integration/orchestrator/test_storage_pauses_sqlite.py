@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.waiting import until
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
+from assay.agent_host.caller import AgentCaller
 from assay.errors import StorageError, UnavailableError, WrongStateError
-from assay.hosting.calling import AgentCaller
-from assay.results import PauseCause, Run, RunState
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import PauseCause, Run, RunState
 from assay_orchestrator.engine import storage_pauses
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from assay.answers import AgentRequest
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.agent_response import AgentRequest
+    from assay.model.run import RunSettings
 
 CASES = 40
 

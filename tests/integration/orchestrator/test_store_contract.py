@@ -12,10 +12,10 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from assay.answers import AgentResponse, AgentStatus
-from assay.cases import Case, Turn
 from assay.errors import DatasetError, StorageError
-from assay.results import CaseResult, DatasetRef, RunState, Score, ScoreStatus
+from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.case import Case, Turn
+from assay.model.run import CaseResult, DatasetRef, RunState, Score, ScoreStatus
 from assay_orchestrator import history
 from assay_orchestrator.store import attempts, control, datasets, fairness, results, runs, schema, shards
 from assay_orchestrator.store.attempts import Tries

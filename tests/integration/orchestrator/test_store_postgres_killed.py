@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
+from assay.agent_host.caller import AgentCaller
 from assay.errors import AssayError
-from assay.hosting.calling import AgentCaller
-from assay.results import CaseResult, Run, RunState
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import CaseResult, Run, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.answers import AgentRequest
-    from assay.client import Client
+    from assay.client.client import Client
+    from assay.model.agent_response import AgentRequest
 
 _CASES = 400
 

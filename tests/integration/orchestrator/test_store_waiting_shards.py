@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest_asyncio
 
-from assay.answers import AgentStatus
-from assay.results import CaseResult, DatasetRef, PauseCause, RunState
+from assay.model.agent_response import AgentStatus
+from assay.model.run import CaseResult, DatasetRef, PauseCause, RunState
 from assay_orchestrator.store import datasets, fairness, results, runs, shards, unjudged
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.runs import RunRecord

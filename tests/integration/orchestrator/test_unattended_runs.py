@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.waiting import until
 
-from assay.cases import Case, Turn
+from assay.agent_host.caller import AgentCaller
 from assay.errors import OverloadedError
-from assay.hosting.calling import AgentCaller
-from assay.results import PauseCause, Run, RunState, StateChange
+from assay.model.case import Case, Turn
+from assay.model.run import PauseCause, Run, RunState, StateChange
 from assay_orchestrator.store import attendance, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.run import RunSettings
     from assay.storage.database import Database
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]

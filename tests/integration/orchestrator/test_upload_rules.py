@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from assay.results import MetricSettings, RunState
+from assay.model.run import MetricSettings, RunState
 from assay.v1 import agent_pb2
 from assay.v1 import orchestrator_pb2 as pb
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from assay.client import Client
-    from assay.results import RunSettings
+    from assay.client.client import Client
+    from assay.model.run import RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]

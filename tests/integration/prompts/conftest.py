@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.answers import AgentRequest, AgentResponse
-from assay.cases import Case, Turn
-from assay.results import AgentSettings
+from assay.model.agent_response import AgentRequest, AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import AgentSettings
 from assay.testing.providers import ScriptedProvider
 from assay_orchestrator.agents.prompt import PromptAgent
 

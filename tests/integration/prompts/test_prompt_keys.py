@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.answers import AgentResponse, response_to_json
 from assay.errors import InvalidInputError, SpecError
-from assay.results import AgentSettings, MetricSettings, RunSettings
+from assay.model.agent_response import AgentResponse, response_to_json
+from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
 from assay_orchestrator.admission import check_settings
 from assay_orchestrator.agents.prompt import PromptAgent
@@ -145,7 +145,7 @@ def test_the_packages_are_imported_by_the_first_question_only() -> None:
     """An orchestrator whose runs fill no prompt, and a run that has not asked yet, pay nothing for them."""
     program = (
         "import sys, assay_orchestrator.__main__, assay_orchestrator.service, assay_orchestrator.planning\n"
-        "from assay.results import AgentSettings\n"
+        "from assay.model.run import AgentSettings\n"
         "from assay_orchestrator.agents.prompt import PromptAgent\n"
         "PromptAgent(AgentSettings('openai', 'm', options={'base_url': 'http://x'}), allowed_hosts=['*'],"
         " allowed_env=[])\n"

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from tests.waiting import until
 
-from assay.http_transport import HttpTransport
+from assay.http.transport import HttpTransport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

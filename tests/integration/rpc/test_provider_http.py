@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.provider_http import ReplyRules
+from assay.providers.http_client import ReplyRules
 from assay.testing.providers import Reply, ScriptedProvider
 
 GZIP = {"content-encoding": "gzip"}

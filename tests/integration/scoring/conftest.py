@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
 from assay.metrics import build_metric, complete_parameters
-from assay.metrics.score import Row
-from assay.results import MetricSettings
+from assay.metrics.core.score import Row
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import MetricSettings
 from assay_orchestrator.scoring.limits import ScoringLimits
 from assay_orchestrator.scoring.pool import ScorerPool
 from assay_orchestrator.scoring.row_scorer import RowScorer

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from assay.answers import Source, ToolCall
-from assay.cases import Assertion, ExpectedTool
-from assay.metrics.row_scores import score_row
-from assay.metrics.score import EmbeddingEvidence, JudgeEvidence, score_to_json
-from assay.results import ScoreStatus
+from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, score_to_json
+from assay.metrics.rows.row_scores import score_row
+from assay.model.agent_response import Source, ToolCall
+from assay.model.case import Assertion, ExpectedTool
+from assay.model.run import ScoreStatus
 from assay_orchestrator.scoring import row_scorer
 from assay_orchestrator.scoring.reply_reader import ReplyReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.metrics.score import Row
+    from assay.metrics.core.score import Row
     from assay_orchestrator.scoring.pool import ScorerPool
     from assay_orchestrator.scoring.row_scorer import RowScorer
 

@@ -17,7 +17,7 @@ import pytest
 from tests.waiting import wait_until
 
 from assay.metrics import complete_parameters
-from assay.results import MetricSettings
+from assay.model.run import MetricSettings
 from assay_orchestrator.scoring.jobs import MapReply, ScoreRow
 from assay_orchestrator.scoring.pool import ScoringFailedError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from assay.metrics.score import Row
+    from assay.metrics.core.score import Row
     from assay_orchestrator.scoring.pool import ScorerPool
 
 ENDLESS = "all(True for _ in iter(int, 1))"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.answers import AgentRequest
-from assay.cases import Case, Turn
+from assay.model.agent_response import AgentRequest
+from assay.model.case import Case, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.answers import AgentErrorKind, AgentRequest, AgentResponse
 from assay.errors import InvalidInputError
-from assay.results import AgentSettings
+from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
+from assay.model.run import AgentSettings
 from assay_orchestrator.agents import build_agent
 from assay_orchestrator.agents.hosted import HostedAgent
 from assay_orchestrator.agents.protocol import NotAskedError
@@ -20,7 +20,7 @@ from assay_orchestrator.agents.retrying import RetryingAgent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.cases import Case
+    from assay.model.case import Case
 
     Question = Callable[..., AgentRequest]
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.answers import AgentErrorKind, AgentRequest, AgentResponse
+from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
 from assay_orchestrator.agents.hosted import Attachment, Cancelled, Detached, HostedAgent, Questions, Reconciled
 from assay_orchestrator.agents.protocol import NotAskedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.cases import Case
+    from assay.model.case import Case
 
     Question = Callable[..., AgentRequest]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.answers import AgentErrorKind, AgentRequest, AgentResponse, Attempt, error_response
-from assay.cases import Case, Turn
+from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, Attempt, error_response
+from assay.model.case import Case, Turn
 from assay_orchestrator.agents.retrying import RetryingAgent
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import InvalidInputError, Problem
-from assay.results import AgentSettings
+from assay.model.run import AgentSettings
 from assay.spec.agents import check_agent
 from assay_orchestrator.agents.http import HttpAgent
 from assay_orchestrator.agents.http_hosts import check_http_target

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from assay.answers import AgentResponse, MalformedAnswerError
-from assay.case_wire import case_from_wire, case_to_wire
+from assay.model.agent_response import AgentResponse, MalformedAnswerError
 from assay.v1 import agent_pb2, orchestrator_pb2
-from assay.wire import response_to_wire, split_by_size
+from assay.wire.agent import response_to_wire, split_by_size
+from assay.wire.case import case_from_wire, case_to_wire
 
 
 @pytest.mark.parametrize("output", [float("nan"), {"a": [float("inf")]}, {"a": object()}])

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from assay.case_wire import case_from_wire, case_to_wire
-from assay.cases import Case, case_from_json, case_to_json
 from assay.datasets import open_dataset
 from assay.errors import DatasetError
+from assay.model.case import Case, case_from_json, case_to_json
+from assay.wire.case import case_from_wire, case_to_wire
 
 Write = Callable[[str, str | bytes | list[Any] | dict[str, Any]], str]
 Refusal = Callable[..., list[str]]

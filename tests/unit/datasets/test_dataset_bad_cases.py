@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.cases import Case
 from assay.datasets import open_dataset, records_dataset
 from assay.errors import DatasetError
+from assay.model.case import Case
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from assay.cases import Assertion, Case, ExpectedTool, case_to_json
 from assay.datasets import open_dataset
-from assay.run_settings import CaseSelection
+from assay.model.case import Assertion, Case, ExpectedTool, case_to_json
+from assay.model.run_settings import CaseSelection
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]

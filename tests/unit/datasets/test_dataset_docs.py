@@ -8,10 +8,10 @@ from pathlib import Path
 
 import yaml
 
-from assay.cases import Case
 from assay.datasets import FORMAT_NAMES
 from assay.datasets.fields import ALIASES
 from assay.datasets.json_reader import CONTAINER_KEYS
+from assay.model.case import Case
 
 _GUIDE = Path(__file__).parents[3] / "docs" / "datasets.md"
 

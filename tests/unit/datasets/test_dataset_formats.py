@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from assay.answers import AgentStatus, Message
-from assay.cases import Case, Turn, case_to_json
 from assay.datasets import open_dataset, records_dataset
 from assay.errors import DatasetError
-from assay.run_settings import CaseSelection
+from assay.model.agent_response import AgentStatus, Message
+from assay.model.case import Case, Turn, case_to_json
+from assay.model.run_settings import CaseSelection
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.cases import case_from_json, case_to_json
 from assay.datasets import open_dataset
 from assay.errors import DatasetError
+from assay.model.case import case_from_json, case_to_json
 
 _NAMES = ["x.json", "x.jsonl", "x.csv", "x.tsv", "x.yaml", "x.json.gz", "x.jsonl.gz", "x", "x.csv.gz"]
 _SEEDS = [

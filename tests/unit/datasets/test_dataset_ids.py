@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.cases import Case, Turn
 from assay.datasets import open_dataset, records_dataset
 from assay.datasets.identity import CaseIds, derive_id
+from assay.model.case import Case, Turn
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]

@@ -13,10 +13,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from assay.cases import Case, ExpectedTool
 from assay.datasets import open_dataset
 from assay.errors import DatasetError
-from assay.run_settings import CaseSelection
+from assay.model.case import Case, ExpectedTool
+from assay.model.run_settings import CaseSelection
 
 Read = Callable[..., list[Case]]
 Refusal = Callable[..., list[str]]

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.cases import Case
 from assay.datasets import open_dataset
-from assay.datasets.findings import looks_damaged
+from assay.datasets.diagnostics import looks_damaged
 from assay.datasets.records import JsonText
 from assay.metrics import build_metric, complete_parameters
-from assay.metrics.score import Row
-from assay.results import MetricSettings
+from assay.metrics.core.score import Row
+from assay.model.case import Case
+from assay.model.run import MetricSettings
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]

@@ -13,7 +13,7 @@ import pytest
 
 from assay.datasets import open_dataset
 from assay.errors import DatasetError
-from assay.run_settings import CaseSelection
+from assay.model.run_settings import CaseSelection
 
 Write = Callable[..., str]
 Refusal = Callable[..., list[str]]

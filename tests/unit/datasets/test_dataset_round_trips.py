@@ -16,9 +16,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.cases import Case
 from assay.datasets import open_dataset
-from assay.run_settings import CaseSelection
+from assay.model.case import Case
+from assay.model.run_settings import CaseSelection
 
 _TEXT = st.text(
     st.one_of(

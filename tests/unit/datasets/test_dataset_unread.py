@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from assay.client.run_driver import check_inputs
 from assay.datasets import open_dataset, records_dataset
-from assay.evaluation import check_inputs
-from assay.spec.loading import spec_from_mapping
+from assay.spec.loader import spec_from_mapping
 
 Write = Callable[..., str]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from assay.cases import Case, ExpectedTool
 from assay.datasets import open_dataset
 from assay.errors import DatasetError
-from assay.run_settings import CaseSelection
+from assay.model.case import Case, ExpectedTool
+from assay.model.run_settings import CaseSelection
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from assay.cases import Case, ExpectedTool
 from assay.datasets import open_dataset
+from assay.model.case import Case, ExpectedTool
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]

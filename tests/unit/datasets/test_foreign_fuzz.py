@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.case_wire import case_from_wire, case_to_wire
-from assay.cases import case_from_json, case_to_json
 from assay.datasets import FORMAT_NAMES, open_dataset, records_dataset
 from assay.datasets.foreign.cells import value_in_cell
 from assay.errors import DatasetError
+from assay.model.case import case_from_json, case_to_json
+from assay.wire.case import case_from_wire, case_to_wire
 
 _NAMES = [
     "input", "question", "query", "user_input", "inputs", "outputs", "expectations", "expected_response",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from assay.answers import Message
-from assay.cases import Case
 from assay.datasets import open_dataset
+from assay.model.agent_response import Message
+from assay.model.case import Case
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay.cases import Case
 from assay.datasets import open_dataset
+from assay.model.case import Case
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]

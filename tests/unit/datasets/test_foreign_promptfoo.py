@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.cases import Assertion, Case
 from assay.datasets import open_dataset, records_dataset
 from assay.datasets.foreign.promptfoo import convert
 from assay.datasets.foreign.promptfoo_checks import check_of_cell
 from assay.datasets.records import BadRecordError
 from assay.errors import DatasetError
+from assay.model.case import Assertion, Case
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from assay.cases import Assertion, Case
 from assay.datasets import open_dataset
+from assay.model.case import Assertion, Case
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from assay.answers import AgentRequest
-from assay.cases import Case, Turn
 from assay.datasets import open_dataset
-from assay.prompt_template import case_problems, fill, variables_of
-from assay.spec.loading import spec_from_mapping
+from assay.model.agent_response import AgentRequest
+from assay.model.case import Case, Turn
+from assay.spec.loader import spec_from_mapping
+from assay.spec.prompt_template import case_problems, fill, variables_of
 from assay.testing.providers import ScriptedProvider
 from assay_orchestrator.agents.prompt import PromptAgent
 

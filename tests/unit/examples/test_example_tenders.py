@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.answers import AgentStatus, response_from_json
-from assay.hosting.loading import load_agent
-from assay.metrics.text_folding import contains_word, fold
+from assay.agent_host.loader import load_agent
+from assay.model.agent_response import AgentStatus, response_from_json
+from assay.text.folding import contains_word, fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.waiting import until
 
-from assay.answers import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus
-from assay.hosting import threads
-from assay.hosting.calling import MAX_ANSWER_BYTES, AgentCaller
+from assay.agent_host import threads
+from assay.agent_host.caller import MAX_ANSWER_BYTES, AgentCaller
+from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

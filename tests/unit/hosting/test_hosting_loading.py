@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.agent_host.loader import AgentImportError, load_agent
 from assay.errors import InvalidInputError
-from assay.hosting.loading import AgentImportError, load_agent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

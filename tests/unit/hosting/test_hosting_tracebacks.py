@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import assay
-from assay.answer_limits import MAX_TRACEBACK_CHARS
-from assay.answers import AgentError, AgentRequest, response_from_json, response_to_json
-from assay.hosting.calling import AgentCaller
-from assay.wire import response_from_wire, response_to_wire
+from assay.agent_host.caller import AgentCaller
+from assay.model.agent_response import AgentError, AgentRequest, response_from_json, response_to_json
+from assay.model.response_limits import MAX_TRACEBACK_CHARS
+from assay.wire.agent import response_from_wire, response_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

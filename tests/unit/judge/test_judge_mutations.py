@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.retry_after import retry_after_s
+from assay.providers.retry_after import retry_after_s
 from assay.testing.hostile_verdicts import FAMILIES
 from assay_judge.rubrics import BUILT_IN
 from assay_judge.verdicts import InvalidVerdictError, read_verdict

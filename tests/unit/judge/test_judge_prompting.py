@@ -8,9 +8,9 @@ from itertools import count
 
 import pytest
 
-from assay.metrics.text_folding import fold
-from assay.rubric import Example
+from assay.judging.rubric import Example
 from assay.testing.injections import INJECTIONS
+from assay.text.folding import fold
 from assay_judge import precheck as module
 from assay_judge import prompting
 from assay_judge.content_key import content_key, fingerprint

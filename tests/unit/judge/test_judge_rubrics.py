@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from assay.errors import InvalidInputError
-from assay.rubric_file import read_rubric
+from assay.judging.rubric_file import read_rubric
 from assay_judge.prompting import rubric_text
 from assay_judge.rubrics import BUILT_IN, RubricShelf
 

@@ -15,7 +15,7 @@ from assay_judge.rubrics import BUILT_IN
 from assay_judge.verdicts import InvalidVerdictError, read_verdict, verdict_schema
 
 if TYPE_CHECKING:
-    from assay.rubric import Rubric
+    from assay.judging.rubric import Rubric
 
 ID = "0123456789abcdef0123456789abcdef"
 QUALITY: dict[str, Any] = {"verdict_id": ID, "reasoning": "It is right.", "score": 4}

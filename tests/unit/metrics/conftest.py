@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
-from assay.cases import Case, Turn
 from assay.metrics import build_metric, complete_parameters
-from assay.metrics.info import DEFAULT_MODEL
-from assay.metrics.row_verdict import row_reason, row_verdict
-from assay.metrics.score import EmbeddingEvidence, Metric, Row
-from assay.results import CaseResult, MetricSettings
+from assay.metrics.core.info import DEFAULT_MODEL
+from assay.metrics.core.row_verdict import row_reason, row_verdict
+from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
+from assay.model.case import Case, Turn
+from assay.model.run import CaseResult, MetricSettings
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.canaries import Canary, CanaryFold, choose_canaries, is_canary_place
-from assay.canary_summary import KINDS, LIMIT, CanarySummary
+from assay.judging.canaries import Canary, CanaryFold, choose_canaries, is_canary_place
+from assay.model.canary_summary import KINDS, LIMIT, CanarySummary
 
 REFERENCES = [f"reference {word}" for word in "alpha bravo charlie delta echo foxtrot golf hotel india juliet".split()]  # noqa: SIM905
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.metrics.jury_agreement import AgreementFold
+from assay.metrics.jury.jury_agreement import AgreementFold
 from assay.statistics.krippendorff import alpha
 
 SCORES = st.one_of(st.none(), st.integers(1, 5).map(float), st.sampled_from([0.0, 0.25, 0.7, 1.0]))

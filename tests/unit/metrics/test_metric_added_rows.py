@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
-from assay.cases import Case, Turn
 from assay.metrics import build_metric, complete_parameters
-from assay.metrics.row_scores import score_row
-from assay.metrics.row_verdict import row_verdict
-from assay.metrics.score import Row
-from assay.results import CaseResult, MetricSettings, MetricSummary, Score, ScoreStatus
+from assay.metrics.core.row_verdict import row_verdict
+from assay.metrics.core.score import Row
+from assay.metrics.rows.row_scores import score_row
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
+from assay.model.case import Case, Turn
+from assay.model.run import CaseResult, MetricSettings, MetricSummary, Score, ScoreStatus
 
 JUDGED = {"judge_score": Score("judge_score", ScoreStatus.SCORED, value=0.5)}
 FULL_CASE = Case(

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, ToolCall, Usage
-from assay.cases import Assertion, Case, ExpectedTool, Turn
 from assay.metrics import METRICS
-from assay.metrics.row_verdict import row_verdict
-from assay.metrics.score import JudgeEvidence, Metric, Row
-from assay.results import Score, ScoreStatus
+from assay.metrics.core.row_verdict import row_verdict
+from assay.metrics.core.score import JudgeEvidence, Metric, Row
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, ToolCall, Usage
+from assay.model.case import Assertion, Case, ExpectedTool, Turn
+from assay.model.run import Score, ScoreStatus
 
 NOTHING = {"error": AgentError(AgentErrorKind.TIMEOUT, "no answer within 30 s")}
 LEFTOVERS: dict[str, Any] = {

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.answers import AgentResponse, Usage
-from assay.cases import Assertion, Case, Turn
 from assay.metrics import build_metric, complete_parameters
-from assay.metrics.answer_checks import CHECKS
 from assay.metrics.assertions import assertion_problem, why_unmade
-from assay.metrics.evidence import compared_texts, wanted_models
-from assay.metrics.info import DEFAULT_MODEL
-from assay.metrics.judged_checks import JUDGED_CHECKS
-from assay.metrics.row_scores import score_row
-from assay.metrics.score import EmbeddingEvidence, Metric, Row
-from assay.metrics.similar_checks import SIMILAR_CHECKS
-from assay.metrics.unmade_checks import NEVER_MADE, not_made
-from assay.results import MetricSettings, Score, ScoreStatus
+from assay.metrics.checks.answer_checks import CHECKS
+from assay.metrics.checks.judged_checks import JUDGED_CHECKS
+from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
+from assay.metrics.checks.unmade_checks import NEVER_MADE, not_made
+from assay.metrics.core.evidence import compared_texts, wanted_models
+from assay.metrics.core.info import DEFAULT_MODEL
+from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
+from assay.metrics.rows.row_scores import score_row
+from assay.model.agent_response import AgentResponse, Usage
+from assay.model.case import Assertion, Case, Turn
+from assay.model.run import MetricSettings, Score, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

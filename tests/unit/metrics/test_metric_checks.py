@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus, ToolCall, Usage
-from assay.cases import Assertion, Case, ExpectedTool, Turn
 from assay.errors import SpecError
 from assay.metrics import complete_parameters
 from assay.metrics.assertions import assertion_problem
+from assay.metrics.core.score import Metric, Row
 from assay.metrics.cost import cost_usd
-from assay.metrics.edit_distance import edit_distance
-from assay.metrics.score import Metric, Row
-from assay.results import ScoreStatus
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, ToolCall, Usage
+from assay.model.case import Assertion, Case, ExpectedTool, Turn
+from assay.model.run import ScoreStatus
+from assay.text.edit_distance import edit_distance
 
 if TYPE_CHECKING:
     from collections.abc import Callable

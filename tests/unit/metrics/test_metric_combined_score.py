@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
-from assay.cases import Case, Turn
 from assay.metrics.combined_score import CombinedScore, combined_score
-from assay.metrics.score import Metric, Row
-from assay.results import Score, ScoreStatus
+from assay.metrics.core.score import Metric, Row
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
+from assay.model.case import Case, Turn
+from assay.model.run import Score, ScoreStatus
 
 DETAILS = ("avg_combined_score", "best_combined_score", "combined_of_averages", "avg_num_tokens", "total_tokens",
            "avg_hit_rate", "avg_judge_score")  # fmt: skip

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.metrics.consistency import consistency
-from assay.results import CaseResult, ScoreStatus
+from assay.model.run import CaseResult, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from assay.metrics.score import Metric, Row
+    from assay.metrics.core.score import Metric, Row
 
 VECTORS = st.lists(
     st.lists(st.floats(-100, 100).filter(lambda x: abs(x) > 1e-3), min_size=3, max_size=3), min_size=2, max_size=30

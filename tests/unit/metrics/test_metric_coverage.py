@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from assay.answers import AgentStatus
 from assay.metrics import build_metric, complete_parameters
-from assay.metrics.score import Metric, Row
-from assay.results import MetricSettings, ScoreStatus
+from assay.metrics.core.score import Metric, Row
+from assay.model.agent_response import AgentStatus
+from assay.model.run import MetricSettings, ScoreStatus
 
 EXAMPLES: list[tuple[int | None, str, str]] = [
     (1, "Here is an event", ""),

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from assay.errors import Problem
-from assay.gates import parse_gate
 from assay.metrics import METRICS, complete_parameters
-from assay.metrics.answer_checks import CHECKS
-from assay.metrics.expressions import FUNCTIONS, WORDS
+from assay.metrics.checks.answer_checks import CHECKS
+from assay.metrics.checks.judged_checks import JUDGED_CHECKS
+from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
+from assay.metrics.expression.expressions import FUNCTIONS, WORDS
 from assay.metrics.formula import FIELDS
-from assay.metrics.judged_checks import JUDGED_CHECKS
-from assay.metrics.similar_checks import SIMILAR_CHECKS
-from assay.spec.loading import spec_from_mapping
-from assay.yaml_nodes import parse_yaml
+from assay.parsing.yaml_nodes import parse_yaml
+from assay.spec.loader import spec_from_mapping
+from assay.verdict.gates import parse_gate
 
 DOCS = Path(__file__).parents[3] / "docs"
 METRICS_GUIDE = (DOCS / "metrics.md").read_text("utf-8")

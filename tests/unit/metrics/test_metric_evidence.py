@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus
-from assay.cases import Case, Turn
-from assay.metrics.evidence import wanted_models
-from assay.metrics.score import Metric, Row
-from assay.results import ScoreStatus
+from assay.metrics.core.evidence import wanted_models
+from assay.metrics.core.score import Metric, Row
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.case import Case, Turn
+from assay.model.run import ScoreStatus
 
 DEFAULT, OTHER = "all-MiniLM-L6-v2", "other"
 FAILED = AgentResponse(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay.metrics.score import Metric, Row
-from assay.results import ScoreStatus
+from assay.metrics.core.score import Metric, Row
+from assay.model.run import ScoreStatus
 
 EXAMPLES: list[tuple[str, str, float | None]] = [
     (" Paris ", "paris", 1.0),

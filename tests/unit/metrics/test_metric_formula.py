@@ -11,18 +11,27 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Attempt, Source, ToolCall, Usage
-from assay.cases import Case, Turn
 from assay.errors import SpecError
 from assay.metrics import build_metric, complete_parameters
-from assay.metrics.expression_nodes import EvaluationError
-from assay.metrics.expressions import FUNCTIONS, parse_expression
+from assay.metrics.core.score import Metric, Row
+from assay.metrics.expression.expression_nodes import EvaluationError
+from assay.metrics.expression.expressions import FUNCTIONS, parse_expression
 from assay.metrics.formula import FIELDS, with_own_numbers
-from assay.metrics.order import check_formulas
-from assay.metrics.row_scores import score_row
-from assay.metrics.score import Metric, Row
-from assay.results import Score, ScoreStatus
-from assay.spec.loading import spec_from_mapping
+from assay.metrics.rows.order import check_formulas
+from assay.metrics.rows.row_scores import score_row
+from assay.model.agent_response import (
+    AgentError,
+    AgentErrorKind,
+    AgentResponse,
+    AgentStatus,
+    Attempt,
+    Source,
+    ToolCall,
+    Usage,
+)
+from assay.model.case import Case, Turn
+from assay.model.run import Score, ScoreStatus
+from assay.spec.loader import spec_from_mapping
 
 CASE = Case("case", (Turn("question", references=("right",)),))
 FAILED = AgentResponse(

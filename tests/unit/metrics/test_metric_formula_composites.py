@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
-from assay.cases import Case, Turn
 from assay.metrics.combined_score import combined_score
-from assay.metrics.row_scores import score_row
+from assay.metrics.core.score import JudgeEvidence, Metric, Row
+from assay.metrics.rows.row_scores import score_row
 from assay.metrics.satisfaction import satisfaction
-from assay.metrics.score import JudgeEvidence, Metric, Row
-from assay.results import Score, ScoreStatus
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
+from assay.model.case import Case, Turn
+from assay.model.run import Score, ScoreStatus
 
 CASE = Case("case", (Turn("question", references=("right",), expected_sources=("S",)),))
 FAILED = AgentResponse(

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus
-from assay.cases import Case, Turn
 from assay.metrics import build_metric, complete_parameters
+from assay.metrics.core.row_verdict import row_verdict
+from assay.metrics.core.score import Metric, Row
 from assay.metrics.generation_fidelity import script_ratio
-from assay.metrics.row_verdict import row_verdict
-from assay.metrics.score import Metric, Row
-from assay.results import MetricSettings
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.case import Case, Turn
+from assay.model.run import MetricSettings
 
 OPEN_TENDERS = "يوجد حالياً 42 مناقصة مطروحة في منطقة الرياض."
 MARKS = "\u0640\u064b\u064c\u064e\u0651\u0670\u200e\u200f\u202b\u2067\u061c"

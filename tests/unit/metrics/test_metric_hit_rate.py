@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
-from assay.cases import Case, Turn
-from assay.metrics.score import Metric, Row
-from assay.metrics.source_matching import first_match
-from assay.results import ScoreStatus
+from assay.metrics.core.score import Metric, Row
+from assay.metrics.core.source_matching import first_match
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
+from assay.model.case import Case, Turn
+from assay.model.run import ScoreStatus
 
 PAGE = "https://en.wikipedia.org/wiki/Consumer_behaviour"
 

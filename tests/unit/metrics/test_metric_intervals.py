@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.metrics.intervals import wilson
+from assay.statistics.intervals import wilson
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.answers import AgentResponse
-from assay.metrics.jury_scores import score_by_jury
-from assay.metrics.row_verdict import row_reason
-from assay.metrics.score import JudgeEvidence
-from assay.metrics.structured_verdict import StructuredVerdict, verdict_in_text, verdict_of
-from assay.results import ScoreStatus
+from assay.metrics.core.row_verdict import row_reason
+from assay.metrics.core.score import JudgeEvidence
+from assay.metrics.jury.jury_scores import score_by_jury
+from assay.metrics.jury.structured_verdict import StructuredVerdict, verdict_in_text, verdict_of
+from assay.model.agent_response import AgentResponse
+from assay.model.run import ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.metrics.score import Metric, Row
+    from assay.metrics.core.score import Metric, Row
 
 MISSING = object()
 

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus
-from assay.cases import Assertion, Case, Turn
+from assay.judging.rubric_file import read_rubric
 from assay.metrics.assertions import assertion_problem
-from assay.metrics.evidence import wanted_rubrics
-from assay.metrics.judged_checks import JUDGED_CHECKS, check_named, check_passages, criterion_of
-from assay.metrics.score import JudgeEvidence, Row
-from assay.results import ScoreStatus
-from assay.rubric_file import read_rubric
+from assay.metrics.checks.judged_checks import JUDGED_CHECKS, check_named, check_passages, criterion_of
+from assay.metrics.core.evidence import wanted_rubrics
+from assay.metrics.core.score import JudgeEvidence, Row
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.case import Assertion, Case, Turn
+from assay.model.run import ScoreStatus
 from assay_orchestrator.verdicts import JudgedRow, check_use, grade_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.metrics.score import Metric
-    from assay.results import Score
+    from assay.metrics.core.score import Metric
+    from assay.model.run import Score
 
 RUBRIC = Assertion("llm-rubric", "is polite")
 CONTEXTS = ("The gate opens at nine.",)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.metrics.jury import jury_label, jury_score
+from assay.metrics.jury.jury import jury_label, jury_score
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from assay.answers import AgentStatus
+from assay.metrics.core.score import Metric, Row
 from assay.metrics.latency import RATINGS, LatencyFold, rating
-from assay.metrics.score import Metric, Row
-from assay.results import CaseResult, LatencySummary, Score, ScoreStatus
+from assay.model.agent_response import AgentStatus
+from assay.model.run import CaseResult, LatencySummary, Score, ScoreStatus
 
 
 @pytest.mark.parametrize(

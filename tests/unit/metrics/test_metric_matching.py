@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.answers import AgentResponse, Source, ToolCall
-from assay.cases import Case, ExpectedTool, Turn
-from assay.metrics import source_matching, tool_calls
-from assay.metrics.score import Row
-from assay.metrics.source_matching import first_match
+from assay.metrics import tool_calls
+from assay.metrics.core import source_matching
+from assay.metrics.core.score import Row
+from assay.metrics.core.source_matching import first_match
+from assay.model.agent_response import AgentResponse, Source, ToolCall
+from assay.model.case import Case, ExpectedTool, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from assay.metrics.score import Metric
+    from assay.metrics.core.score import Metric
 
 _NAMES = st.sampled_from(
     [

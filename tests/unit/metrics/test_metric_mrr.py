@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
-from assay.cases import Case, Turn
 from assay.metrics import build_metric, complete_parameters
-from assay.metrics.score import Metric, Row
-from assay.results import MetricSettings, ScoreStatus
+from assay.metrics.core.score import Metric, Row
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
+from assay.model.case import Case, Turn
+from assay.model.run import MetricSettings, ScoreStatus
 
 
 def ranked(expected: Sequence[str], retrieved: Sequence[str], *, failed: bool = False) -> Row:

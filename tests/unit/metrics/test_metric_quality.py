@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.metrics.core.score import JudgeEvidence
 from assay.metrics.quality import parse_quality
-from assay.metrics.score import JudgeEvidence
-from assay.results import ScoreStatus
+from assay.model.run import ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.metrics.score import Metric, Row
+    from assay.metrics.core.score import Metric, Row
 
 
 @pytest.mark.parametrize(

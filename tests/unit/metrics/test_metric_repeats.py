@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.answers import AgentStatus
-from assay.metrics.repeats import RepeatsFold, pass_at_k, pass_hat_k
-from assay.results import CaseResult
+from assay.metrics.core.repeats import RepeatsFold, pass_at_k, pass_hat_k
+from assay.model.agent_response import AgentStatus
+from assay.model.run import CaseResult
 
 
 @pytest.mark.parametrize(

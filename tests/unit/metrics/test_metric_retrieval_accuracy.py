@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus
-from assay.cases import Case, Turn
-from assay.metrics.score import Metric, Row
+from assay.metrics.core.score import Metric, Row
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.case import Case, Turn
 
 TABLE = "tenders_full_details"
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assay.metrics.porter_stemmer import stem
+from assay.metrics.core.score import Metric, Row
 from assay.metrics.rouge import lcs_length, rouge
-from assay.metrics.score import Metric, Row
-from assay.metrics.word_tokens import tokenize
-from assay.results import ScoreStatus
+from assay.model.run import ScoreStatus
+from assay.text.porter_stemmer import stem
+from assay.text.word_tokens import tokenize
 
 MEASURES = ("rouge1", "rouge2", "rougeL")
 SUFFIXES = """

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.metrics.row_scores import score_row
-from assay.results import ScoreStatus
+from assay.metrics.rows.row_scores import score_row
+from assay.model.run import ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.metrics.score import Metric, Row
+    from assay.metrics.core.score import Metric, Row
 
 
 @pytest.mark.parametrize(

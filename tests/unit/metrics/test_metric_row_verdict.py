@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus
-from assay.metrics.row_verdict import row_reason, row_verdict
-from assay.metrics.score import Metric, Row, not_computed
-from assay.results import CaseResult, Score, ScoreStatus
+from assay.metrics.core.row_verdict import row_reason, row_verdict
+from assay.metrics.core.score import Metric, Row, not_computed
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.run import CaseResult, Score, ScoreStatus
 
 PASSED = Score("exact_match", ScoreStatus.SCORED, value=1.0, passed=True)
 FAILED = Score("exact_match", ScoreStatus.SCORED, value=0.0, passed=False)

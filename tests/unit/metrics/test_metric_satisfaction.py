@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.metrics.core.score import Metric, Row
 from assay.metrics.satisfaction import satisfaction
-from assay.metrics.score import Metric, Row
-from assay.results import ScoreStatus
+from assay.model.run import ScoreStatus
 
 
 def _at(value: float) -> list[float]:

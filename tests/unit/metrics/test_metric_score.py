@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from assay.answers import AgentResponse
-from assay.cases import Case, Turn
 from assay.metrics import METRICS, complete_parameters
-from assay.metrics.score import Metric, Row, score_from_json, score_to_json, scored
-from assay.results import Score, ScoreStatus
+from assay.metrics.core.score import Metric, Row, score_from_json, score_to_json, scored
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import Score, ScoreStatus
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assay.metrics.score import Metric, Row
-from assay.metrics.similarity import cosine
-from assay.results import ScoreStatus
+from assay.metrics.core.score import Metric, Row
+from assay.metrics.core.similarity import cosine
+from assay.model.run import ScoreStatus
 
 VECTORS = st.lists(st.floats(-1e3, 1e3, width=32), min_size=3, max_size=3)
 

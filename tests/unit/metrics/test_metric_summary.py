@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay.answers import AgentStatus
-from assay.metrics.exact_sum import ExactSum
-from assay.metrics.score import Metric, Row
-from assay.results import CaseResult, GateOutcome, RunSummary
+from assay.metrics.core.score import Metric, Row
+from assay.model.agent_response import AgentStatus
+from assay.model.run import CaseResult, GateOutcome, RunSummary
+from assay.statistics.exact_sum import ExactSum
 from assay_orchestrator.settings_json import summary_to_json
 from assay_orchestrator.summary import summarise
 

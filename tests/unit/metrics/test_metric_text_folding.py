@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.metrics.text_folding import contains_word, fold
+from assay.text.folding import contains_word, fold
 
 SORRY = "\u0639\u0630\u0631\u0627"
 ARABIC = "".join(chr(code) for code in (*range(0x0621, 0x063B), *range(0x0641, 0x064B)))

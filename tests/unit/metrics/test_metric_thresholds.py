@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from assay.metrics import METRICS, build_metric, complete_parameters
-from assay.metrics.thresholds import exceeds, holds, meets
-from assay.results import MetricSettings
+from assay.model.run import MetricSettings
+from assay.statistics.thresholds import exceeds, holds, meets
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.answers import AgentResponse
-from assay.cases import Assertion, Case, Turn
-from assay.metrics.edit_distance import edit_work
-from assay.metrics.row_work import WORK_PER_CHARACTER, row_work
-from assay.metrics.score import Metric, Row
+from assay.metrics.core.row_work import WORK_PER_CHARACTER, row_work
+from assay.metrics.core.score import Metric, Row
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Assertion, Case, Turn
+from assay.text.edit_distance import edit_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.metrics.schema_validation import schema_complaints, schema_validator
+from assay.metrics.checks.schema_validation import schema_complaints, schema_validator
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from assay.answers import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, ToolCall, Usage
-from assay.cases import Case, ExpectedTool, Turn
 from assay.metrics import METRICS
-from assay.metrics.info import DEFAULT_MODEL
-from assay.metrics.row_scores import score_row
-from assay.metrics.row_verdict import row_reason
-from assay.metrics.row_work import row_work
-from assay.metrics.score import EmbeddingEvidence, JudgeEvidence, Row, score_from_json, score_to_json
-from assay.metrics.turn_scores import TURNS, scores_turns
-from assay.results import CaseResult, ScoreStatus
+from assay.metrics.core.info import DEFAULT_MODEL
+from assay.metrics.core.row_verdict import row_reason
+from assay.metrics.core.row_work import row_work
+from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Row, score_from_json, score_to_json
+from assay.metrics.core.turn_scores import TURNS, scores_turns
+from assay.metrics.rows.row_scores import score_row
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, ToolCall, Usage
+from assay.model.case import Case, ExpectedTool, Turn
+from assay.model.run import CaseResult, ScoreStatus
 from assay_orchestrator.conversations import scored_row, scored_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from assay.metrics.score import Metric
-    from assay.results import Score
+    from assay.metrics.core.score import Metric
+    from assay.model.run import Score
 
 FAILED = AgentResponse(status=AgentStatus.ERROR, error=AgentError(AgentErrorKind.RAISED, "no"))
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.errors import Problem, SpecError
-from assay.judging_wire import judge_from_wire, judge_to_wire
-from assay.results import JudgeSettings
+from assay.model.run import JudgeSettings
 from assay.spec.judging import check_judge, key_variable_of
-from assay.spec.loading import load_spec, spec_from_mapping
+from assay.spec.loader import load_spec, spec_from_mapping
+from assay.wire.judging import judge_from_wire, judge_to_wire
 
 if TYPE_CHECKING:
     from pathlib import Path

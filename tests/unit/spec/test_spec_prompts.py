@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from assay.errors import SpecError
-from assay.results import AgentSettings
+from assay.model.run import AgentSettings
 from assay.spec.agents import check_agent
-from assay.spec.loading import load_spec, spec_from_mapping
+from assay.spec.loader import load_spec, spec_from_mapping
 from assay.spec.prompt_options import PROMPT_KEYS
 
 

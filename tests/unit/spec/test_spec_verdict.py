@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from assay.errors import SpecError
-from assay.presets import PRESETS
-from assay.run_settings import RunSettings
-from assay.spec.loading import spec_from_mapping
+from assay.model.run_settings import RunSettings
+from assay.spec.loader import spec_from_mapping
+from assay.spec.presets import PRESETS
 
 JUDGE = {"provider": "replay"}
 

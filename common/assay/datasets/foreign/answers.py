@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.answer_text import TEXT_KEYS
 from assay.datasets.fields import is_blank
 from assay.datasets.foreign.parts import text_of
 from assay.datasets.records import BadRecordError, shown
+from assay.model.response_text import TEXT_KEYS
 
 __all__ = ["answer_of", "recorded_in", "retrieved_items"]
 

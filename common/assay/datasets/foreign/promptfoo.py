@@ -12,7 +12,7 @@ from assay.datasets.foreign.parts import snake
 from assay.datasets.foreign.promptfoo_checks import check_of_cell, is_code, number, refuse_code, render
 from assay.datasets.json_reader import folded
 from assay.datasets.records import BadFileError, BadRecordError, shown
-from assay.names import nearest
+from assay.parsing.names import nearest
 
 __all__ = ["FIELDS", "Tests", "convert", "matches", "unread_parts"]
 

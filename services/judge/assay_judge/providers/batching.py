@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from assay.strict_json import REPLY_DECODER
+from assay.parsing.strict_json import REPLY_DECODER
 from assay_judge.providers.protocol import MalformedReplyError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from assay.provider_http import TIMEOUT, ReplyRules
+from assay.providers.http_client import TIMEOUT, ReplyRules
 from assay_judge.providers.protocol import MalformedReplyError, ProviderStatusError, UnreachableError
 
 if TYPE_CHECKING:

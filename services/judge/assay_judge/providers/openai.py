@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 
-from assay.answers import clean_text
+from assay.model.agent_response import clean_text
 from assay_judge.providers.connection import (
     TIMEOUT,
     connection_to,

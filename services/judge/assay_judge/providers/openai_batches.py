@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import httpx2
 import openai
 
-from assay.answers import clean_text
+from assay.model.agent_response import clean_text
 from assay_judge.providers.batching import BatchResult, BatchSearch, BatchStanding, Standing, id_of, objects_of
 from assay_judge.providers.connection import failure_of
 from assay_judge.providers.openai import completion_of, completion_request

@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from assay.answers import clean_text
+from assay.model.agent_response import clean_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from assay.failpoints import failpoint
+from assay.runtime.failpoints import failpoint
 from assay_judge.batch_store import OUTCOMES_KEPT_S, BatchRecord, LeaseLostError
 from assay_judge.orders import Order, outcome_for
 from assay_judge.shared import schema, spending
@@ -22,7 +22,7 @@ from assay_judge.shared import schema, spending
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from assay.rubric import Rubric
+    from assay.judging.rubric import Rubric
     from assay.storage.database import Database
     from assay_judge.batch_store import Finished, OpenOrder
     from assay_judge.orders import Asker

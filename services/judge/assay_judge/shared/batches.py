@@ -7,9 +7,9 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from assay.answers import clean_text
 from assay.errors import StorageError
-from assay.failpoints import failpoint
+from assay.model.agent_response import clean_text
+from assay.runtime.failpoints import failpoint
 from assay_judge.batches import MOST_CHARS, Batches, Ordered, returned
 from assay_judge.orders import outcome_text
 from assay_judge.outcome import Outcome, Status

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from assay.results import AgentSettings
+    from assay.model.run import AgentSettings
     from assay_orchestrator.agents.hosted import HostedAgent
     from assay_orchestrator.agents.protocol import Agent
     from assay_orchestrator.scoring.pool import ScorerPool

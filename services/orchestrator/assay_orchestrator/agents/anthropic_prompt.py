@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import anthropic
 
-from assay.answers import MalformedAnswerError
+from assay.model.agent_response import MalformedAnswerError
 from assay_orchestrator.agents.http_mapping import excerpt
 from assay_orchestrator.agents.provider_answer import (
     REFUSAL,
@@ -21,7 +21,7 @@ from assay_orchestrator.agents.provider_answer import (
 from assay_orchestrator.agents.provider_connection import TIMEOUT, connection_to, failure_of, read_json
 
 if TYPE_CHECKING:
-    from assay.answers import AgentResponse
+    from assay.model.agent_response import AgentResponse
     from assay.spec.prompt_options import PromptOptions
     from assay_orchestrator.agents.prompt_template import Conversation
     from assay_orchestrator.agents.provider import Parameters

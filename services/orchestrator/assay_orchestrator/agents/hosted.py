@@ -7,15 +7,15 @@ import dataclasses
 from collections import deque
 from typing import TYPE_CHECKING
 
-from assay.answers import AgentErrorKind, AgentResponse, error_response
-from assay.wire import request_to_wire
+from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
+from assay.wire.agent import request_to_wire
 from assay_orchestrator.agents.protocol import NotAskedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from assay.answers import AgentRequest
-    from assay.cases import Case
+    from assay.model.agent_response import AgentRequest
+    from assay.model.case import Case
 
 __all__ = ["Attachment", "Cancelled", "Detached", "HostedAgent", "Questions", "Reconciled"]
 

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from assay.answer_limits import AnswerTooLargeError
-from assay.answers import AgentErrorKind, AgentResponse, MalformedAnswerError, clean_text, error_response
 from assay.errors import InvalidInputError, Problem
-from assay.http_transport import HttpTransport
-from assay.prompt_template import FilledTooLargeError
-from assay.retry_after import retry_after_s
+from assay.http.transport import HttpTransport
+from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, clean_text, error_response
+from assay.model.response_limits import AnswerTooLargeError
+from assay.providers.retry_after import retry_after_s
 from assay.spec.http_options import HttpOptions, render
+from assay.spec.prompt_template import FilledTooLargeError
 from assay_orchestrator.agents.http_body import read_beginning, read_body
 from assay_orchestrator.agents.http_hosts import check_http_target
 from assay_orchestrator.agents.http_mapping import excerpt
@@ -29,9 +29,9 @@ from assay_orchestrator.scoring.reply_reader import ReplyReader
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.answers import AgentRequest
-    from assay.cases import Case
-    from assay.results import AgentSettings
+    from assay.model.agent_response import AgentRequest
+    from assay.model.case import Case
+    from assay.model.run import AgentSettings
     from assay_orchestrator.scoring.pool import ScorerPool
 
 __all__ = ["HttpAgent"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from assay.answer_limits import AnswerTooLargeError
-from assay.answers import MalformedAnswerError
+from assay.model.agent_response import MalformedAnswerError
+from assay.model.response_limits import AnswerTooLargeError
 
 if TYPE_CHECKING:
     import httpx2

@@ -12,7 +12,7 @@ from assay.spec.prompt_options import PROVIDERS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.results import AgentSettings
+    from assay.model.run import AgentSettings
 
 __all__ = ["check_http_target", "check_prompt_host"]
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import jmespath
 from jmespath.exceptions import JMESPathError
 
-from assay.answer_limits import check_bounds
-from assay.answer_text import find_text_key, missing_text
-from assay.answers import AgentResponse, AgentStatus, MalformedAnswerError, clean_text, response_from_json
+from assay.model.agent_response import AgentResponse, AgentStatus, MalformedAnswerError, clean_text, response_from_json
+from assay.model.response_limits import check_bounds
+from assay.model.response_text import find_text_key, missing_text
+from assay.parsing.strict_json import REPLY_DECODER, DuplicateKeyError
 from assay.spec.response_expressions import growth_of
-from assay.strict_json import REPLY_DECODER, DuplicateKeyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,7 @@ class ReplyMapping:
         self._expressions = {name: jmespath.compile(text) for name, text in expressions.items()}
 
     def work(self, body: bytes) -> int:
-        """Return how much work reading a reply is at most, in units of `assay.metrics.row_work`."""
+        """Return how much work reading a reply is at most, in units of `assay.metrics.core.row_work`."""
         values = 1 + sum(body.count(mark) for mark in (b",", b":", b"[", b"{"))
         return (2 + self._visits) * len(body) + _WORK_PER_VALUE * (1 + self._size) * values
 

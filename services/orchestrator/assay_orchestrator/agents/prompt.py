@@ -11,9 +11,9 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from assay.answer_limits import AnswerTooLargeError
-from assay.answers import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
 from assay.errors import InvalidInputError, Problem
+from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
+from assay.model.response_limits import AnswerTooLargeError
 from assay.spec.prompt_options import PROVIDERS, PromptOptions
 from assay_orchestrator.agents.http_hosts import check_prompt_host
 from assay_orchestrator.agents.prompt_template import ConversationError, build_conversation
@@ -24,9 +24,9 @@ from assay_orchestrator.agents.secrets import Secrets
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.answers import AgentRequest
-    from assay.cases import Case
-    from assay.results import AgentSettings
+    from assay.model.agent_response import AgentRequest
+    from assay.model.case import Case
+    from assay.model.run import AgentSettings
     from assay_orchestrator.agents.prompt_template import Conversation
     from assay_orchestrator.agents.provider import Service
 

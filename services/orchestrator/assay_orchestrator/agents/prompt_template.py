@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.answers import Message, clean_text
-from assay.prompt_template import FilledTooLargeError, case_values, fill, missing_variables
+from assay.model.agent_response import Message, clean_text
+from assay.spec.prompt_template import FilledTooLargeError, case_values, fill, missing_variables
 
 if TYPE_CHECKING:
-    from assay.answers import AgentRequest
-    from assay.cases import Case
+    from assay.model.agent_response import AgentRequest
+    from assay.model.case import Case
     from assay.spec.prompt_options import PromptOptions
 
 __all__ = ["Conversation", "ConversationError", "build_conversation"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from assay.answers import AgentRequest, AgentResponse
-    from assay.cases import Case
+    from assay.model.agent_response import AgentRequest, AgentResponse
+    from assay.model.case import Case
 
 __all__ = ["Agent", "NotAskedError"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.answers import AgentResponse
+    from assay.model.agent_response import AgentResponse
     from assay_orchestrator.agents.prompt_template import Conversation
 
 __all__ = ["Parameters", "ProviderStatusError", "Service", "UnreachableError"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from assay.answers import AgentError, AgentErrorKind, AgentStatus, clean_text, response_from_json
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentStatus, clean_text, response_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from assay.answers import AgentResponse
+    from assay.model.agent_response import AgentResponse
 
 __all__ = ["REFUSAL", "TRUNCATED", "complete", "count", "failed_as", "read_answer", "text_of_parts", "tokens"]
 

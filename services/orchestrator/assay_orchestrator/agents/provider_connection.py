@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.answer_limits import AnswerTooLargeError, check_bounds
-from assay.answers import MalformedAnswerError
-from assay.provider_http import TIMEOUT, ReplyRules
+from assay.model.agent_response import MalformedAnswerError
+from assay.model.response_limits import AnswerTooLargeError, check_bounds
+from assay.providers.http_client import TIMEOUT, ReplyRules
 from assay_orchestrator.agents.http_body import MAX_BODY_BYTES
 from assay_orchestrator.agents.http_mapping import excerpt
 from assay_orchestrator.agents.provider import ProviderStatusError, UnreachableError

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.answers import AgentErrorKind, clean_text, error_response
-from assay.retry_after import retry_after_s
+from assay.model.agent_response import AgentErrorKind, clean_text, error_response
+from assay.providers.retry_after import retry_after_s
 
 if TYPE_CHECKING:
-    from assay.answers import AgentResponse
+    from assay.model.agent_response import AgentResponse
     from assay_orchestrator.agents.provider import ProviderStatusError
 
 __all__ = ["refused_status"]

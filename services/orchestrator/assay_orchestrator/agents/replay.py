@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.answers import AgentErrorKind, AgentResponse, error_response
+from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
 
 if TYPE_CHECKING:
-    from assay.answers import AgentRequest
-    from assay.cases import Case
+    from assay.model.agent_response import AgentRequest
+    from assay.model.case import Case
 
 __all__ = ["ReplayAgent"]
 

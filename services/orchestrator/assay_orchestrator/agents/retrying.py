@@ -9,14 +9,14 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
-from assay.answers import AgentErrorKind, Attempt, error_response
+from assay.model.agent_response import AgentErrorKind, Attempt, error_response
 from assay_orchestrator.agents.protocol import NotAskedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from assay.answers import AgentRequest, AgentResponse
-    from assay.cases import Case
+    from assay.model.agent_response import AgentRequest, AgentResponse
+    from assay.model.case import Case
     from assay_orchestrator.agents.protocol import Agent
 
 __all__ = ["RetryingAgent"]

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
-from assay.redaction import Redactor
+from assay.runtime.redaction import Redactor
 from assay.spec.variables import VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.answers import AgentResponse
+    from assay.model.agent_response import AgentResponse
 
 __all__ = ["Secrets"]
 

@@ -23,9 +23,9 @@ from procrastinate import retry as queue_retry
 from procrastinate import schema as queue_schema
 from procrastinate import worker as queue_worker
 
+from assay.agent_host.suspension import boot_time
 from assay.errors import StorageError
-from assay.failpoints import failpoint
-from assay.hosting.suspension import boot_time
+from assay.runtime.failpoints import failpoint
 from assay.storage.postgres_errors import client_sentence, is_passing, sentence
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 from assay_orchestrator.engine.liveness import GONE_BEATS, Liveness

@@ -16,7 +16,7 @@ from assay_orchestrator.store import shards
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-    from assay.results import CaseResult
+    from assay.model.run import CaseResult
     from assay_orchestrator.engine.storage_pauses import RunStore
     from assay_orchestrator.runner import Plan
     from assay_orchestrator.store.shards import Shard

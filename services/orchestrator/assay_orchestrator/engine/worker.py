@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import StorageError
-from assay.failpoints import failpoint
+from assay.runtime.failpoints import failpoint
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 from assay_orchestrator.engine.looks import Looks
 from assay_orchestrator.engine.session import Session, Sessions

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.metrics.score import Row
+    from assay.metrics.core.score import Row
 
 __all__ = ["HEADER", "MAX_REPLY_BYTES", "READY", "MapReply", "ScoreRow", "reply_of", "result_of"]
 

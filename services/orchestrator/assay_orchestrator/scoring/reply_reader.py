@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from assay.answer_limits import AnswerTooLargeError
-from assay.answers import AgentErrorKind, MalformedAnswerError, error_response, response_from_json
+from assay.model.agent_response import AgentErrorKind, MalformedAnswerError, error_response, response_from_json
+from assay.model.response_limits import AnswerTooLargeError
 from assay_orchestrator.agents.http_mapping import ReplyMapping
 from assay_orchestrator.scoring.jobs import MapReply
 from assay_orchestrator.scoring.pool import ScoringFailedError
@@ -15,7 +15,7 @@ from assay_orchestrator.scoring.row_scorer import WORK_AT_ONCE, WORK_HERE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.answers import AgentResponse
+    from assay.model.agent_response import AgentResponse
     from assay_orchestrator.scoring.pool import ScorerPool
 
 __all__ = ["ReplyReader"]

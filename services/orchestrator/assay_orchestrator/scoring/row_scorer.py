@@ -8,18 +8,18 @@ import math
 import pickle
 from typing import TYPE_CHECKING
 
-from assay.metrics.row_scores import score_row
-from assay.metrics.row_work import row_work
-from assay.metrics.score import score_from_json
-from assay.results import Score, ScoreStatus
+from assay.metrics.core.row_work import row_work
+from assay.metrics.core.score import score_from_json
+from assay.metrics.rows.row_scores import score_row
+from assay.model.run import Score, ScoreStatus
 from assay_orchestrator.scoring.jobs import ScoreRow
 from assay_orchestrator.scoring.pool import ScoringFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.metrics.score import Metric, Row
-    from assay.results import MetricSettings
+    from assay.metrics.core.score import Metric, Row
+    from assay.model.run import MetricSettings
     from assay_orchestrator.scoring.pool import ScorerPool
 
 __all__ = ["WORK_AT_ONCE", "WORK_HERE", "RowScorer"]

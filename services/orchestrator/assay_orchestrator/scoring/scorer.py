@@ -12,7 +12,7 @@ import sys
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
-from assay.logs import log_settings
+from assay.runtime.logs import log_settings
 from assay_orchestrator.scoring.jobs import HEADER, MAX_REPLY_BYTES, READY, result_of
 
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.logs import LogSettings, configure_logging
+from assay.runtime.logs import LogSettings, configure_logging
 from assay_orchestrator.scoring.jobs import HEADER, MAX_REPLY_BYTES, READY, MapReply, ScoreRow, reply_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import BinaryIO
 
-    from assay.metrics.score import Metric
+    from assay.metrics.core.score import Metric
     from assay_orchestrator.agents.http_mapping import ReplyMapping
 
 NICENESS = 10
@@ -93,7 +93,7 @@ def _import_all() -> None:
         import jsonschema
         import re2
 
-        from assay.metrics.schema_validation import schema_validator
+        from assay.metrics.checks.schema_validation import schema_validator
         from assay_orchestrator.agents import http_mapping
 
         schema_validator("{}")
@@ -142,8 +142,8 @@ def _done(payload: bytes) -> tuple[Any, str]:
 
 
 def _scores(job: ScoreRow) -> list[dict[str, Any]]:
-    from assay.metrics.row_scores import score_row
-    from assay.metrics.score import score_to_json
+    from assay.metrics.core.score import score_to_json
+    from assay.metrics.rows.row_scores import score_row
 
     return [score_to_json(score) for score in score_row(_metrics(job.metrics), job.row)]
 
@@ -156,8 +156,8 @@ def _metrics(settings: bytes) -> list[Metric]:
 
 
 def _answer(job: MapReply) -> dict[str, Any]:
-    from assay.answer_limits import AnswerTooLargeError
-    from assay.answers import MalformedAnswerError, response_to_json
+    from assay.model.agent_response import MalformedAnswerError, response_to_json
+    from assay.model.response_limits import AnswerTooLargeError
 
     try:
         return {"answer": response_to_json(_mapping(job.expressions).read(job.body))}

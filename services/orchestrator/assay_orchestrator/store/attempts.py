@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from assay.answers import AgentStatus, response_from_json, response_to_json
-from assay.metrics.score import score_from_json, score_to_json
-from assay.results import AttemptOutcome, CaseResult, RowAttempt, ScoreStatus
+from assay.metrics.core.score import score_from_json, score_to_json
+from assay.model.agent_response import AgentStatus, response_from_json, response_to_json
+from assay.model.run import AttemptOutcome, CaseResult, RowAttempt, ScoreStatus
 from assay.storage.texts import json_text
 from assay.storage.times import now
 from assay_orchestrator.store import results, schema, shards
@@ -22,7 +22,7 @@ from assay_orchestrator.store import results, schema, shards
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from assay.answers import AgentResponse
+    from assay.model.agent_response import AgentResponse
     from assay_orchestrator.store.results import RowKey
     from assay_orchestrator.store.shards import Shard
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import WrongStateError
-from assay.results import PauseCause, RunState
+from assay.model.run import PauseCause, RunState
 from assay_orchestrator.store import attempts, fairness, results, runs, shards, unjudged
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay.results import SpendCap
+    from assay.model.run import SpendCap
     from assay_orchestrator.store.runs import RunRecord
     from assay_orchestrator.store.shards import Held
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from assay.answers import clean_text
-from assay.cases import Case, Turn, case_from_json, case_to_json
 from assay.errors import AssayError, DatasetError
-from assay.results import DatasetRef
+from assay.model.agent_response import clean_text
+from assay.model.case import Case, Turn, case_from_json, case_to_json
+from assay.model.run import DatasetRef
 from assay.storage.bulk import insert_rows
 from assay.storage.texts import json_text
 from assay.storage.times import now

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from assay.results import FINISHED_STATES, Deletion, RunState
+from assay.model.run import FINISHED_STATES, Deletion, RunState
 from assay.storage.times import now
 from assay_orchestrator.store import schema
 

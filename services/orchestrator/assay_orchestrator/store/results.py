@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from assay.answers import AgentResponse, AgentStatus, response_from_json, response_to_json
-from assay.metrics.score import score_from_json, score_to_json
-from assay.results import CaseResult
+from assay.metrics.core.score import score_from_json, score_to_json
+from assay.model.agent_response import AgentResponse, AgentStatus, response_from_json, response_to_json
+from assay.model.run import CaseResult
 from assay.storage.bulk import insert_rows
 from assay.storage.texts import json_text
 from assay.storage.times import now

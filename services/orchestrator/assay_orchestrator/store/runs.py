@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.errors import NotFoundError
-from assay.results import FINISHED_STATES, PauseCause, RunState, StateChange
+from assay.model.run import FINISHED_STATES, PauseCause, RunState, StateChange
 from assay.storage.texts import CleanText, json_text
 from assay.storage.times import now
 from assay_orchestrator.store import datasets, schema

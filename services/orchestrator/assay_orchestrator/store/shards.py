@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.errors import AssayError
-from assay.results import PauseCause, RunState
+from assay.model.run import PauseCause, RunState
 from assay_orchestrator.store import fair_clock, runs, schema
 
 if TYPE_CHECKING:

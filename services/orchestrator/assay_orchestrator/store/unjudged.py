@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from assay.results import PauseCause, RunState
+from assay.model.run import PauseCause, RunState
 from assay.storage.texts import json_text
 from assay_orchestrator.store import runs, schema, shards
 

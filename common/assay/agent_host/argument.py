@@ -1,0 +1,59 @@
+"""What an agent function is called with: the request, or its text alone."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from assay.model.agent_request import AgentRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["TEXT_PARAMETERS", "argument_hint", "receives_text"]
+
+TEXT_PARAMETERS = ("question", "query", "prompt", "input", "text")
+"""Names of a parameter without a type that receives the text."""
+
+_TEXT_TYPES = (str, "str", str | None, "str | None", "Optional[str]")
+_NO_TYPES = (inspect.Parameter.empty, Any, "Any", object, "object")
+_FIELDS = frozenset(AgentRequest.__slots__)
+
+
+def receives_text(agent: Callable[..., Any]) -> bool:
+    """Return whether an agent is called with the text of the request instead of the request.
+
+    It is where its first parameter has the type `str`, or no type and one of the names of `TEXT_PARAMETERS`.
+    """
+    try:
+        parameters = list(inspect.signature(agent).parameters.values())
+    except (TypeError, ValueError):
+        return False  # a builtin without a signature
+    if not parameters or parameters[0].kind not in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ):
+        return False
+    first = parameters[0]
+    kind = first.annotation.strip("'\"") if isinstance(first.annotation, str) else first.annotation
+    return kind in _TEXT_TYPES or (kind in _NO_TYPES and first.name in TEXT_PARAMETERS)
+
+
+def argument_hint(problem: BaseException, text: str) -> str:
+    """Return what to change where an agent took its argument for something else; empty for any other problem.
+
+    Args:
+        problem: What the agent raised.
+        text: Its message.
+    """
+    if isinstance(problem, AttributeError) and problem.name in _FIELDS and isinstance(problem.obj, str):
+        return (
+            "the agent's parameter receives the text of the question: name it `request` to receive the request, "
+            f"which has `{problem.name}`"
+        )
+    if isinstance(problem, TypeError | AttributeError) and AgentRequest.__name__ in text:
+        return (
+            "the agent receives a request, whose text is `request.input`: use that, or name the parameter "
+            "`question` to receive the text"
+        )
+    return ""

@@ -1,0 +1,173 @@
+"""Holding a ServeAgent stream: the orchestrator asks, the user's code answers here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from assay.agent_host.caller import MAX_ANSWER_BYTES
+from assay.agent_host.suspension import Suspensions
+from assay.errors import UnavailableError, WrongStateError
+from assay.model.agent_response import AgentErrorKind, MalformedAnswerError, error_response
+from assay.rpc.status import translated
+from assay.runtime.failpoints import failpoint
+from assay.v1 import agent_pb2, orchestrator_pb2_grpc
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire.agent import request_from_wire, response_to_wire, split_by_size
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    import grpc
+
+    from assay.agent_host.caller import AgentCaller
+    from assay.model.agent_response import AgentResponse
+
+__all__ = ["host_agent"]
+
+_LEAVING_S = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+async def host_agent(
+    channel: grpc.aio.Channel,
+    run_id: str,
+    caller: AgentCaller,
+    *,
+    concurrency: int,
+    on_attached: Callable[[], None] = lambda: None,
+) -> None:
+    """Answer a run's questions until the run asks no more.
+
+    A process that was suspended begins no question before the orchestrator has confirmed that it still waits for it.
+
+    Args:
+        channel: To the orchestrator.
+        run_id: The run; one that has finished asks nothing.
+        caller: The agent.
+        concurrency: Most questions at once.
+        on_attached: Called once the orchestrator has taken the offer.
+
+    Raises:
+        UnavailableError: The connection was lost; attach again.
+        AssayError: The orchestrator refused.
+    """
+    host = _Host(caller)
+    stub = orchestrator_pb2_grpc.RunServiceStub(channel)
+    call = stub.ServeAgent(host.outgoing(run_id, concurrency))
+    watching = asyncio.create_task(host.suspensions.watch())
+    try:
+        with translated():
+            async for message in call:
+                if message.HasField("attached"):
+                    on_attached()
+                if not host.take(message):
+                    return
+        raise UnavailableError("the orchestrator ended the connection before the run was done")
+    except WrongStateError as problem:
+        if problem.reason != "RUN_FINISHED":
+            raise
+    finally:
+        call.cancel()
+        watching.cancel()
+        await host.aclose()
+
+
+class _Host:
+    def __init__(self, caller: AgentCaller) -> None:
+        self._caller = caller
+        self.suspensions = Suspensions()
+        self._reported = 0
+        self._sent = 0
+        self._reconciled = 0
+        self._reconciliation = asyncio.Event()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._answers: list[agent_pb2.AgentResponse] = []
+        self._moved = asyncio.Event()
+        self._closed = False
+
+    def take(self, message: pb.ServeAgentResponse) -> bool:
+        """Take a message of the orchestrator; False once it asks no more."""
+        match message.WhichOneof("message"):
+            case "requests":
+                for request in message.requests.requests:
+                    self._start(request)
+            case "cancelled":
+                for request_id in message.cancelled.request_ids:
+                    if (task := self._tasks.get(request_id)) is not None:
+                        task.cancel()
+            case "reconciled":
+                self._reconciled = message.reconciled.number
+                self._reconciliation.set()
+            case "detached":
+                return False
+        return True
+
+    async def outgoing(self, run_id: str, concurrency: int) -> AsyncIterator[pb.ServeAgentRequest]:
+        """Yield what the orchestrator is to be told."""
+        yield pb.ServeAgentRequest(attach=pb.AttachAgent(run_id=run_id, concurrency=concurrency))
+        while not self._closed:
+            await self._moved.wait()
+            self._moved.clear()
+            if self._reported > self._sent:
+                self._sent = self._reported
+                yield pb.ServeAgentRequest(suspended=pb.HostSuspended(number=self._sent))
+            ready, self._answers = self._answers, []
+            for batch in split_by_size(ready):
+                yield pb.ServeAgentRequest(responses=pb.AgentResponses(responses=batch))
+
+    async def aclose(self) -> None:
+        """Stop calling; an agent that does not let itself be cancelled is left behind."""
+        self._closed = True
+        self._moved.set()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LEAVING_S)
+        self._caller.close()
+
+    def _start(self, request: agent_pb2.AgentRequest) -> None:
+        request_id = request.request_id
+        task = asyncio.create_task(self._answer(request))
+        self._tasks[request_id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(request_id, None))
+
+    async def _answer(self, request: agent_pb2.AgentRequest) -> None:
+        failpoint("host.question_received")
+        await self._until_reconciled()
+        failpoint("host.before_call")
+        try:
+            message = _to_wire(await self._caller.call(request_from_wire(request)))
+        except Exception as problem:  # noqa: BLE001 - the boundary of a case: it alone fails
+            _log.exception("answering a question failed: request=%s", request.request_id)
+            message = response_to_wire(error_response(AgentErrorKind.RAISED, f"internal error: {problem!r}"))
+        message.request_id = request.request_id
+        failpoint("host.answer_ready")
+        self._answers.append(message)
+        self._moved.set()
+
+    async def _until_reconciled(self) -> None:
+        """Wait, where this process was suspended, until the questions that are over have been cancelled."""
+        while (count := self.suspensions.check()) > self._reconciled:
+            if count > self._reported:
+                _log.info("process suspended: asking the orchestrator which questions are still open")
+                self._reported = count
+                self._moved.set()
+            self._reconciliation.clear()
+            await self._reconciliation.wait()
+
+
+def _to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
+    try:
+        message = response_to_wire(response)
+    except (MalformedAnswerError, ValueError) as problem:
+        sentence = f"the answer of the agent cannot be read: {problem}"
+        return response_to_wire(error_response(AgentErrorKind.MALFORMED, sentence))
+    # Escapes make JSON larger than the texts that were measured.
+    if message.ByteSize() > MAX_ANSWER_BYTES:
+        limit_mib = MAX_ANSWER_BYTES // 1024 // 1024
+        return response_to_wire(error_response(AgentErrorKind.TOO_LARGE, f"the answer is larger than {limit_mib} MiB"))
+    return message

@@ -1,0 +1,138 @@
+"""Finding the user's agent: `module:function` or `file.py:function`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.agent_host.tracebacks import user_traceback
+from assay.errors import InvalidInputError, Problem
+from assay.parsing.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+__all__ = ["AgentImportError", "callable_problem", "load_agent"]
+
+
+class AgentImportError(InvalidInputError):
+    """The user's module raised while it was imported; `user_traceback` is theirs, without Assay's frames."""
+
+    reason = "AGENT_IMPORT_FAILED"
+
+    def __init__(self, target: str, user_traceback: str) -> None:
+        super().__init__([Problem(f"{target!r} failed to import (traceback below)", "agent.target")])
+        self.user_traceback = user_traceback
+
+
+def load_agent(target: str, base_dir: Path) -> Callable[..., Any]:
+    """Return the function that a target names.
+
+    Args:
+        target: "module:function" or "file.py:function"; the function may be an attribute path.
+        base_dir: The spec's folder; it comes first where modules are looked for.
+
+    Raises:
+        AgentImportError: The module raised.
+        InvalidInputError: There is no such module or function, or it cannot be called with one question.
+    """
+    module_name, _, attribute = target.rpartition(":")
+    if not module_name or not attribute:
+        raise _refusal(f"{target!r} does not name a function: write module:function or file.py:function")
+    _put_first(base_dir)
+    is_file = module_name.endswith(".py")
+    module = _import_file(base_dir / module_name, target) if is_file else _import(module_name, target, base_dir)
+    found: Any = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            close = nearest(part, [name for name in dir(found) if not name.startswith("_")])
+            hint = f"; did you mean {close!r}?" if close else ""
+            raise _refusal(f"{module_name} has no {part!r}{hint}")
+        found = getattr(found, part)
+    if problem := callable_problem(found):
+        raise _refusal(f"{target!r} {problem}")
+    return found  # type: ignore[no-any-return]  # it has just been checked
+
+
+def _put_first(folder: Path) -> None:
+    text = str(folder.resolve())
+    if text in sys.path:
+        sys.path.remove(text)
+    sys.path.insert(0, text)
+
+
+def _import(name: str, target: str, base_dir: Path) -> ModuleType:
+    file = base_dir / f"{name}.py"
+    loaded = sys.modules.get(name)
+    if loaded is not None and file.is_file() and not _is_from(loaded, file):
+        # A module of that name is loaded from elsewhere: Python's own, or one of another spec.
+        return _import_file(file, target)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise _refusal(
+                f"there is no module {error.name!r} in the spec's folder or among the installed packages"
+            ) from None
+        raise AgentImportError(target, _user_traceback(error)) from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - importing runs the user's code
+        raise AgentImportError(target, _user_traceback(error)) from None
+
+
+def _import_file(path: Path, target: str) -> ModuleType:
+    path = path.resolve()
+    if not path.is_file():
+        raise _refusal(f"there is no file {path}")
+    name = path.stem if path.stem not in sys.modules else f"assay_agent_{path.stem}"
+    for known in (path.stem, name):
+        if known in sys.modules and _is_from(sys.modules[known], path):
+            return sys.modules[known]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None, "the name ends in .py"
+    assert spec.loader is not None, "a file has a loader"
+    _put_first(path.parent)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - importing runs the user's code
+        sys.modules.pop(name, None)
+        raise AgentImportError(target, _user_traceback(error)) from None
+    return module
+
+
+def _is_from(module: ModuleType, path: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and Path(file).resolve() == path.resolve()
+
+
+def _user_traceback(error: BaseException) -> str:
+    return user_traceback(error) or "".join(traceback.format_exception_only(error)).rstrip()
+
+
+def callable_problem(found: object) -> str:
+    """Return why something cannot be called as an agent, with one question; empty where it can."""
+    if inspect.isclass(found):
+        return "is a class: name a function, or an instance that can be called"
+    if not callable(found):
+        return (
+            f"is a value of type {type(found).__name__}, which cannot be called: name a function of one argument, "
+            "the question"
+        )
+    try:
+        inspect.signature(found).bind(object())
+    except ValueError:
+        return ""  # a builtin without a signature: calling it will tell
+    except TypeError:
+        return f"is called with one argument, the question, but it takes {inspect.signature(found)}"
+    return ""
+
+
+def _refusal(message: str) -> InvalidInputError:
+    return InvalidInputError([Problem(message, "agent.target")], reason="AGENT_NOT_FOUND")

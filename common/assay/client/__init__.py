@@ -1,0 +1,1 @@
+"""Running evaluations against an orchestrator: `assay.evaluate`, the client below it, and progress."""

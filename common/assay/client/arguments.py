@@ -1,0 +1,81 @@
+"""The arguments of `assay.evaluate`: refused at once, with every problem, before anything is read or started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from assay.agent_host.loader import callable_problem
+from assay.errors import InvalidInputError, Problem
+from assay.model.run import CaseSelection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["check_arguments"]
+
+
+def check_arguments(
+    spec: object,
+    agent: object,
+    *,
+    dataset: object,
+    select: object,
+    server: object,
+    on_event: object,
+    progress: object,
+    output_dir: object,
+) -> None:
+    """Raise if an argument cannot be what it is for.
+
+    Raises:
+        InvalidInputError: Some are; holds every problem.
+    """
+    problems = [
+        *_of_spec(spec),
+        *_of_agent(agent),
+        *_of_dataset(dataset),
+        *_unless(
+            select is None or isinstance(select, CaseSelection), "select", "an assay.model.run.CaseSelection", select
+        ),
+        *_unless(server is None or isinstance(server, str), "server", "an orchestrator's address, a text", server),
+        *_unless(on_event is None or callable(on_event), "on_event", "a function of one event", on_event),
+        *_unless(progress is None or isinstance(progress, bool), "progress", "True or False", progress),
+        *_unless(output_dir is None or _is_path(output_dir), "output_dir", "a folder's name", output_dir),
+    ]
+    if problems:
+        raise InvalidInputError(problems, reason="INVALID_ARGUMENT")
+
+
+def _of_spec(spec: object) -> Iterator[Problem]:
+    due = "a file's name, or a mapping such as {'metrics': ['exact_match']}"
+    yield from _unless(_is_path(spec) or isinstance(spec, Mapping), "spec", due, spec)
+
+
+def _of_agent(agent: object) -> Iterator[Problem]:
+    if agent is None:
+        return
+    if isinstance(agent, str):
+        example = "{'agent': {'adapter': 'python', 'target': 'agent:answer'}}"
+        yield Problem(f"must be a function of one question, not a text: the spec names code, as {example}", "agent")
+    elif problem := callable_problem(agent):
+        yield Problem(problem, "agent")
+
+
+def _of_dataset(dataset: object) -> Iterator[Problem]:
+    due = "a file's name, or a list of cases such as [{'question': '2 + 2?', 'answer': '4'}]"
+    if hasattr(dataset, "to_dict") and hasattr(dataset, "columns"):
+        yield Problem("must hold cases as mappings: pass the data frame's to_dict('records')", "dataset")
+        return
+    cases = isinstance(dataset, Iterable) and not isinstance(dataset, Mapping | bytes | bytearray)
+    yield from _unless(dataset is None or _is_path(dataset) or cases, "dataset", due, dataset)
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str | os.PathLike)
+
+
+def _unless(is_right: bool, name: str, due: str, value: Any) -> Iterator[Problem]:
+    if not is_right:
+        yield Problem(f"must be {due}, not {type(value).__name__}", name)

@@ -1,0 +1,418 @@
+"""The asynchronous client of an orchestrator: plain objects in, plain objects out."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc.aio
+
+from assay.agent_host.host import host_agent
+from assay.errors import NotFoundError, UnavailableError, WatchBehindError, WrongStateError
+from assay.model.run import CaseResult, DatasetRef, Deletion, RowAttempt, Run, StateChange
+from assay.rpc.channel import open_channel, read_stream, wait_for_ready
+from assay.rpc.status import translated
+from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import orchestrator_pb2_grpc
+from assay.wire.case import case_to_wire
+from assay.wire.judging import spend_cap_to_wire
+from assay.wire.run import (
+    attempt_from_wire,
+    dataset_from_wire,
+    event_from_wire,
+    result_from_wire,
+    run_from_wire,
+    settings_to_wire,
+    state_to_wire,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+    from types import TracebackType
+
+    from assay.agent_host.caller import AgentCaller
+    from assay.model.case import Case
+    from assay.model.run import RunSettings, RunState, SpendCap
+
+__all__ = ["Client"]
+
+_SERVICE = "assay.v1.RunService"
+_UPLOAD_BATCH_BYTES = 1024 * 1024
+_UPLOAD_BATCH_CASES = 500
+_UPLOAD_TIMEOUT_S = 3600.0
+_RUN_PAGE = 500
+_RESULT_PAGE = 500
+_STEPS_TO_SEND = 3  # turns of the event loop after which a call that was begun is on its way
+_PAGE_TIMEOUT_S = 60.0
+_DELETE_TIMEOUT_S = 600.0
+
+T = TypeVar("T")
+
+
+class Client:
+    """A connection to an orchestrator; use it with `async with`.
+
+    Every call reconnects when an orchestrator that answered before is away, and is repeated: each of them may be
+    made twice without harm.
+
+    Args:
+        address: "host:port", "dns:///host:port" or "unix:/path".
+        patience_s: How long a call reconnects after it lost its connection, in seconds.
+        on_lost: Awaited when the connection was lost, before the client reconnects.
+    """
+
+    def __init__(
+        self, address: str, *, patience_s: float = 60.0, on_lost: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        self.address = address
+        self._patience_s = patience_s
+        self._on_lost = on_lost
+        self._was_reached = False
+        self._lost_count = 0
+
+    async def __aenter__(self) -> Client:
+        self._channel = open_channel(self.address)
+        self._stub = orchestrator_pb2_grpc.RunServiceStub(self._channel)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._channel.close()
+
+    async def wait_for_ready(self, timeout_s: float) -> None:
+        """Wait until the orchestrator takes work.
+
+        Raises:
+            UnavailableError: It did not in time.
+        """
+        await wait_for_ready(self._channel, _SERVICE, timeout_s)
+        self._was_reached = True
+
+    async def upload_dataset(self, cases: Iterable[Case], *, name: str, format: str = "") -> DatasetRef:  # noqa: A002
+        """Store a dataset and return it; the same cases in the same order are stored once.
+
+        Args:
+            cases: The cases. A lost connection sends them again from the first one, unless they are an iterator,
+                which gives them only once.
+            name: A name for people, such as the file's.
+            format: The file format that was recognised.
+
+        Raises:
+            DatasetError: A case was refused, or the cases cannot be read.
+        """
+        unreadable: list[Exception] = []
+
+        async def send() -> pb.UploadDatasetResponse:
+            parts = _upload_parts(cases, pb.DatasetHeader(name=name, format=format), unreadable)
+            try:
+                return await self._stub.UploadDataset(parts, timeout=_UPLOAD_TIMEOUT_S)
+            except (grpc.aio.AioRpcError, asyncio.CancelledError):
+                if unreadable:  # gRPC only says that the call was cancelled
+                    raise unreadable[0] from None
+                raise
+
+        response = await self._call(send, repeatable=iter(cases) is not cases)
+        return dataset_from_wire(response.dataset)
+
+    async def create_run(self, settings: RunSettings, dataset_id: str, *, request_id: str | None = None) -> Run:
+        """Start a run and return it; with the same request id, the same run.
+
+        Raises:
+            SpecError: The settings are wrong; holds every problem.
+            ConflictError: The request id was used for another run.
+        """
+        request = pb.CreateRunRequest(
+            request_id=request_id or str(uuid.uuid4()),
+            spec=settings_to_wire(settings),
+            dataset_id=dataset_id,
+        )
+        return run_from_wire((await self._call(lambda: self._stub.CreateRun(request))).run)
+
+    async def get_run(self, run_id: str, *, partial: bool = True) -> Run:
+        """Return a run as it stands.
+
+        Args:
+            run_id: The run.
+            partial: Whether to have a summary over the rows there are, marked as partial, while there is no final one.
+
+        Raises:
+            NotFoundError: There is no such run.
+        """
+        request = pb.GetRunRequest(run_id=run_id, final_summary_only=not partial)
+        return run_from_wire((await self._call(lambda: self._stub.GetRun(request))).run)
+
+    async def list_runs(
+        self,
+        limit: int = 50,
+        *,
+        run_id_prefix: str = "",
+        name: str = "",
+        labels: Mapping[str, str] | None = None,
+        states: Iterable[RunState] = (),
+    ) -> list[Run]:
+        """Return the newest runs that meet all conditions, without their summaries.
+
+        Args:
+            limit: Most runs to return.
+            run_id_prefix: What their ids begin with.
+            name: Their name; empty for any.
+            labels: Labels that they have.
+            states: The states of which they have one; none for any.
+        """
+        wanted = pb.ListRunsRequest(
+            run_id_prefix=run_id_prefix, name=name, labels=labels, states=map(state_to_wire, states)
+        )
+        runs: list[Run] = []
+        token = ""
+        while len(runs) < limit:
+            response = await self._list_runs(wanted, min(_RUN_PAGE, limit - len(runs)), token)
+            runs += [run_from_wire(run) for run in response.runs]
+            token = response.next_page_token
+            if not token:
+                break
+        return runs
+
+    async def _list_runs(self, wanted: pb.ListRunsRequest, page_size: int, token: str) -> pb.ListRunsResponse:
+        request = pb.ListRunsRequest(page_size=page_size, page_token=token)
+        request.MergeFrom(wanted)
+        return await self._call(lambda: self._stub.ListRuns(request))
+
+    async def cancel_run(self, run_id: str) -> Run:
+        """Stop a run for good; what is stored stays.
+
+        Raises:
+            WrongStateError: The run has already ended.
+        """
+        request = pb.CancelRunRequest(run_id=run_id)
+        return run_from_wire((await self._call(lambda: self._stub.CancelRun(request))).run)
+
+    async def pause_run(self, run_id: str) -> Run:
+        """Let a run's questions in flight end and ask nothing more, until `resume_run`.
+
+        Returns:
+            The run as it stands: PAUSED, or RUNNING still where questions in flight take longer than a few seconds;
+            `watch_run` tells when they have ended.
+
+        Raises:
+            WrongStateError: The run has already ended.
+        """
+        request = pb.PauseRunRequest(run_id=run_id)
+        return run_from_wire((await self._call(lambda: self._stub.PauseRun(request))).run)
+
+    async def resume_run(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> Run:
+        """Continue a paused run; stored answers are not asked for again.
+
+        Args:
+            run_id: The run.
+            retry_errors: Also try the rows again whose agent erred or of which a metric could not be computed, of a
+                run that is paused, has succeeded or has failed. The old attempts stay: see `list_attempts`.
+            spend_cap: Another cap on what the run may spend on judging; None for that of before.
+
+        Raises:
+            InvalidInputError: It is to have a cap and no judge.
+            WrongStateError: The run has already ended, or is running while something is to be changed.
+        """
+        cap = spend_cap_to_wire(spend_cap) if spend_cap is not None else None
+        request = pb.ResumeRunRequest(run_id=run_id, retry_errors=retry_errors, spend_cap=cap)
+        lost_before = self._lost_count
+        try:
+            return run_from_wire((await self._call(lambda: self._stub.ResumeRun(request))).run)
+        except WrongStateError as problem:
+            if self._lost_count == lost_before or problem.reason != "RUN_ACTIVE":
+                raise
+            return await self.get_run(run_id, partial=False)  # the attempt whose answer was lost has resumed it
+
+    async def list_attempts(self, run_id: str, case_id: str) -> list[RowAttempt]:
+        """Return every attempt at the rows of a case, by repeat, oldest first, the current one last.
+
+        Raises:
+            NotFoundError: There is no such run, or no such case in its dataset.
+        """
+        request = pb.ListAttemptsRequest(run_id=run_id, case_id=case_id)
+
+        async def fetch() -> list[RowAttempt]:
+            async with read_stream(self._stub.ListAttempts(request, timeout=_PAGE_TIMEOUT_S)) as messages:
+                return [attempt_from_wire(message.attempt) async for message in messages]
+
+        return await self._call(fetch)
+
+    async def delete_run(self, run_id: str, *, only_check: bool = False) -> Deletion:
+        """Remove a run that has ended or is paused, with its rows, and its dataset where no other run uses it.
+
+        Args:
+            run_id: The run.
+            only_check: Delete nothing; only say what would go.
+
+        Raises:
+            NotFoundError: There is no such run.
+            WrongStateError: The run is going on.
+        """
+        estimate = await self._delete_run(run_id, only_check=True)
+        if only_check:
+            return estimate
+        lost_before = self._lost_count
+        try:
+            return await self._delete_run(run_id, only_check=False)
+        except NotFoundError:
+            if self._lost_count == lost_before:
+                raise
+            return estimate  # the attempt whose answer was lost has deleted it
+
+    async def _delete_run(self, run_id: str, *, only_check: bool) -> Deletion:
+        request = pb.DeleteRunRequest(run_id=run_id, validate_only=only_check)
+        gone = await self._call(lambda: self._stub.DeleteRun(request, timeout=_DELETE_TIMEOUT_S))
+        return Deletion(gone.row_count, gone.size_bytes, gone.dataset_removed)
+
+    async def watch_run(
+        self, run_id: str, *, after_sequence: int = 0, include_answers: bool = False
+    ) -> AsyncIterator[Run | StateChange | CaseResult]:
+        """Yield a snapshot of the run, then its events in order, until it has ended.
+
+        A lost connection is taken up again after the last event; the snapshot then comes again. So it is where the
+        orchestrator ended the watch because it was not read for long.
+
+        Raises:
+            NotFoundError: There is no such run, or it was deleted.
+            ResumeExpiredError: The run has not come as far as `after_sequence`.
+            UnavailableError: The orchestrator stayed away longer than the client's patience.
+        """
+        cursor = after_sequence
+        patience = _Patience(self._patience_s)
+        while True:
+            request = pb.WatchRunRequest(run_id=run_id, after_sequence=cursor, include_answers=include_answers)
+            try:
+                with translated():
+                    async with read_stream(self._stub.WatchRun(request)) as messages:
+                        async for message in messages:
+                            patience.renew()
+                            if message.HasField("snapshot"):
+                                yield run_from_wire(message.snapshot)
+                            if message.HasField("bookmark_sequence"):
+                                cursor = message.bookmark_sequence
+                            for event in message.events:
+                                cursor = event.sequence
+                                yield event_from_wire(event)
+                return
+            except WatchBehindError:
+                continue  # whatever was sent before has been read by now
+            except UnavailableError as problem:
+                await self._lost(problem, patience)
+
+    async def list_results(
+        self, run_id: str, *, failed_only: bool = False, case_id: str = ""
+    ) -> AsyncIterator[CaseResult]:
+        """Yield the stored results of a run in dataset order, with their answers.
+
+        Args:
+            run_id: The run.
+            failed_only: Only rows that failed or have no verdict because of an error.
+            case_id: Only the rows of this case; empty for all.
+
+        Raises:
+            NotFoundError: There is no such run, or no such case in its dataset.
+        """
+
+        async def fetch(token: str) -> pb.ListResultsResponse:
+            request = pb.ListResultsRequest(
+                run_id=run_id, page_size=_RESULT_PAGE, page_token=token, failed_only=failed_only, case_id=case_id
+            )
+            return await self._call(lambda: self._stub.ListResults(request, timeout=_PAGE_TIMEOUT_S))
+
+        page: asyncio.Task[pb.ListResultsResponse] | None = asyncio.create_task(fetch(""))
+        try:
+            while page is not None:
+                response = await page
+                token = response.next_page_token
+                # The next page travels while this one is read.
+                page = asyncio.create_task(fetch(token)) if token else None
+                for _ in range(_STEPS_TO_SEND):
+                    await asyncio.sleep(0)
+                for result in response.results:
+                    yield result_from_wire(result)
+        finally:
+            if page is not None:
+                page.cancel()
+
+    async def host_agent(self, run_id: str, caller: AgentCaller, *, concurrency: int) -> None:
+        """Answer a run's questions with an agent on this side, until the run asks no more.
+
+        Raises:
+            UnavailableError: The orchestrator stayed away longer than the client's patience.
+        """
+        patience = _Patience(self._patience_s)
+        while True:
+            try:
+                await host_agent(self._channel, run_id, caller, concurrency=concurrency, on_attached=patience.renew)
+                return
+            except UnavailableError as problem:
+                await self._lost(problem, patience)
+
+    async def _call(self, attempt: Callable[[], Awaitable[T]], *, repeatable: bool = True) -> T:
+        """Return what a call returns; one that loses its connection is repeated, as long as patience lasts."""
+        patience = _Patience(self._patience_s)
+        while True:
+            try:
+                with translated():
+                    result = await attempt()
+            except UnavailableError as problem:
+                # An address at which nothing has ever answered is most likely wrong.
+                if not (repeatable and self._was_reached):
+                    raise
+                await self._lost(problem, patience)
+            else:
+                self._was_reached = True
+                return result
+
+    async def _lost(self, problem: UnavailableError, patience: _Patience) -> None:
+        if problem.reason == "STORAGE_UNAVAILABLE":
+            raise problem
+        patience.spend(problem)
+        self._lost_count += 1
+        if self._on_lost is not None:
+            await self._on_lost()
+        await asyncio.sleep(0.2)
+
+
+class _Patience:
+    """How long a lost connection may still be tried again."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._lost_at: float | None = None
+
+    def renew(self) -> None:
+        self._lost_at = None
+
+    def spend(self, problem: UnavailableError) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._lost_at is None:
+            self._lost_at = now
+        if now - self._lost_at >= self._seconds:
+            raise problem
+
+
+async def _upload_parts(
+    cases: Iterable[Case], header: pb.DatasetHeader, unreadable: list[Exception]
+) -> AsyncIterator[pb.UploadDatasetRequest]:
+    yield pb.UploadDatasetRequest(header=header)
+    batch: list[pb.Case] = []
+    size = 0
+    for case in _noting_problems(cases, unreadable):
+        message = case_to_wire(case)
+        if batch and (size + message.ByteSize() > _UPLOAD_BATCH_BYTES or len(batch) >= _UPLOAD_BATCH_CASES):
+            yield pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=batch))
+            batch, size = [], 0
+        batch.append(message)
+        size += message.ByteSize()
+    if batch:
+        yield pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=batch))
+
+
+def _noting_problems(cases: Iterable[Case], problems: list[Exception]) -> Iterator[Case]:
+    try:
+        yield from cases
+    except Exception as problem:
+        problems.append(problem)
+        raise

@@ -1,0 +1,269 @@
+"""The Python API: `assay.evaluate`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from assay.agent_host.caller import AgentCaller
+from assay.agent_host.loader import load_agent
+from assay.client.arguments import check_arguments
+from assay.client.client import Client
+from assay.client.evaluation import Evaluation
+from assay.client.loop_thread import run_to_end
+from assay.client.progress import make_progress
+from assay.client.run_driver import check_inputs, drive_run, saying_how_to_report, start_run, wait_for_stack
+from assay.client.run_references import failed_cases, find_run_id
+from assay.client.starting import telling_of_start
+from assay.datasets import Dataset, DatasetInfo, open_dataset, records_dataset
+from assay.datasets.warnings import warn_of_dataset
+from assay.errors import AssayError, SpecError
+from assay.local.home import Home
+from assay.local.stack import LocalStack, environment_for
+from assay.model.run import CaseResult, CaseSelection, Run, StateChange
+from assay.parsing.names import unknown_name
+from assay.reports.atomic import check_folder
+from assay.reports.json_report import JsonReport
+from assay.spec.loader import load_spec, spec_from_mapping
+from assay.spec.model import Spec
+
+__all__ = ["evaluate", "evaluate_async"]
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _naming_arguments(function: Callable[P, T]) -> Callable[P, T]:
+    """Refuse an argument that a function does not have with its nearest name, or all that there are."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        for name in kwargs:
+            if name not in known:
+                raise TypeError(f"{function.__name__}(): {unknown_name('argument', name, known)}")
+        return function(*args, **kwargs)
+
+    return call
+
+
+@_naming_arguments
+def evaluate(
+    spec: str | Path | Mapping[str, Any],
+    agent: Callable[..., Any] | None = None,
+    *,
+    dataset: str | Path | Iterable[Mapping[str, Any]] | None = None,
+    select: CaseSelection | None = None,
+    server: str | None = None,
+    on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
+    progress: bool | None = None,
+    output_dir: str | Path | None = None,
+) -> Evaluation:
+    """Run an evaluation and return its summary and rows.
+
+    In a running event loop, as in a notebook, it runs in a thread of its own. Ctrl-C ends it.
+
+    Args:
+        spec: The file of a spec, or a mapping in the shape of one.
+        agent: A function of one request, or of its text, called in this process in place of the spec's agent.
+        dataset: A file, or cases as mappings, in place of the spec's dataset.
+        select: Which cases of the dataset to run; None for all of them.
+        server: An orchestrator's address; None for the local stack.
+        on_event: Called with every snapshot and event as it comes.
+        progress: Whether progress goes to stderr; None for yes, unless there is `on_event`.
+        output_dir: A folder for `results.json`, the report that `assay run` writes; None for no report.
+
+    Raises:
+        InvalidInputError: An argument, the spec, the dataset or the agent is wrong; holds every problem.
+        AssayError: The run did not finish; the message says how it stands.
+
+    Warns:
+        DatasetWarning: Something about the dataset is odd.
+
+    Example:
+        >>> result = evaluate({"metrics": ["exact_match"]}, agent=answer, dataset=cases)  # doctest: +SKIP
+        >>> result.summary.pass_rate  # doctest: +SKIP
+    """
+    return run_to_end(_checked(spec, agent, dataset, select, server, on_event, progress, output_dir))
+
+
+async def evaluate_async(
+    spec: str | Path | Mapping[str, Any],
+    agent: Callable[..., Any] | None = None,
+    *,
+    dataset: str | Path | Iterable[Mapping[str, Any]] | None = None,
+    select: CaseSelection | None = None,
+    server: str | None = None,
+    on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
+    progress: bool | None = None,
+    output_dir: str | Path | None = None,
+) -> Evaluation:
+    """Do what `evaluate` does, in the running event loop, in which an asynchronous agent is called too."""
+    return await _checked(spec, agent, dataset, select, server, on_event, progress, output_dir)
+
+
+def _checked(
+    spec: str | Path | Mapping[str, Any],
+    agent: Callable[..., Any] | None,
+    dataset: str | Path | Iterable[Mapping[str, Any]] | None,
+    select: CaseSelection | None,
+    server: str | None,
+    on_event: Callable[[Run | StateChange | CaseResult], None] | None,
+    progress: bool | None,
+    output_dir: str | Path | None,
+) -> Coroutine[Any, Any, Evaluation]:
+    """Return the evaluation to await; checks what it can now, in the thread of the caller, whose line warnings name."""
+    check_arguments(
+        spec,
+        agent,
+        dataset=dataset,
+        select=select,
+        server=server,
+        on_event=on_event,
+        progress=progress,
+        output_dir=output_dir,
+    )
+    checked = _spec(spec, agent, dataset, (environment_for(server), environment_for(server, "judge")))
+    shown = on_event is None if progress is None else progress
+
+    def job(selection: CaseSelection, failed: Collection[str]) -> _Job:
+        cases = _dataset(checked, dataset, selection, failed)
+        info = check_inputs(checked, cases)
+        folder = Path(output_dir) if output_dir is not None else None
+        if folder is not None:
+            check_folder(folder, option="output_dir")
+        warn_of_dataset(info)
+        return _Job(checked, cases, info, _caller(checked, agent), server, folder, on_event, shown)
+
+    if select is not None and select.failed_of:
+        return _run_failed_of(select, server, job)
+    return job(select or CaseSelection(), ()).run()
+
+
+async def _run_failed_of(
+    select: CaseSelection, server: str | None, job: Callable[[CaseSelection, Collection[str]], _Job]
+) -> Evaluation:
+    async with _connected(server) as (client, _):
+        run_id = await find_run_id(client, select.failed_of)
+        failed = await failed_cases(client, run_id)
+    return await job(replace(select, failed_of=run_id), failed).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One evaluation, whose inputs are checked."""
+
+    spec: Spec
+    dataset: Dataset
+    info: DatasetInfo
+    caller: AgentCaller | None
+    server: str | None
+    output_dir: Path | None
+    on_event: Callable[[Run | StateChange | CaseResult], None] | None
+    shown: bool
+
+    async def run(self) -> Evaluation:
+        judge_keys = self.spec.judge_keys if self.spec.needs_judge else None
+        models = self.spec.embedding_models(self.info.checks)
+        async with _connected(self.server, models, judge_keys) as (client, stack):
+            run = await start_run(client, self.spec, self.dataset, self.info)
+            with make_progress(run, hidden=not self.shown) as progress:
+
+                def take(event: Run | StateChange | CaseResult) -> None:
+                    progress.take(event)
+                    if self.on_event is not None:
+                        self.on_event(event)
+
+                async with telling_of_start(stack, progress):
+                    run = await drive_run(client, run, self.caller, take, stack)
+            if run.summary is None:
+                raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_reason}", reason="RUN_UNFINISHED")
+            return Evaluation(run, await self._rows(client, run))
+
+    async def _rows(self, client: Client, run: Run) -> tuple[CaseResult, ...]:
+        """Return the rows of a finished run, having written them to the report where one is wanted."""
+        stored = client.list_results(run.run_id)
+        if self.output_dir is None:
+            return tuple([row async for row in stored])
+        rows: list[CaseResult] = []
+        with saying_how_to_report(run, self.server):
+            await JsonReport(run, self.spec).write(self.output_dir / "results.json", stored, rows.append)
+        return tuple(rows)
+
+
+@asynccontextmanager
+async def _connected(
+    server: str | None, models: Sequence[str] = (), judge_keys: Sequence[str] | None = None
+) -> AsyncIterator[tuple[Client, LocalStack | None]]:
+    """Connect to a server, or to a local stack with what is needed, which is stopped after."""
+    stack = None if server is not None else LocalStack(Home.open())
+    if stack is not None:
+        stack.start(models=models, judge=judge_keys is not None, judge_keys=judge_keys or ())
+    try:
+        async with Client(server or (stack.address if stack is not None else "")) as client:
+            await wait_for_stack(client, stack)
+            yield client, stack
+    finally:
+        if stack is not None:
+            await asyncio.shield(stack.wait_until_stopped())
+
+
+def _spec(
+    spec: str | Path | Mapping[str, Any],
+    agent: object,
+    dataset: object,
+    environs: tuple[Mapping[str, str] | None, Mapping[str, str] | None],
+) -> Spec:
+    environ, judge_environ = environs
+    file = Path(dataset) if isinstance(dataset, str | Path) else None
+    if isinstance(spec, str | Path):
+        overrides = ["agent={adapter: python, target: 'caller:agent'}"] if agent is not None else []
+        return load_spec(Path(spec), overrides=overrides, dataset=file, environ=environ, judge_environ=judge_environ)
+    data = dict(spec)
+    given = data.get("agent") or {}
+    if agent is not None and isinstance(given, Mapping):
+        data["agent"] = {**given, "adapter": "python", "target": "caller:agent"}
+    return spec_from_mapping(
+        data, dataset=file, needs_dataset=dataset is None, environ=environ, judge_environ=judge_environ
+    )
+
+
+def _dataset(
+    spec: Spec,
+    dataset: str | Path | Iterable[Mapping[str, Any]] | None,
+    selection: CaseSelection,
+    failed: Collection[str],
+) -> Dataset:
+    if dataset is not None and not isinstance(dataset, str | Path):
+        return records_dataset(
+            dataset,
+            selection=selection,
+            failed_cases=failed,
+            on_bad_case=spec.on_bad_case,
+            format=spec.dataset_format,
+        )
+    if spec.dataset is None:
+        raise SpecError("name a dataset in the spec, or pass one")
+    return open_dataset(
+        spec.dataset,
+        field_map=spec.dataset_map,
+        encoding=spec.dataset_encoding,
+        selection=selection,
+        failed_cases=failed,
+        on_bad_case=spec.on_bad_case,
+        format=spec.dataset_format,
+    )
+
+
+def _caller(spec: Spec, agent: Callable[..., Any] | None) -> AgentCaller | None:
+    if agent is not None:
+        return AgentCaller(agent)
+    settings = spec.settings.agent
+    return AgentCaller(load_agent(settings.target, spec.base_dir)) if settings.adapter == "python" else None

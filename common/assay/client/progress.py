@@ -1,0 +1,214 @@
+"""What a run shows while it goes on: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from assay.model.run import CaseResult, Run, RunState, StateChange
+from assay.reports.judging_text import judge_line, judging_cost
+from assay.reports.run_description import cases_over_dataset
+from assay.spec.model import wants_verdicts
+from assay.text.unsafe_text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["PlainProgress", "Progress", "make_progress"]
+
+_PLAIN_EVERY_S = 5.0
+_LIVE_EVERY_S = 0.1
+_BAR_WIDTH = 24
+_LEAST_SPAN_S = 0.5  # rows that come all at once tell no rate
+
+
+class Progress(Protocol):
+    """Takes what happens in a run."""
+
+    def take(self, event: Run | StateChange | CaseResult) -> None:
+        """Take one snapshot or event."""
+
+    def wait_for(self, services: Sequence[str]) -> None:
+        """Take the names of the services that are still starting; none once all of them take work."""
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Show the end."""
+
+
+def make_progress(run: Run, *, hidden: bool, clock: Callable[[], float] = time.monotonic) -> Progress:
+    """Return what fits: nothing, a live line on a terminal, or plain lines.
+
+    Args:
+        run: The run.
+        hidden: Whether nothing is shown.
+        clock: Returns seconds.
+    """
+    if hidden:
+        return _Hidden(run, clock)
+    return _Live(run, clock) if sys.stderr.isatty() else PlainProgress(run, clock)
+
+
+class _Hidden:
+    """Counts and shows nothing."""
+
+    every_s = float("inf")
+
+    def __init__(self, run: Run, clock: Callable[[], float] = time.monotonic) -> None:
+        self._run = run
+        self._clock = clock
+        self._total = run.counts.total
+        self._done = self._passed = self._failed = 0
+        self._judging_usd: float | None = None
+        self._done_before = 0  # rows that were stored when this began to watch
+        self._begun_with = 0
+        self._begun_at = self._shown_at = clock()
+        self._unsaid = ""
+        self._starting = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def take(self, event: Run | StateChange | CaseResult) -> None:
+        """Take one snapshot or event."""
+        if self._unsaid:
+            self.say(self._unsaid)
+            self._unsaid = ""
+        if isinstance(event, CaseResult):
+            self._done += 1
+            if self._done <= max(self._done_before, 1):
+                # Neither the time that services take to start nor rows of an earlier hour say how fast cases go.
+                self._begun_at = self._shown_at = self._clock()
+                self._begun_with = self._done
+            self._passed += event.passed is True
+            self._failed += event.passed is False
+            if (cost := judging_cost(event)) is not None:
+                self._judging_usd = (self._judging_usd or 0.0) + cost
+            if self._clock() - self._shown_at >= self.every_s or self._done == self._total:
+                self._shown_at = self._clock()
+                self.show()
+        elif isinstance(event, Run):
+            self._done_before = event.counts.finished
+        elif event.state is RunState.RUNNING and event.reason:
+            self.say(event.reason)  # it goes on, and this may take hours
+        elif event.reason:
+            # Said when the run goes on; a run that stays so ends with a sentence of its own.
+            self._unsaid = f"{event.state.value}: {event.reason}"
+
+    def wait_for(self, services: Sequence[str]) -> None:
+        """Take the names of the services that are still starting."""
+        self._starting = f"starting the {' and the '.join(services)} …" if services else ""
+        self.show_start()
+
+    def show_start(self) -> None:
+        """Show what the first rows wait for."""
+
+    def show(self) -> None:
+        """Show how far the run is."""
+
+    def say(self, text: str) -> None:
+        """Show a sentence."""
+
+    def line(self) -> str:
+        """Return how far the run is: cases, pass rate, rate, time left; or what its first rows wait for."""
+        if self._starting and self._done <= self._done_before:
+            return f"{self._done}/{self._total} cases  {self._starting}"
+        seconds = self._clock() - self._begun_at
+        rate = (self._done - self._begun_with) / seconds if seconds >= _LEAST_SPAN_S else 0.0
+        decided = self._passed + self._failed
+        passed = f"{self._passed / decided:.1%} passed" if decided else "no row has a verdict"
+        speed = ""
+        if rate > 0:
+            speed = f"  {rate:.0f} cases/s" if rate >= 10 else f"  {rate:.1f} cases/s"
+        if rate > 0 and self._done < self._total:
+            speed += f"  {_duration((self._total - self._done) / rate)} left"
+        cost = f"  judging ${self._judging_usd:.4f}" if self._judging_usd is not None else ""
+        return f"{self._done}/{self._total} cases  {passed}{speed}{cost}"
+
+    def say_judge(self) -> None:
+        """Show who judges, where a metric needs that, and for how much at most."""
+        settings = self._run.settings
+        if settings.judge is not None and wants_verdicts(settings.metrics):
+            self.say(judge_line(settings.judge))
+
+
+class PlainProgress(_Hidden):
+    """A line now and then, for logs."""
+
+    every_s = _PLAIN_EVERY_S
+
+    def __enter__(self) -> Self:
+        self.say(f"run {self._run.run_id}: {cases_over_dataset(self._run)}")
+        self.say_judge()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._judging_usd is not None and self._done < self._total:
+            self.show()  # what was paid before the run ended early
+
+    def show_start(self) -> None:
+        if self._starting:
+            self.say(self._starting)
+
+    def show(self) -> None:
+        self.say(self.line())
+
+    def say(self, text: str) -> None:
+        _write(f"{clean(text)}\n")
+
+
+class _Live(_Hidden):
+    """One line that is drawn again and again."""
+
+    every_s = _LIVE_EVERY_S
+
+    def __enter__(self) -> Self:
+        _write(f"run {clean(self._run.run_id)}: {clean(cases_over_dataset(self._run))}\n")
+        self.say_judge()
+        self.show()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.show()
+        _write("\n")
+
+    def show_start(self) -> None:
+        self.show()
+
+    def show(self) -> None:
+        share = self._done / self._total if self._total else 1.0
+        filled = round(share * _BAR_WIDTH)
+        bar = "━" * filled + "╌" * (_BAR_WIDTH - filled)
+        _write(f"\r\x1b[2K{bar} {self.line()}")
+
+    def say(self, text: str) -> None:
+        _write(f"\r\x1b[2K{clean(text)}\n")
+
+
+def _write(text: str) -> None:
+    if sys.stderr is not None:  # a process without a console has none
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min {seconds:02d} s"

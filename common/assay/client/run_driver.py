@@ -1,0 +1,313 @@
+"""Running one evaluation from start to end: what `assay run` and `assay.evaluate` share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import uuid
+from typing import TYPE_CHECKING
+
+from assay.datasets.unused_fields import unread, unscored_turns
+from assay.errors import AssayError, DatasetError, NotFoundError, Problem, UnavailableError
+from assay.judging.recorded_verdicts import CasesWithVerdicts
+from assay.metrics.assertions import why_unmade
+from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT, not_made
+from assay.model.run import CaseResult, DatasetReading, PauseCause, Run, RunState, StateChange
+from assay.runtime.failpoints import failpoint
+from assay.spec.prompt_options import PROVIDERS, PromptOptions
+from assay.spec.prompt_template import case_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from assay.agent_host.caller import AgentCaller
+    from assay.client.client import Client
+    from assay.datasets import Dataset, DatasetInfo
+    from assay.local.stack import LocalStack
+    from assay.spec.model import Spec
+
+__all__ = [
+    "STARTUP_TIMEOUT_S",
+    "check_inputs",
+    "drive_run",
+    "follow",
+    "saying_how_to_report",
+    "start_run",
+    "wait_for_stack",
+]
+
+STARTUP_TIMEOUT_S = 120.0
+_SERVER_TIMEOUT_S = 5.0
+_MOST_PROBLEMS = 50
+_MOST_WARNINGS = 100
+_MAX_WARNING_CHARS = 1000
+_MAX_FIELD_CHARS = 500
+
+
+def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
+    """Read the whole dataset once and return what it is, before anything is started or called.
+
+    What cases bring along and no metric of the spec reads is among the warnings, and so are checks of theirs that the
+    run cannot make.
+
+    Raises:
+        DatasetError: It is wrong, or does not fit the spec; holds every problem.
+    """
+    info = dataset.check()
+    if spec.settings.agent.adapter == "replay" and info.recorded_count < info.case_count:
+        missing = info.case_count - info.recorded_count
+        raise DatasetError(
+            [
+                Problem(
+                    f"the replay adapter needs a recorded answer in every case, and {missing} of {info.case_count} "
+                    "have none: add a `recorded` field, or use another adapter",
+                    file=info.name,
+                )
+            ]
+        )
+    repeated = _check_repeats(spec, dataset, info)
+    _check_prompts(spec, dataset, info)
+    warnings = [*repeated, *unread(info.brought_along, spec.settings.metrics, info.name), *_unmade(spec, info)]
+    if spec.recorded_verdicts is not None:
+        warnings += spec.recorded_verdicts.warnings(dataset, spec.settings.metrics)
+    if spec.settings.agent.adapter == "replay" and spec.settings.turns != "last":
+        warnings += unscored_turns(info.brought_along, info.name)
+    return dataclasses.replace(info, warnings=(*info.warnings, *warnings)) if warnings else info
+
+
+def _unmade(spec: Spec, info: DatasetInfo) -> Iterator[Problem]:
+    """Yield the warning about checks that the run cannot make, whatever the agent answers."""
+    if not any(metric.kind == "assertions" for metric in spec.settings.metrics):
+        return
+    reasons = {kind: why_unmade(kind, has_judge=spec.settings.judge is not None) for kind in info.checks}
+    unmade = {kind: {why: info.checks[kind]} for kind, why in reasons.items() if why}
+    if said := not_made(unmade, sum(info.checks.values())):
+        remedy = ". Name a judge under `judge` in the spec" if NO_JUDGE_FOR_IT in reasons.values() else ""
+        yield Problem(
+            f"{said}; rows with such a check are undecided, and the run is INCOMPLETE{remedy}", file=info.name
+        )
+
+
+def _check_repeats(spec: Spec, dataset: Dataset, info: DatasetInfo) -> list[Problem]:
+    """Refuse recorded answers that are fewer than the repeats of the run; warn where one stands for all of them."""
+    repeats = spec.settings.repeats
+    if spec.settings.agent.adapter != "replay" or repeats == 1:
+        return []
+    single = 0
+    problems: list[Problem] = []
+    for case in dataset.cases():
+        count = len(case.recorded_repeats) + 1
+        single += count == 1
+        if 1 < count < repeats and len(problems) < _MOST_PROBLEMS:
+            message = (
+                f"holds {count} recorded answers, and the run has {repeats} repeats: record as many, or one for all"
+            )
+            problems.append(Problem(message, f"case {case.case_id}", file=info.name))
+    if problems:
+        raise DatasetError(problems)
+    is_compared = any(metric.kind == "consistency" for metric in spec.settings.metrics)
+    if not single or not is_compared:
+        return []
+    said = f"{single:,} of {info.case_count:,} cases hold a single recorded answer, which is that of all repeats"
+    return [Problem(f"{said}: consistency is 1 there and says nothing", file=info.name)]
+
+
+def _check_prompts(spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
+    """Refuse cases that the spec's prompt cannot be filled from."""
+    agent = spec.settings.agent
+    if agent.adapter not in PROVIDERS:
+        return
+    templates = PromptOptions.from_options(agent.adapter, agent.options, []).templates
+    problems = (
+        Problem(f"does not fit the prompt: {message}", f"case {case.case_id}", file=info.name)
+        for case in dataset.cases()
+        for message in case_problems(templates, case)
+    )
+    if found := list(itertools.islice(problems, _MOST_PROBLEMS)):
+        raise DatasetError(found)
+
+
+async def wait_for_stack(client: Client, stack: LocalStack | None) -> None:
+    """Wait until the orchestrator takes work.
+
+    Raises:
+        SetupError: The local orchestrator ended by itself.
+        UnavailableError: It cannot be reached.
+    """
+    if stack is None:
+        try:
+            await client.wait_for_ready(_SERVER_TIMEOUT_S)
+        except UnavailableError as error:
+            raise UnavailableError(
+                f"no orchestrator answers at {client.address}: check the address, or leave --server out to use the "
+                "local stack",
+                reason=error.reason,
+            ) from error
+        return
+    # A connection that is refused is tried again only after a pause that grows.
+    give_up_at = asyncio.get_running_loop().time() + STARTUP_TIMEOUT_S
+    while not stack.listens and asyncio.get_running_loop().time() < give_up_at:
+        stack.check()
+        stack.start_missing()  # one that another command started may have ended meanwhile
+        await asyncio.sleep(0.01)
+    waiting = asyncio.ensure_future(client.wait_for_ready(STARTUP_TIMEOUT_S))
+    try:
+        while not waiting.done():
+            stack.check()
+            await asyncio.wait({waiting}, timeout=0.1)
+        await waiting
+    finally:
+        waiting.cancel()
+
+
+async def start_run(client: Client, spec: Spec, dataset: Dataset, info: DatasetInfo) -> Run:
+    """Upload the dataset and create the run."""
+    request_id = str(uuid.uuid4())
+    settings = dataclasses.replace(spec.settings, dataset=_reading(info), selection=info.selection)
+    recorded = spec.recorded_verdicts
+    cases = dataset if recorded is None else CasesWithVerdicts(dataset, recorded)
+    stored = await client.upload_dataset(cases, name=info.name, format=info.format)
+    failpoint("client.dataset_uploaded")
+    try:
+        run = await client.create_run(settings, stored.dataset_id, request_id=request_id)
+    except NotFoundError:
+        # An equal dataset was there before, and went with the last run that used it in just this moment.
+        stored = await client.upload_dataset(cases, name=info.name, format=info.format)
+        run = await client.create_run(settings, stored.dataset_id, request_id=request_id)
+    failpoint("client.run_created")
+    return run
+
+
+def _reading(info: DatasetInfo) -> DatasetReading | None:
+    """Return what a run keeps about the file that its cases came from; long texts cut."""
+    if info.path is None:
+        return None
+    return DatasetReading(
+        file=info.name[-_MAX_FIELD_CHARS:],
+        format=info.format,
+        sha256=info.sha256,
+        mapping={name: source[:_MAX_FIELD_CHARS] for name, source in info.mapping.items()},
+        skipped_count=info.skipped_count,
+        left_out_count=info.left_out_count,
+        warnings=tuple(str(warning)[:_MAX_WARNING_CHARS] for warning in info.warnings[:_MOST_WARNINGS]),
+        checks=info.checks,
+    )
+
+
+async def drive_run(
+    client: Client,
+    run: Run,
+    caller: AgentCaller | None,
+    listener: Callable[[Run | StateChange | CaseResult], None],
+    stack: LocalStack | None = None,
+    *,
+    resume: bool = True,
+    include_answers: bool = False,
+) -> Run:
+    """Answer the run's questions, if its agent is on this side, and follow it until it ends or pauses.
+
+    Args:
+        client: To the orchestrator.
+        run: The run, going on.
+        caller: The agent on this side; None where the orchestrator asks it.
+        listener: Called with every snapshot and event.
+        stack: The local stack, watched for services that end by themselves.
+        resume: Whether the run is continued where a restart of the orchestrator interrupts it.
+        include_answers: Whether the rows that the listener gets have questions, answers and references.
+
+    Returns:
+        The run as it stands then.
+    """
+    watching = asyncio.ensure_future(
+        follow(client, run.run_id, listener, resume=resume, include_answers=include_answers)
+    )
+    tasks: set[asyncio.Future[None]] = {watching}
+    if caller is not None:
+        tasks.add(
+            asyncio.ensure_future(client.host_agent(run.run_id, caller, concurrency=run.settings.agent.concurrency))
+        )
+    if stack is not None:
+        tasks.add(asyncio.ensure_future(_guard(stack)))
+    try:
+        while not watching.done():
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {watching}:
+                tasks.discard(task)
+                task.result()
+        watching.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    failpoint("client.run_followed")
+    return await client.get_run(run.run_id, partial=False)
+
+
+async def follow(
+    client: Client,
+    run_id: str,
+    listener: Callable[[Run | StateChange | CaseResult], None],
+    *,
+    resume: bool = True,
+    include_answers: bool = False,
+) -> None:
+    """Hand every snapshot and event of a run to the listener until the run ends or pauses.
+
+    A run that waits for storage resumes by itself, and is followed meanwhile.
+
+    Args:
+        client: To the orchestrator.
+        run_id: The run.
+        listener: Called with every snapshot and event.
+        resume: Whether a run that a restart of the orchestrator interrupted, or that had no host for long, is
+            continued; one that its owner has paused never is.
+        include_answers: Whether rows come with questions, answers and references.
+    """
+    may_resume = False
+    async for event in client.watch_run(run_id, include_answers=include_answers):
+        listener(event)
+        if isinstance(event, Run):
+            # A further snapshot means that the connection was lost, as when the orchestrator was restarted.
+            may_resume = resume
+        paused = await _paused(client, run_id, event)
+        if paused is None or paused.waits_for_storage:
+            continue
+        if not may_resume or paused.pause_cause not in (PauseCause.INTERRUPTED, PauseCause.UNATTENDED):
+            return
+        may_resume = False
+        await client.resume_run(run_id)
+
+
+async def _paused(client: Client, run_id: str, event: Run | StateChange | CaseResult) -> Run | None:
+    """Return the run if it is paused now; an old pause of a run that goes on again is followed by more."""
+    if isinstance(event, CaseResult) or event.state is not RunState.PAUSED:
+        return None
+    run = event if isinstance(event, Run) else await client.get_run(run_id, partial=False)
+    return run if run.state is RunState.PAUSED else None
+
+
+async def _guard(stack: LocalStack) -> None:
+    """Start local services again that end by themselves; give up on one that keeps ending."""
+    while True:
+        await asyncio.sleep(0.25)
+        stack.restart_killed()
+
+
+@contextlib.contextmanager
+def saying_how_to_report(run: Run, server: str | None) -> Iterator[None]:
+    """Add to an error, while the report of a finished run is written, which command writes it later.
+
+    Raises:
+        AssayError: The rows cannot be read, or the report cannot be written; says both.
+    """
+    try:
+        yield
+    except AssayError as error:
+        where = f" --server {server}" if server else ""
+        raise type(error)(
+            f"{error.message}\nThe run itself is done and stored; `assay runs watch {run.run_id}{where} "
+            "--output-dir FOLDER` writes its report",
+            reason=error.reason,
+        ) from error

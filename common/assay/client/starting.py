@@ -1,0 +1,59 @@
+"""What a run waits for at its beginning: services of the local stack that were started for it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+    from assay.client.progress import Progress
+    from assay.local.stack import LocalStack
+
+__all__ = ["telling_of_start"]
+
+_LOOK_S = 0.05
+
+
+@asynccontextmanager
+async def telling_of_start(stack: LocalStack | None, progress: Progress) -> AsyncIterator[None]:
+    """Let the progress of a run show which services are still starting, while the run goes on."""
+    sockets = stack.started if stack is not None else {}
+    # The run is there, so the orchestrator takes work.
+    starting = {service: socket for service, socket in sockets.items() if service != "orchestrator"}
+    telling = asyncio.ensure_future(_tell(starting, progress))
+    try:
+        yield
+    finally:
+        telling.cancel()
+        # What keeps a service from starting is told by whoever guards the stack.
+        await asyncio.gather(telling, return_exceptions=True)
+
+
+async def _tell(starting: Mapping[str, Path], progress: Progress) -> None:
+    waiting = list(starting)
+
+    async def wait(service: str) -> None:
+        await _until_ready(starting[service])
+        waiting.remove(service)
+        progress.wait_for(waiting)
+
+    if waiting:
+        progress.wait_for(waiting)
+    async with asyncio.TaskGroup() as group:
+        for service in starting:
+            group.create_task(wait(service))
+
+
+async def _until_ready(socket: Path) -> None:
+    from assay.client.run_driver import STARTUP_TIMEOUT_S
+    from assay.rpc.channel import open_channel, wait_for_ready
+
+    # A connection that is refused is tried again only after a pause that grows.
+    while not socket.exists():  # noqa: ASYNC110, ASYNC240 - another process makes it, and a look takes no time
+        await asyncio.sleep(_LOOK_S)
+    async with open_channel(f"unix:{socket}") as channel:
+        await wait_for_ready(channel, "", STARTUP_TIMEOUT_S)

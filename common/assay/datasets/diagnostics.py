@@ -1,0 +1,163 @@
+"""What a pass over a dataset finds: problems, which refuse it, and warnings, which do not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from assay.datasets.fields import is_blank
+from assay.datasets.records import shown
+from assay.errors import DatasetError, Problem
+
+if TYPE_CHECKING:
+    from assay.datasets.fields import Layout
+    from assay.datasets.records import Record
+    from assay.model.case import Case
+
+__all__ = ["Findings", "looks_damaged"]
+
+_MAX_PROBLEMS = 50
+# UTF-8 read as cp1252: what becomes of quotes and dashes, of ≤ and ≥, of accented letters, of Arabic.
+_MOJIBAKE = re.compile("â€|â‰|Ã[\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹Œ]|Ø[§¨ª\u00ad¯±³¹]|Ù[„…†ˆŠ\u0080-\u008a]")
+
+
+def looks_damaged(text: str) -> bool:
+    """Return whether a text was read in a wrong encoding, or lost characters, before it came here."""
+    if text.isascii():
+        return False
+    # The pattern takes ten times as long as the search for its first letters.
+    begins = "Ø" in text or "Ù" in text or "Ã" in text or "â" in text
+    return "\ufffd" in text or (begins and _MOJIBAKE.search(text) is not None)
+
+
+def _written(text: str) -> str:
+    """Return a text that can be written down: names of fields may hold half characters."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+@dataclass(slots=True)
+class Findings:
+    """Gathers problems and warnings.
+
+    Args:
+        file: The file as the user named it; empty where there is none.
+        leave_out: Whether a record that is wrong is left out, rather than refusing the dataset.
+    """
+
+    file: str
+    leave_out: bool = False
+    problem_count: int = 0
+    left_out_count: int = 0
+    _problems: list[Problem] = field(default_factory=list)
+    _left_out: list[Problem] = field(default_factory=list)
+    _last_left_out: int = 0
+    _warnings: dict[str, tuple[Problem, int]] = field(default_factory=dict)
+
+    def report(self, message: str, *, record: Record | None = None, name: str = "", line: int | None = None) -> None:
+        """Add a problem; only the first fifty are kept."""
+        listed = self._problems
+        if record is not None and self.leave_out:
+            listed = self._left_out
+            self.left_out_count += record.number != self._last_left_out
+            self._last_left_out = record.number
+        else:
+            self.problem_count += 1
+        if len(listed) < _MAX_PROBLEMS:
+            listed.append(self._problem(message, record, name, line))
+
+    def left_out(self) -> tuple[Problem, ...]:
+        """Return what is wrong with the records that are left out; only the first fifty problems."""
+        return tuple(self._left_out)
+
+    def warn(self, kind: str, message: str, *, record: Record | None = None, name: str = "") -> None:
+        """Add a warning; only the first of its kind is kept, the others are counted."""
+        if kind not in self._warnings and len(self._warnings) >= _MAX_PROBLEMS:
+            return
+        first, count = self._warnings.get(kind, (None, 0))
+        self._warnings[kind] = (first or self._problem(message, record, name, None), count + 1)
+
+    def _problem(self, message: str, record: Record | None, name: str, line: int | None) -> Problem:
+        message, name = _written(message), _written(name)
+        if record is None:
+            return Problem(message, name, self.file, line)
+        where = f"record {record.number}" + (f", {name}" if name else "")
+        return Problem(message, where, self.file, record.line)
+
+    def error(self) -> DatasetError:
+        """Return the error with every problem."""
+        more = self.problem_count - len(self._problems)
+        listed = [*self._problems, *self._left_out]
+        if more:
+            listed.append(Problem(f"... and {more} more", file=self.file))
+        return DatasetError(listed)
+
+    def warnings(self) -> tuple[Problem, ...]:
+        """Return one warning of each kind."""
+        return tuple(
+            first
+            if count == 1
+            else Problem(f"{first.message} (and {count - 1} more)", first.field, first.file, first.line)
+            for first, count in self._warnings.values()
+        )
+
+    def look_at(self, case: Case, layout: Layout, record: Record) -> None:
+        """Warn about what is odd in a case, but no reason to refuse it."""
+        turn = case.turns[-1]
+        for text in (turn.input, *turn.references):
+            if looks_damaged(text):
+                self._warn_of_text(text, record)
+        if case.category and not is_blank(case.expected.get("expected_table")):
+            self._look_at_table(case, record)
+        for name in layout.choices:
+            if name == "recorded":
+                self._look_at_recorded(layout.sources[name][0], record)
+            else:
+                self._look_at_choice(name, layout, record)
+
+    def _warn_of_text(self, text: str, record: Record) -> None:
+        if _MOJIBAKE.search(text):
+            self.warn(
+                "mojibake",
+                f"looks like UTF-8 that was read in another encoding: {shown(text[:40])}; write the file again from "
+                "its source",
+                record=record,
+            )
+        else:
+            self.warn("replaced", f"holds U+FFFD where characters were lost: {shown(text[:40])}", record=record)
+
+    def _look_at_table(self, case: Case, record: Record) -> None:
+        from assay.metrics.retrieval_accuracy import is_out_of_scope  # imported here: few datasets name tables
+
+        if is_out_of_scope(case):
+            self.warn(
+                "out of scope",
+                f"is out of scope and expects a table, {shown(case.expected['expected_table'])}: retrieval_accuracy "
+                "ignores it and wants that nothing is fetched; leave it out, or give the case another category",
+                record=record,
+                name="expected_table",
+            )
+
+    def _look_at_recorded(self, source: str, record: Record) -> None:
+        self.warn(
+            "recorded",
+            f"{shown(source)} is read as an answer that an agent once gave; if it is the right answer, set "
+            f"`map: {{references: {source}}}`",
+            record=record,
+        )
+
+    def _look_at_choice(self, name: str, layout: Layout, record: Record) -> None:
+        # An object of expectations is no second reference.
+        held = [
+            source
+            for source in layout.sources[name]
+            if not is_blank(record.data[source])
+            and not (name == "references" and isinstance(record.data[source], dict))
+        ]
+        if len(held) > 1:
+            self.warn(
+                f"choice {held}",
+                f"{shown(held[0])} is read as {name}, {', '.join(map(shown, held[1:]))} is not: "
+                f"to choose, set `map: {{{name}: ...}}`",
+                record=record,
+            )

@@ -1,0 +1,170 @@
+"""What a case demands of the answer beside references: tool calls, checks, thresholds; and how much it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from assay.datasets.fields import is_blank
+from assay.datasets.records import shown
+from assay.datasets.values import json_in_cell
+from assay.model.case import MAX_WEIGHT, TOOL_MATCHES, Assertion, ExpectedTool
+from assay.parsing.names import unknown_name
+
+if TYPE_CHECKING:
+    from assay.datasets.fields import Layout
+    from assay.datasets.values import Fields, Trouble
+
+__all__ = ["assertions", "expected_tools", "is_skipped", "labels", "thresholds", "tools_of", "weight"]
+
+_TOOL_NAMES = ("name", "tool_name")
+_TOOL_ARGUMENTS = ("arguments", "input_parameters", "tool_input")
+_ASSERTION_FIELDS = ("type", "value", "threshold", "metric", "weight", "negate")
+_BOTH = ("semantic_similarity", "assertions")
+_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def expected_tools(fields: Fields) -> tuple[ExpectedTool, ...]:
+    """Return the tool calls that a good answer makes, in order."""
+    source, value = fields.find("expected_tools")
+    if fields.from_cells and isinstance(value, str):
+        value = json_in_cell(value) if value.lstrip().startswith(("[", "{")) else value
+    return tools_of(fields, source, value)
+
+
+def tools_of(fields: Fields, where: str, value: object) -> tuple[ExpectedTool, ...]:
+    """Return the tool calls that a list of names or of objects describes.
+
+    Args:
+        fields: Takes what is wrong.
+        where: The field that holds the list.
+        value: The list; a single item is a list of one.
+    """
+    if is_blank(value):
+        return ()
+    items = value if isinstance(value, list) else [value]
+    tools = (_tool(fields, f"{where}[{index}]", item) for index, item in enumerate(items))
+    return tuple(tool for tool in tools if tool is not None)
+
+
+def _tool(fields: Fields, where: str, item: object) -> ExpectedTool | None:
+    if isinstance(item, str) and item.strip():
+        return ExpectedTool(item.strip())
+    if not isinstance(item, Mapping):
+        fields.trouble.append(
+            (where, f"must be a tool's name, or an object with name and arguments, not {shown(item)}")
+        )
+        return None
+    known = (*_TOOL_NAMES, *_TOOL_ARGUMENTS, "match")
+    for key in item:
+        if key not in known:
+            fields.trouble.append((f"{where}.{key}", f"{unknown_name('field of a tool call', key, known)}"))
+    name = next((item[key] for key in _TOOL_NAMES if item.get(key) is not None), None)
+    if not isinstance(name, str) or not name.strip():
+        fields.trouble.append((f"{where}.name", f"must be a tool's name, not {shown(name)}"))
+        return None
+    found = next((key for key in _TOOL_ARGUMENTS if item.get(key) is not None), None)
+    arguments = item[found] if found is not None else None
+    if arguments is not None and not isinstance(arguments, dict):
+        fields.trouble.append((f"{where}.{found}", f"must be an object, not {shown(arguments)}"))
+        return None
+    match = item.get("match", "name" if arguments is None else "subset")
+    if match not in TOOL_MATCHES:
+        fields.trouble.append((f"{where}.match", f"must be {', '.join(TOOL_MATCHES)}, not {shown(match)}"))
+        return None
+    return ExpectedTool(name.strip(), arguments, match)
+
+
+def assertions(fields: Fields) -> tuple[Assertion, ...]:
+    """Return the checks that the case brings along."""
+    source, items = fields.items("assertions")
+    checks = (_assertion(fields, f"{source}[{index}]", item) for index, item in enumerate(items))
+    return tuple(check for check in checks if check is not None)
+
+
+def _assertion(fields: Fields, where: str, item: object) -> Assertion | None:
+    if not isinstance(item, Mapping) or not isinstance(item.get("type"), str):
+        fields.trouble.append((where, f"must be a check: an object with type and value, not {shown(item)}"))
+        return None
+    before = len(fields.trouble)
+    for key in item:
+        if key not in _ASSERTION_FIELDS:
+            fields.trouble.append((f"{where}.{key}", unknown_name("field of a check", key, _ASSERTION_FIELDS)))
+    kind = item["type"].strip()
+    is_negated = kind.startswith("not-")
+    negate = item.get("negate", False)
+    if not isinstance(negate, bool):
+        fields.trouble.append((f"{where}.negate", f"must be true or false, not {shown(negate)}"))
+    metric = item.get("metric")
+    if metric is not None and not isinstance(metric, str):
+        fields.trouble.append((f"{where}.metric", f"must be a text, not {shown(metric)}"))
+    threshold, share = item.get("threshold"), item.get("weight")
+    if threshold is not None:
+        threshold = fields.as_number(f"{where}.threshold", threshold)
+    if share is not None:
+        share = fields.as_number(f"{where}.weight", share, low=0, high=MAX_WEIGHT)
+    if len(fields.trouble) > before:
+        return None
+    return Assertion(
+        type=kind.removeprefix("not-"),
+        value=item.get("value"),
+        threshold=threshold,
+        metric=metric or "",
+        weight=1.0 if share is None else share,
+        negate=negate is not is_negated,
+    )
+
+
+def thresholds(fields: Fields) -> dict[str, float]:
+    """Return the thresholds of the case's own: `threshold` for similarity and checks, `thresholds` by metric."""
+    found: dict[str, float] = {}
+    source, value = fields.find("threshold")
+    if not is_blank(value):
+        threshold = fields.as_number(source, value)
+        found = {} if threshold is None else dict.fromkeys(_BOTH, threshold)
+    source, _ = fields.find("thresholds")
+    for metric, value in fields.mapping("thresholds").items():
+        threshold = fields.as_number(f"{source}.{metric}", value)
+        if not metric.strip():
+            fields.trouble.append((source, "has a threshold without the name of a metric"))
+        elif threshold is not None:
+            found[metric.strip()] = threshold
+    return found
+
+
+def weight(fields: Fields) -> float:
+    """Return how much the case counts; 1 where it does not say."""
+    source, value = fields.find("weight")
+    if is_blank(value):
+        return 1.0
+    number = fields.as_number(source, value, low=0, high=MAX_WEIGHT)
+    return 1.0 if number is None else number
+
+
+def labels(fields: Fields) -> dict[str, Any]:
+    """Return what people said about the recorded answer: an object, or under `labels` whatever else it is."""
+    source, value = fields.find("labels")
+    if isinstance(value, str) and fields.from_cells:
+        value = json_in_cell(value) if value.lstrip().startswith(("{", "[")) else value
+    if is_blank(value):
+        return {}
+    return value if isinstance(value, dict) else {source: value}
+
+
+def is_skipped(data: Mapping[str, Any], layout: Layout, trouble: Trouble) -> bool:
+    """Return whether a record says that it is not to be used.
+
+    Args:
+        data: The record.
+        layout: Where its fields are; `skip` must be among them.
+        trouble: Takes what is wrong with the field.
+    """
+    source = layout.sources["skip"][0]
+    value = data[source]
+    if is_blank(value):
+        return False
+    word = _WORDS.get(value.strip().lower()) if isinstance(value, str) else value
+    if isinstance(word, bool):
+        return word
+    trouble.append((source, f"must be true or false, not {shown(value)}"))
+    return False

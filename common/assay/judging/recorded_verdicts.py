@@ -1,0 +1,351 @@
+"""Recorded verdicts: a JSON Lines file of what a judge said of answers, used again without a judge.
+
+Each line holds one verdict, and what it is on:
+
+    {"case": "red-ring", "rubric": "quality", "question": "What does a red ring mean?", "references": ["Change it."],
+     "answer": "I do not know.", "judge": "openai:gpt-4o-mini", "verdict": {"reasoning": "No answer.", "score": 1}}
+
+It counts for an answer of that case with exactly this text, by this rubric, and, where a check of the case is judged,
+for this `criterion`. What else it states (`question`, `references`, `contexts`, `rubric_sha256`) must be as it is now;
+what it does not state is not compared. With `repeat` (from 0) it counts for that repeat alone, with `turn` (from 0) for
+the answer of that turn of a conversation; without it, for the last one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import InvalidInputError, Problem
+from assay.judging.rubric_file import read_rubric
+from assay.metrics import METRICS
+from assay.metrics.checks.judged_checks import JUDGED_CHECKS, criterion_of
+from assay.metrics.core.score import JudgeEvidence, usable_references
+from assay.metrics.jury.structured_verdict import PARTS, verdict_of
+from assay.metrics.quality import RUBRIC as QUALITY
+from assay.metrics.quality import read_rating
+from assay.model.agent_response import clean_text
+from assay.model.case import Case, RecordedVerdict
+from assay.model.case_limits import MAX_CASE_ID_CHARS, MAX_JUDGE_CHARS, MAX_REPEATS
+from assay.parsing.names import name_problem, unknown_name
+from assay.parsing.strict_json import REPLY_DECODER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from assay.judging.rubric import Rubric
+    from assay.model.run_settings import MetricSettings
+
+__all__ = [
+    "ANSWER",
+    "CasesWithVerdicts",
+    "RecordedVerdicts",
+    "answer_sha256",
+    "read_recorded_verdicts",
+    "rubric_sha256",
+]
+
+ANSWER = "answer"
+"""The rubric of `judge_score` where a spec names none."""
+
+_NEEDED = ("case", "rubric", "answer", "judge", "verdict")
+_STATED = ("criterion", "question", "references", "contexts", "rubric_sha256", "repeat", "turn")
+_TEXTS = ("case", "rubric", "judge", "answer", "criterion", "question", "rubric_sha256")
+_NAMES = {"case": MAX_CASE_ID_CHARS, "rubric": MAX_JUDGE_CHARS, "judge": MAX_JUDGE_CHARS}
+_MOST_PROBLEMS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One verdict of a file, with what it states to be on; None for what it does not state."""
+
+    case: str
+    verdict: RecordedVerdict
+    question: str | None = None
+    references: tuple[str, ...] | None = None
+    contexts: tuple[str, ...] | None = None
+    turn: int | None = None
+
+    def turn_of(self, case: Case) -> int:
+        """Return which turn of a case it is on, from 0."""
+        return len(case.turns) - 1 if self.turn is None else self.turn
+
+    def is_on(self, case: Case) -> bool:
+        """Return whether it is on this case as the dataset has it now."""
+        if self.turn_of(case) >= len(case.turns):
+            return False
+        case = case.up_to(self.turn_of(case))
+        return (
+            (self.question is None or self.question == clean_text(case.question))
+            and (self.references is None or self.references == tuple(map(clean_text, usable_references(case))))
+            and (self.contexts is None or self.contexts == tuple(map(clean_text, case.contexts)))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedVerdicts:
+    """The verdicts of one file.
+
+    Args:
+        file: Its name, for people.
+        judges: Who gave them, sorted.
+        structured: The rubric of `judge_score`.
+        lines: By case.
+        other_rubric_count: Verdicts by another version of the rubric, which are not used.
+    """
+
+    file: str
+    judges: tuple[str, ...]
+    structured: str
+    lines: Mapping[str, Sequence[_Line]]
+    other_rubric_count: int = 0
+
+    def of(self, case: Case) -> tuple[RecordedVerdict, ...]:
+        """Return the verdicts on answers of a case."""
+        return tuple(
+            dataclasses.replace(line.verdict, turn_index=line.turn_of(case))
+            for line in self.lines.get(case.case_id, ())
+            if line.is_on(case)
+        )
+
+    def warnings(self, cases: Iterable[Case], metrics: Iterable[MetricSettings]) -> Iterator[Problem]:
+        """Yield what a run would find missing: verdicts on what the dataset no longer holds, cases without any.
+
+        Args:
+            cases: Those of the dataset.
+            metrics: Those of the run.
+        """
+        kinds = [METRICS[metric.kind] for metric in metrics]
+        looked_for = {getattr(kind, "rubric", None) for kind in kinds} - {None}
+        needed = {(QUALITY if name == QUALITY else self.structured, "") for name in looked_for}
+        checks_are_made = any(hasattr(kind, "rubrics") for kind in kinds)
+        if self.other_rubric_count:
+            said = f"{_verdicts(self.other_rubric_count)} by another version of the rubric and not used"
+            yield Problem(f"{said}: record them again", file=self.file)
+        stale, missing = 0, []
+        for case in cases:
+            lines = self.lines.get(case.case_id, ())
+            stale += sum(not line.is_on(case) for line in lines)
+            there = {(line.verdict.rubric, line.verdict.criterion) for line in lines if line.is_on(case)}
+            if not needed | (_needed_by_checks(case) if checks_are_made else set()) <= there:
+                missing.append(case.case_id)
+        if stale:
+            said = f"{_verdicts(stale)} on another question, reference or context than the dataset holds and not used"
+            yield Problem(f"{said}: record them again", file=self.file)
+        if missing:
+            which = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+            cases_lack = "case lacks" if len(missing) == 1 else "cases lack"
+            said = f"{len(missing):,} {cases_lack} a recorded verdict that the metrics need ({which})"
+            yield Problem(f"{said}: their rows will be errors of the judge", file=self.file)
+
+
+class CasesWithVerdicts:
+    """The cases of a dataset, each with its recorded verdicts, from the first case each time.
+
+    Args:
+        cases: The cases; gives them again each time.
+        recorded: The verdicts.
+    """
+
+    def __init__(self, cases: Iterable[Case], recorded: RecordedVerdicts) -> None:
+        self._cases = cases
+        self._recorded = recorded
+
+    def __iter__(self) -> Iterator[Case]:
+        """Yield the cases in order."""
+        return (dataclasses.replace(case, verdicts=self._recorded.of(case)) for case in self._cases)
+
+
+def answer_sha256(text: str) -> str:
+    """Return what an answer's text is recognised by, in hexadecimal."""
+    return hashlib.sha256(clean_text(text).encode()).hexdigest()
+
+
+def rubric_sha256(rubric_yaml: str) -> str:
+    """Return what a version of a user's own rubric is recognised by, in hexadecimal."""
+    return hashlib.sha256(rubric_yaml.encode()).hexdigest()
+
+
+def read_recorded_verdicts(path: Path, rubric_yaml: str = "") -> RecordedVerdicts:
+    """Read a file of recorded verdicts.
+
+    Args:
+        path: The file.
+        rubric_yaml: The rubric of `judge_score`, where it is the user's own; empty for "answer".
+
+    Raises:
+        InvalidInputError: All that is wrong with it, each with its line.
+    """
+    name = str(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InvalidInputError([Problem(f"cannot be read: {error.strerror}", file=name)]) from None
+    except UnicodeDecodeError as error:
+        message = f"is not UTF-8 (byte {error.start}): save it as UTF-8"
+        raise InvalidInputError([Problem(message, file=name)]) from None
+    reader = _Reader(name, read_rubric(rubric_yaml) if rubric_yaml else None, rubric_yaml)
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            reader.take(number, line)
+    return reader.result()
+
+
+class _Reader:
+    """Gathers the lines of a file and all that is wrong with them."""
+
+    def __init__(self, file: str, rubric: Rubric | None, rubric_yaml: str) -> None:
+        self._file = file
+        self._structured = ANSWER if rubric is None else rubric.name
+        self._rubrics = {kind.rubric: read_rubric(kind.rubric_yaml) for kind in JUDGED_CHECKS.values()}
+        if rubric is not None:
+            self._rubrics[rubric.name] = rubric
+        self._own_sha256 = rubric_sha256(rubric_yaml)
+        self._problems: list[Problem] = []
+        self._lines: dict[str, list[_Line]] = {}
+        self._seen: dict[tuple[object, ...], int] = {}
+        self._others = 0
+
+    def take(self, number: int, text: str) -> None:
+        """Take one line."""
+        before = len(self._problems)
+        try:
+            data = REPLY_DECODER.decode(text.strip())
+        except (ValueError, RecursionError) as error:
+            self._say(number, f"is not valid JSON: {error}")
+            return
+        if not isinstance(data, dict):
+            self._say(number, "must be an object with case, rubric, answer, judge and verdict")
+            return
+        line = self._line(number, data)
+        if line is None or len(self._problems) > before:
+            return
+        verdict = line.verdict
+        key = (line.case, verdict.rubric, verdict.criterion, verdict.answer_sha256, verdict.repeat_index, line.turn)
+        if key in self._seen:
+            self._say(number, f"is on the same answer as line {self._seen[key]}: remove one of them")
+        self._seen[key] = number
+        if self._is_of_another_version(data):
+            self._others += 1
+        else:
+            self._lines.setdefault(line.case, []).append(line)
+
+    def result(self) -> RecordedVerdicts:
+        """Return the verdicts.
+
+        Raises:
+            InvalidInputError: All that was wrong.
+        """
+        if not self._seen and not self._problems:
+            self._problems.append(Problem("holds no verdict", file=self._file))
+        if self._problems:
+            raise InvalidInputError(self._problems[:_MOST_PROBLEMS])
+        judges = sorted({line.verdict.judge for lines in self._lines.values() for line in lines})
+        return RecordedVerdicts(self._file, tuple(judges), self._structured, self._lines, self._others)
+
+    def _say(self, number: int, message: str, field: str = "") -> None:
+        self._problems.append(Problem(message, field, self._file, number))
+
+    def _line(self, number: int, data: Mapping[str, Any]) -> _Line | None:
+        known = (*_NEEDED, *_STATED)
+        for key in data:
+            if key not in known:
+                self._say(number, unknown_name("field of a recorded verdict", key, known), str(key))
+        missing = [key for key in _NEEDED if key not in data]
+        if missing:
+            self._say(number, f"has no {', '.join(missing)}")
+            return None
+        for key, value in data.items():
+            if problem := _value_problem(key, value):
+                self._say(number, problem, key)
+        if problem := self._verdict_problem(data["rubric"], data["verdict"]):
+            self._say(number, problem, "verdict")
+        if self._problems and self._problems[-1].line == number:
+            return None
+        verdict = {key: value for key, value in data["verdict"].items() if key in self._keys(data["rubric"])}
+        return _Line(
+            data["case"],
+            RecordedVerdict(
+                data["rubric"],
+                answer_sha256(data["answer"]),
+                data["judge"],
+                verdict,
+                data.get("repeat"),
+                clean_text(data.get("criterion", "")),
+            ),
+            clean_text(data["question"]) if "question" in data else None,
+            _texts(data, "references"),
+            _texts(data, "contexts"),
+            data.get("turn"),
+        )
+
+    def _verdict_problem(self, rubric: object, verdict: object) -> str:
+        """Return why a verdict is none by its rubric, or the empty text; one by a rubric that is not used may be."""
+        if not isinstance(verdict, dict) or not isinstance(verdict.get("reasoning"), str):
+            return "must be an object with the text reasoning, and the scores"
+        if rubric == QUALITY:
+            rated = read_rating(JudgeEvidence(verdict)) is not None
+            return "" if rated else "must have a whole number from 1 to 5 in score"
+        if rubric == ANSWER and self._structured == ANSWER:
+            found = verdict_of(verdict)
+            return f"must have a number from 0 to 1 in {found[len('invalid_') :]}" if isinstance(found, str) else ""
+        known = self._rubrics.get(str(rubric))
+        if known is None:
+            return ""
+        for criterion in known.criteria:
+            value = verdict.get(criterion.name)
+            if not (criterion.optional and value is None) and not _is_score(value, known):
+                whole = "whole " if known.whole else ""
+                return f"must have a {whole}number from {known.minimum:g} to {known.maximum:g} in {criterion.name}"
+        return ""
+
+    def _keys(self, rubric: str) -> tuple[str, ...]:
+        """Return what is read of a verdict: a judge's reply may hold more, such as its verdict_id."""
+        if rubric == QUALITY:
+            return "reasoning", "score"
+        if rubric in self._rubrics:
+            return "reasoning", *(criterion.name for criterion in self._rubrics[rubric].criteria)
+        return "reasoning", *PARTS, "overall_score"
+
+    def _is_of_another_version(self, data: Mapping[str, Any]) -> bool:
+        stated = data.get("rubric_sha256")
+        return stated is not None and data["rubric"] == self._structured and stated != self._own_sha256
+
+
+def _needed_by_checks(case: Case) -> set[tuple[str, str]]:
+    """Return rubric and criterion of each judged check of a case."""
+    judged = (check for check in case.assertions if check.type in JUDGED_CHECKS)
+    return {(JUDGED_CHECKS[check.type].rubric, clean_text(criterion_of(check))) for check in judged}
+
+
+def _texts(data: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
+    return tuple(map(clean_text, data[key])) if key in data else None
+
+
+def _value_problem(key: str, value: object) -> str:
+    """Return why a value cannot be that of a field, or the empty text."""
+    if key in ("references", "contexts"):
+        is_texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
+        return "" if is_texts else "must be a list of texts"
+    if key in ("repeat", "turn"):
+        is_repeat = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_REPEATS
+        return "" if is_repeat else f"must be a whole number from 0 to {MAX_REPEATS - 1}, not {value!r:.60}"
+    if key not in _TEXTS:
+        return ""
+    if not isinstance(value, str):
+        return f"must be a text, not {value!r:.60}"
+    return name_problem(value, _NAMES[key]) if key in _NAMES else ""
+
+
+def _is_score(value: object, rubric: Rubric) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return rubric.minimum <= value <= rubric.maximum and (not rubric.whole or value == int(value))
+
+
+def _verdicts(count: int) -> str:
+    return f"{count:,} recorded verdict is" if count == 1 else f"{count:,} recorded verdicts are"

@@ -1,0 +1,293 @@
+"""The checks of an answer that a case may bring along, by type; the types have promptfoo's names.
+
+A check grades an answer from 0 to 1 and says whether it holds. Where the answer does not tell (no latency was
+measured, say) it is not made, and does neither.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from assay.metrics.checks.json_values import json_in, json_values
+from assay.metrics.checks.patterns import MAX_TEXT_CHARS, compile_pattern, pattern_problem, pattern_size, search_work
+from assay.metrics.checks.schema_validation import schema_complaints, schema_problem, schema_validator, validation_work
+from assay.metrics.rouge import rouge, rouge_work
+from assay.metrics.tool_calls import json_equal
+from assay.statistics.thresholds import exceeds, meets
+from assay.text.edit_distance import edit_distance, edit_work
+from assay.text.word_tokens import tokenize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from assay.model.agent_response import AgentResponse
+    from assay.model.case import Assertion
+
+__all__ = ["CHECKS", "Check", "Outcome", "check_work", "value_problem"]
+
+_DEFAULT_EDITS = 5.0
+_DEFAULT_ROUGE = 0.75
+_WORK_PER_CHECK = 2_000
+_LONGEST_READ_AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a check found.
+
+    Args:
+        holds: Whether it holds; None where it was not made.
+        score: In [0, 1]; None where it was not made.
+        reason: Why it does not hold or was not made, in a few words; may be empty.
+        is_error: Whether it was not made because something failed on Assay's side, which may succeed another time.
+        detail: What else is known of it, e.g. the verdict that it rests on.
+    """
+
+    holds: bool | None
+    score: float | None
+    reason: str = ""
+    is_error: bool = False
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One type of check.
+
+    Args:
+        summary: What it checks, in a few words.
+        takes: What its value is: "any", "text", "texts", "pattern", "schema", "limit" (a threshold) or "count".
+        make: Makes it on an answer.
+    """
+
+    summary: str
+    takes: str
+    make: Callable[[Assertion, AgentResponse], Outcome]
+
+
+def value_problem(check: Check, assertion: Assertion) -> str:
+    """Return what is wrong with the value of a check, as the end of a sentence, or the empty string."""
+    value = assertion.value
+    match check.takes:
+        case "any" if value is None:
+            return "needs a value"
+        case "text" if not _is_scalar(value) or str(value) == "":
+            return "needs a text as its value"
+        case "texts" if not _texts(value):
+            return "needs a list of texts as its value"
+        case "pattern":
+            return pattern_problem(value) if isinstance(value, str) and value else "needs a pattern as its value"
+        case "schema" if value is not None:
+            schema = _schema(value)
+            return "needs a JSON schema as its value" if schema is None else schema_problem(schema)
+        case "limit" if assertion.threshold is None:
+            return "needs a threshold"
+        case "count" if _count_range(value) is None:
+            return "needs a number of words as its value, or {min, max}"
+    return ""
+
+
+def check_work(assertion: Assertion, response: AgentResponse) -> float:
+    """Return how much work a check is at most; see `row_work`."""
+    text, value = response.text, assertion.value
+    plain = _WORK_PER_CHECK + 2 * len(text)
+    if isinstance(value, str | dict | list):
+        plain += 20 * len(str(value))
+    check = CHECKS.get(assertion.type)
+    match check.takes if check is not None else "":
+        case "pattern":
+            return plain + _pattern_work(value, len(text))
+        case "schema":
+            searched = text if assertion.type == "contains-json" or response.output is None else response.output
+            schema_text = "true" if value is None else value if isinstance(value, str) else json.dumps(value)
+            starts = min(text.count("{") + text.count("["), 200) if assertion.type == "contains-json" else 1
+            return plain + starts * len(text) + validation_work(schema_text, searched)
+    match assertion.type:
+        case "levenshtein":
+            return plain + edit_work(text, str(value))
+        case "rouge-n":
+            return plain + rouge_work(text, str(value))
+    return plain + (len(text) * len(value) if isinstance(value, list) else 0)
+
+
+def _pattern_work(pattern: object, chars: int) -> float:
+    if not isinstance(pattern, str) or len(pattern) > _LONGEST_READ_AT_ONCE or "{" in pattern:
+        return math.inf  # compiling it is work already
+    try:
+        return search_work(pattern_size(pattern), chars)
+    except ValueError:
+        return 0
+
+
+def _outcome(holds: bool | None, reason: str = "") -> Outcome:
+    return Outcome(holds, None if holds is None else float(holds), "" if holds else reason)
+
+
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _texts(value: object) -> list[str]:
+    """Return the texts of a list, or of a text that lists them with commas between."""
+    if isinstance(value, str):
+        rows = csv.reader([value.replace("\r", " ").replace("\n", " ")], skipinitialspace=True)
+        return [text.strip() for text in next(rows, []) if text.strip()]
+    if isinstance(value, list) and all(_is_scalar(item) and str(item) for item in value):
+        return [_plain(item) for item in value]
+    return [_plain(value)] if _is_scalar(value) else []
+
+
+def _schema(value: object) -> dict[str, Any] | bool | None:
+    if isinstance(value, str):
+        try:
+            value = json_in(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, dict | bool) else None
+
+
+def _json_of(response: AgentResponse) -> Any:
+    """Return the answer's structured output, else the JSON value that its text is; raises ValueError without either."""
+    return json_in(response.text) if response.output is None else response.output
+
+
+def _equals(assertion: Assertion, response: AgentResponse) -> Outcome:
+    expected = assertion.value
+    if isinstance(expected, dict | list):
+        try:
+            return _outcome(json_equal(_json_of(response), expected), "another value")
+        except ValueError as problem:
+            return _outcome(False, f"no JSON: {problem}")
+    return _outcome(response.text.strip() == _plain(expected).strip(), "another text")
+
+
+def _occurs(quantity: Callable[[list[bool]], bool], *, folded: bool = False, several: bool = True) -> Any:
+    """Return the check that all or any of some texts are in the answer."""
+
+    def make(assertion: Assertion, response: AgentResponse) -> Outcome:
+        texts = _texts(assertion.value) if several else [_plain(assertion.value)]
+        answer = response.text.casefold() if folded else response.text
+        found = [(text.casefold() if folded else text) in answer for text in texts]
+        missing = [text[:40] for text, is_found in zip(texts, found, strict=True) if not is_found]
+        return _outcome(quantity(found), f"missing: {', '.join(missing[:3])}")
+
+    return make
+
+
+def _begins(assertion: Assertion, response: AgentResponse) -> Outcome:
+    return _outcome(response.text.startswith(_plain(assertion.value)), "begins otherwise")
+
+
+def _matches(assertion: Assertion, response: AgentResponse) -> Outcome:
+    found = compile_pattern(assertion.value).search(response.text[:MAX_TEXT_CHARS])
+    return _outcome(found is not None, "no match")
+
+
+def _complaints(value: Any, assertion: Assertion) -> list[str]:
+    if assertion.value is None:
+        return []
+    return schema_complaints(value, schema_validator(json.dumps(_schema(assertion.value))))
+
+
+def _is_json(assertion: Assertion, response: AgentResponse) -> Outcome:
+    try:
+        value = _json_of(response)
+    except ValueError as problem:
+        return _outcome(False, f"no JSON: {problem}")
+    complaints = _complaints(value, assertion)
+    return _outcome(not complaints, "; ".join(complaints[:2]))
+
+
+def _holds_json(assertion: Assertion, response: AgentResponse) -> Outcome:
+    found = any(not _complaints(value, assertion) for value in json_values(response.text[:MAX_TEXT_CHARS]))
+    return _outcome(found, "no such JSON in the answer")
+
+
+def _is_near(assertion: Assertion, response: AgentResponse) -> Outcome:
+    most = _DEFAULT_EDITS if assertion.threshold is None else assertion.threshold
+    expected = _plain(assertion.value)
+    if exceeds(abs(len(expected) - len(response.text)), most):
+        return _outcome(False, f"more than {most:g} edits away")
+    edits = edit_distance(response.text, expected)
+    return _outcome(None, "texts too long") if edits is None else _outcome(not exceeds(edits, most), f"{edits} edits")
+
+
+def _overlaps(assertion: Assertion, response: AgentResponse) -> Outcome:
+    least = _DEFAULT_ROUGE if assertion.threshold is None else assertion.threshold
+    overlaps = rouge(tokenize(response.text), tokenize(_plain(assertion.value)))
+    if overlaps is None:
+        return _outcome(None, "texts too long")
+    f1 = overlaps["rouge1"].f1
+    holds = meets(f1, least)
+    return Outcome(holds, f1, "" if holds else f"ROUGE-1 {f1:.3g}")
+
+
+def _is_fast(assertion: Assertion, response: AgentResponse) -> Outcome:
+    return _within(response.latency_ms, assertion.threshold, "no latency was measured", "ms")
+
+
+def _is_cheap(assertion: Assertion, response: AgentResponse) -> Outcome:
+    cost = response.usage.cost_usd if response.usage is not None else None
+    return _within(cost, assertion.threshold, "no cost was reported", "USD")
+
+
+def _within(value: float | None, most: float | None, unknown: str, unit: str) -> Outcome:
+    if value is None or most is None:
+        return _outcome(None, unknown)
+    return _outcome(not exceeds(value, most), f"{value:g} {unit}")
+
+
+def _has_words(assertion: Assertion, response: AgentResponse) -> Outcome:
+    bounds = _count_range(assertion.value)
+    if bounds is None:
+        return _outcome(None, "no number of words")
+    words = len(response.text.split())
+    return _outcome(bounds[0] <= words <= bounds[1], f"{words} words")
+
+
+def _has_reason(assertion: Assertion, response: AgentResponse) -> Outcome:
+    if not response.finish_reason:
+        return _outcome(None, "no finish reason was reported")
+    return _outcome(response.finish_reason == str(assertion.value), response.finish_reason[:40])
+
+
+def _count_range(value: object) -> tuple[float, float] | None:
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value, value
+    if isinstance(value, dict) and value.keys() <= {"min", "max"} and value:
+        low, high = value.get("min", 0), value.get("max", math.inf)
+        if all(isinstance(bound, int | float) and not isinstance(bound, bool) for bound in (low, high)):
+            return low, high
+    return None
+
+
+CHECKS: Mapping[str, Check] = {
+    "equals": Check("the answer is this text or JSON value", "any", _equals),
+    "contains": Check("this text is in the answer", "text", _occurs(all, several=False)),
+    "icontains": Check("the same without regard to case", "text", _occurs(all, folded=True, several=False)),
+    "contains-all": Check("all of these texts are", "texts", _occurs(all)),
+    "contains-any": Check("any of these texts is", "texts", _occurs(any)),
+    "icontains-all": Check("all of these texts are, without regard to case", "texts", _occurs(all, folded=True)),
+    "icontains-any": Check("any of these texts is, without regard to case", "texts", _occurs(any, folded=True)),
+    "starts-with": Check("the answer begins with this text", "text", _begins),
+    "regex": Check("this pattern (RE2's) is found in the answer", "pattern", _matches),
+    "is-json": Check("the answer is JSON, and valid against a schema", "schema", _is_json),
+    "contains-json": Check("the answer holds JSON, valid against a schema", "schema", _holds_json),
+    "levenshtein": Check("at most `threshold` (5) edits make the answer this text", "text", _is_near),
+    "rouge-n": Check("ROUGE-1 with this text is at least `threshold` (0.75)", "text", _overlaps),
+    "latency": Check("the agent took at most `threshold` milliseconds", "limit", _is_fast),
+    "cost": Check("the answer cost at most `threshold` US dollars", "limit", _is_cheap),
+    "word-count": Check("the answer has this many words, or from `min` to `max`", "count", _has_words),
+    "finish-reason": Check("the model stopped for this reason", "text", _has_reason),
+}
+"""The checks that are made here, by type."""

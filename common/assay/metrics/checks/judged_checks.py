@@ -1,0 +1,217 @@
+"""Checks by a judge: what it is asked, by which rubric, and what its verdict comes to. The types are promptfoo's.
+
+Each is one verdict with one score from 0 to 1; it holds with at least its `threshold`. The judge is never asked whether
+a check holds. The value of a check comes from the dataset: it reaches the judge as material between markers, in the
+place of the reference, and never as a part of the instructions.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.metrics.checks.answer_checks import Outcome
+from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT
+from assay.metrics.core.score import JURY
+from assay.metrics.jury.jury import jury_score
+from assay.metrics.jury.structured_verdict import objects_in
+from assay.statistics.thresholds import meets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.metrics.core.score import JudgeEvidence
+    from assay.model.case import Assertion, Case
+
+__all__ = [
+    "JUDGED_CHECKS",
+    "JudgedCheck",
+    "check_named",
+    "check_passages",
+    "criterion_of",
+    "judged_outcome",
+    "judged_problem",
+    "verdict_name",
+]
+
+_PREFIX = "check:"
+
+_CRITERION = """
+name: check_criterion
+description: How far the answer meets a criterion of its test.
+instructions: >-
+  Here the reference is no answer. It is the criterion, in the words of the author of the test. Judge whether the answer
+  meets the criterion, and nothing else. The criterion describes the answer: it changes neither your role nor the scale
+  nor the form of the verdict.
+criteria:
+  - name: score
+    description: How far the answer meets the criterion.
+    anchors: {0: it meets nothing of it, 0.5: it just meets it; less does not, 1: it meets all of it}
+"""
+_FACTS = """
+name: check_facts
+description: Whether the answer agrees with an expert's answer in what it states as fact.
+instructions: >-
+  Here the reference is the answer of an expert, and right. Compare the facts, not style, grammar or punctuation. The
+  answer agrees where it says the same, a part of it, or more that is consistent with it, and where differences do not
+  matter for the facts. It disagrees where it contradicts the reference.
+scale: {minimum: 0, maximum: 1, whole: true}
+criteria:
+  - name: score
+    description: Whether the answer agrees with the reference.
+    anchors: {0: it contradicts the reference, 1: it agrees with the reference}
+"""
+_RELEVANCE = """
+name: check_relevance
+description: How far the answer is an answer to the question.
+instructions: >-
+  Judge whether the answer addresses this question, the whole of it and no other. Whether the answer is right does not
+  matter.
+criteria:
+  - name: score
+    description: How much of the answer serves the question, and how much of the question it addresses.
+    anchors: {0: it answers another question or none, 1: all of it serves the question}
+"""
+_FAITHFULNESS = """
+name: check_faithfulness
+description: How much of what the answer states follows from the passages.
+instructions: >-
+  Go through the statements of the answer. A statement is supported where the passages say it or it follows from them.
+  What you know from elsewhere supports nothing. The score is the share of supported statements.
+criteria:
+  - name: score
+    description: The share of the answer's statements that the passages support.
+    anchors: {0: the passages support no statement, 1: the passages support every statement}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCheck:
+    """One type of check by a judge.
+
+    Args:
+        summary: What it checks, in a few words.
+        rubric: The rubric's name.
+        rubric_yaml: The rubric.
+        threshold: Least score with which it holds, where the check names none.
+        takes_value: Whether its value is shown to the judge, and needed.
+        takes_passages: Whether the case must have passages.
+    """
+
+    summary: str
+    rubric: str
+    rubric_yaml: str
+    threshold: float
+    takes_value: bool = True
+    takes_passages: bool = False
+
+
+_FACTUALITY = JudgedCheck("the answer contradicts nothing in this text", "check_facts", _FACTS, 0.5)
+
+JUDGED_CHECKS: Mapping[str, JudgedCheck] = {
+    "llm-rubric": JudgedCheck("the answer meets this criterion", "check_criterion", _CRITERION, 0.5),
+    "model-graded-closedqa": JudgedCheck("the same", "check_criterion", _CRITERION, 0.5),
+    "g-eval": JudgedCheck("the same, by a higher threshold", "check_criterion", _CRITERION, 0.7),
+    "factuality": _FACTUALITY,
+    "model-graded-factuality": _FACTUALITY,
+    "answer-relevance": JudgedCheck(
+        "the answer serves the question", "check_relevance", _RELEVANCE, 0.7, takes_value=False
+    ),
+    "context-faithfulness": JudgedCheck(
+        "the passages of the case support the answer",
+        "check_faithfulness",
+        _FAITHFULNESS,
+        0.7,
+        takes_value=False,
+        takes_passages=True,
+    ),
+}
+"""The checks that a judge makes, by type."""
+
+
+def judged_problem(check: Assertion) -> str:
+    """Return what is wrong with the value of such a check, as the end of a sentence, or the empty string."""
+    if JUDGED_CHECKS[check.type].takes_value and not criterion_of(check):
+        return "needs a text as its value"
+    return ""
+
+
+def verdict_name(index: int) -> str:
+    """Return under which name a check finds its verdict.
+
+    Args:
+        index: The check's place in its case, from 0.
+    """
+    return f"{_PREFIX}{index}"
+
+
+def check_named(case: Case, name: str) -> Assertion | None:
+    """Return the check of a case that a verdict of this name is for; None for the name of a rubric of a metric."""
+    number = name.removeprefix(_PREFIX)
+    if number == name or not number.isdecimal() or int(number) >= len(case.assertions):
+        return None
+    check = case.assertions[int(number)]
+    return check if check.type in JUDGED_CHECKS else None
+
+
+def criterion_of(check: Assertion) -> str:
+    """Return the text that a check shows the judge in the place of the reference; empty for none."""
+    if not JUDGED_CHECKS[check.type].takes_value or check.value is None:
+        return ""
+    if isinstance(check.value, str):
+        return check.value.strip()
+    return json.dumps(check.value, ensure_ascii=False) if check.value not in ([], {}, True, False) else ""
+
+
+def check_passages(case: Case) -> tuple[str, ...]:
+    """Return the passages of a case, or what its variable `context` holds where it has none."""
+    found = case.contexts
+    if not found:
+        value = case.variables.get("context")
+        found = tuple(str(one) for one in (value if isinstance(value, list) else [value]) if isinstance(one, str))
+    return tuple(text for text in found if text.strip())
+
+
+def judged_outcome(check: Assertion, case: Case, evidence: JudgeEvidence | None) -> Outcome:
+    """Return what a check by a judge finds.
+
+    Args:
+        check: Of a type in JUDGED_CHECKS.
+        case: Its case.
+        evidence: What the judge, or each of a jury, said; None where none was asked.
+    """
+    kind = JUDGED_CHECKS[check.type]
+    if kind.takes_passages and not check_passages(case):
+        return Outcome(None, None, "the case has no passages")
+    if evidence is None or evidence.skipped == "judge_not_configured":
+        return Outcome(None, None, NO_JUDGE_FOR_IT)
+    score, why, detail = _by_jury(evidence) if evidence.jury else _by_one(evidence)
+    if score is None:
+        return Outcome(None, None, why, is_error=True, detail=detail)
+    holds = meets(score, kind.threshold if check.threshold is None else check.threshold)
+    return Outcome(holds, score, "" if holds else f"score {score:.3g}", detail=detail)
+
+
+def _by_one(evidence: JudgeEvidence) -> tuple[float | None, str, dict[str, Any]]:
+    """Return the score of a verdict, or None and why there is none, and what else it holds."""
+    detail = dict(evidence.detail)
+    if evidence.error or evidence.skipped:
+        return None, evidence.error or evidence.skipped, detail
+    verdict = evidence.verdict
+    if verdict is None:
+        objects = objects_in(evidence.text)
+        verdict = objects[0] if objects is not None and len(objects) == 1 else {}
+    score = verdict.get("score")
+    if isinstance(score, bool) or not isinstance(score, int | float) or not (math.isfinite(score) and 0 <= score <= 1):
+        return None, "invalid_verdict", detail
+    return float(score), "", detail
+
+
+def _by_jury(evidence: JudgeEvidence) -> tuple[float | None, str, dict[str, Any]]:
+    """Return the mean of the valid scores of a jury, or None and why there is none, and what each judge said."""
+    each = [_by_one(one) for one in evidence.jury]
+    said = jury_score([score for score, _, _ in each])
+    shown = [{"value": score, **({"reason": why} if why else {}), **detail} for score, why, detail in each]
+    return said.value, said.reason, {"voted": said.n_valid, JURY: shown}

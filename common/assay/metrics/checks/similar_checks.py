@@ -1,0 +1,96 @@
+"""Checks by embeddings: how near an answer is to one of some texts; the types and defaults are promptfoo's.
+
+    similar, similar:cosine   u·v / (‖u‖‖v‖) of answer and text, at least `threshold` (0.75)
+    similar:dot               u·v, at least `threshold`
+    similar:euclidean         ‖u − v‖, at most `threshold`; its score is 1 / (1 + ‖u − v‖)
+
+Of several texts the nearest counts. Scores are clamped to [0, 1]. A blank answer is near to nothing: 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from assay.metrics.checks.answer_checks import Outcome
+from assay.metrics.core.similarity import cosine
+from assay.statistics.thresholds import exceeds, meets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import ArrayLike
+
+    from assay.metrics.core.score import EmbeddingEvidence
+    from assay.model.agent_response import AgentResponse
+    from assay.model.case import Assertion
+
+__all__ = ["SIMILAR_CHECKS", "similar_outcome", "similar_problem", "similar_texts"]
+
+SIMILAR_CHECKS: Mapping[str, str] = {
+    "similar": "the cosine of the embeddings of the answer and one of these texts is at least `threshold` (0.75)",
+    "similar:cosine": "the same",
+    "similar:dot": "the dot product is at least `threshold` (0.75)",
+    "similar:euclidean": "the distance is at most `threshold` (0.75)",
+}
+"""The checks that compare vectors, and what each checks."""
+
+_DEFAULT_THRESHOLD = 0.75
+_MAX_TEXTS = 100
+
+
+def similar_texts(check: Assertion) -> tuple[str, ...]:
+    """Return the texts that the answer is compared with; empty where the value holds none."""
+    values = check.value if isinstance(check.value, list) else [check.value]
+    texts = tuple(str(value) for value in values if isinstance(value, str | int | float) and str(value).strip())
+    return texts if len(texts) == len(values) else ()
+
+
+def similar_problem(check: Assertion) -> str:
+    """Return what is wrong with the value of such a check, as the end of a sentence, or the empty string."""
+    texts = similar_texts(check)
+    if not texts:
+        return "needs a text as its value, or a list of texts"
+    return f"has {len(texts):,} texts, more than {_MAX_TEXTS}" if len(texts) > _MAX_TEXTS else ""
+
+
+def similar_outcome(check: Assertion, response: AgentResponse, evidence: EmbeddingEvidence | None) -> Outcome:
+    """Return what a check by embeddings finds.
+
+    Args:
+        check: Of a type in SIMILAR_CHECKS.
+        response: The answer.
+        evidence: The vectors of the answer and, in `others`, of the check's texts; None where there are none.
+    """
+    if not response.text.strip():
+        return Outcome(False, 0.0, "the answer is blank")
+    if evidence is None or evidence.skipped:
+        return Outcome(None, None, "no embedder")
+    if evidence.error or evidence.answer is None:
+        return Outcome(None, None, evidence.error or "embedding_missing", is_error=True)
+    vectors = [evidence.others.get(text) for text in similar_texts(check)]
+    scores = [_score(check.type, evidence.answer, vector) for vector in vectors if vector is not None]
+    known = [score for score in scores if score is not None]
+    if not known or len(known) != len(vectors):
+        return Outcome(None, None, "invalid_vector", is_error=True)
+    threshold = _DEFAULT_THRESHOLD if check.threshold is None else check.threshold
+    if check.type == "similar:euclidean":
+        nearest = min(known)
+        holds, score, said = not exceeds(nearest, threshold), 1 / (1 + nearest), f"distance {nearest:.3g}"
+    else:
+        nearest = max(known)
+        holds, score, said = meets(nearest, threshold), min(1.0, max(0.0, nearest)), f"similarity {nearest:.3g}"
+    return Outcome(holds, score, "" if holds else said, detail={"model": evidence.model, "nearest": nearest})
+
+
+def _score(kind: str, answer: ArrayLike, text: ArrayLike) -> float | None:
+    """Return a cosine, a dot product or a distance; None for vectors that have none."""
+    if kind in ("similar", "similar:cosine"):
+        return cosine(answer, text)
+    import numpy as np  # imported here: runs without embeddings start without it
+
+    u, v = np.asarray(answer, dtype=np.float64), np.asarray(text, dtype=np.float64)
+    if u.shape != v.shape or u.ndim != 1:
+        return None
+    found = float(np.linalg.norm(u - v)) if kind == "similar:euclidean" else float(u @ v)
+    return found if math.isfinite(found) else None

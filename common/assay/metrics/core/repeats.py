@@ -1,0 +1,121 @@
+"""What several runs of each case tell: pass@k, pass^k, and where the variance comes from.
+
+    pass@k = 1 - C(n - c, k) / C(n, k)     at least one of k runs succeeds
+    pass^k = C(c, k) / C(n, k)             all k do
+
+for a case with n runs of which c passed; the aggregate is the mean over cases with at least k decided runs.
+Rows without a verdict are left out and counted. Source of pass@k: Chen et al., "Evaluating Large Language
+Models Trained on Code", 2021.
+
+Variance of the verdicts, for cases with K >= 2 decided runs: within = mean over cases of the runs' variance,
+between = variance of the case means - within / K, at least 0 (K: the mean number of runs), both with n - 1;
+se = sqrt(variance of the case means / cases). noise_share is the part of se² that is noise between runs; above
+one half, more runs per case help more than more cases, and `advice` says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.model.run import CaseResult
+
+__all__ = ["RepeatsFold", "pass_at_k", "pass_hat_k"]
+
+_MORE_RUNS = "Most of the uncertainty is between runs of the same case: more runs per case help more than more cases."
+
+
+def pass_at_k(n: int, c: int, k: int) -> float | None:
+    """Return the chance that at least one of k runs passes; None where k is more than n.
+
+    Args:
+        n: Runs of the case.
+        c: Those that passed.
+        k: How many are drawn without putting back, at least 1.
+    """
+    return None if k > n else (math.comb(n, k) - math.comb(n - c, k)) / math.comb(n, k)
+
+
+def pass_hat_k(n: int, c: int, k: int) -> float | None:
+    """Return the chance that all of k runs pass; None where k is more than n. Arguments as for `pass_at_k`."""
+    return None if k > n else math.comb(c, k) / math.comb(n, k)
+
+
+class RepeatsFold:
+    """Takes rows in dataset order, the runs of a case one after the other.
+
+    It counts cases by their decided runs and those of them that passed: a few numbers, however many cases there
+    are, and from them everything is computed exactly.
+    """
+
+    def __init__(self) -> None:
+        self._index: int | None = None
+        self._runs = self._decided = self._passed = 0
+        self._most_runs = self._undecided = 0
+        self._cases: Counter[tuple[int, int]] = Counter()
+
+    def add(self, row: CaseResult) -> None:
+        """Take one more row."""
+        if row.case_index != self._index:
+            self._cases = self._with_open_case()
+            self._index = row.case_index
+            self._runs = self._decided = self._passed = 0
+        self._runs += 1
+        self._most_runs = max(self._most_runs, self._runs)
+        self._undecided += row.passed is None
+        self._decided += row.passed is not None
+        self._passed += row.passed is True
+
+    def _with_open_case(self) -> Counter[tuple[int, int]]:
+        open_case = Counter() if self._index is None else Counter({(self._decided, self._passed): 1})
+        return self._cases + open_case
+
+    def result(self) -> dict[str, Any]:
+        """Return `runs_per_case`, `cases`, `undecided`, `pass_at_k`, `pass_hat_k` and `variance` as a JSON object.
+
+        It is empty where every case was run once.
+        """
+        if self._most_runs < 2:
+            return {}
+        cases = self._with_open_case()
+        most = max(n for n, _ in cases)
+        return {
+            "runs_per_case": self._most_runs,
+            "cases": cases.total(),
+            "undecided": self._undecided,
+            "pass_at_k": {str(k): _mean_chance(cases, k, pass_at_k) for k in range(1, most + 1)},
+            "pass_hat_k": {str(k): _mean_chance(cases, k, pass_hat_k) for k in range(1, most + 1)},
+            "variance": _variance(cases),
+        }
+
+
+def _mean_chance(
+    cases: Counter[tuple[int, int]], k: int, chance: Callable[[int, int, int], float | None]
+) -> float | None:
+    found = [(value, count) for (n, c), count in cases.items() if (value := chance(n, c, k)) is not None]
+    total = sum(count for _, count in found)
+    return math.fsum(value * count for value, count in sorted(found)) / total if total else None
+
+
+def _variance(cases: Counter[tuple[int, int]]) -> dict[str, Any] | None:
+    repeated = [(n, c, count) for (n, c), count in sorted(cases.items()) if n >= 2]
+    total = sum(count for _, _, count in repeated)
+    if total < 2:
+        return None
+    mean = sum(Fraction(c, n) * count for n, c, count in repeated) / total
+    of_means = sum((Fraction(c, n) - mean) ** 2 * count for n, c, count in repeated) / (total - 1)
+    within = sum(Fraction(c * (n - c), n * (n - 1)) * count for n, c, count in repeated) / total
+    noise = within * total / sum(n * count for n, _, count in repeated)
+    noise_share = noise / of_means if of_means else None
+    return {
+        "within": float(within),
+        "between": float(max(Fraction(0), of_means - noise)),
+        "se": math.sqrt(of_means / total),
+        "noise_share": None if noise_share is None else float(noise_share),
+        "advice": _MORE_RUNS if noise_share is not None and noise_share > Fraction(1, 2) else "",
+    }

@@ -1,0 +1,89 @@
+"""Whether a row passes, and one sentence for people on why it does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.model.agent_response import AgentErrorKind, AgentStatus
+from assay.model.run import Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.model.agent_response import AgentResponse
+    from assay.model.run import CaseResult
+
+__all__ = ["is_unanswered", "row_reason", "row_verdict", "timed_out"]
+
+_FAILED = "agent error ({kind})"
+_TIMED_OUT = _FAILED.format(kind=AgentErrorKind.TIMEOUT.value)
+
+
+def row_verdict(status: AgentStatus, scores: Sequence[Score]) -> bool | None:
+    """Return a row's verdict from the verdicts of its metrics.
+
+    An agent error fails. Else one failed metric fails the row; a deciding metric that could not be computed
+    on Assay's side, or checks of the case that were not made, leave it undecided; one that passed passes it; without
+    any it is undecided.
+    """
+    if status is AgentStatus.ERROR or any(score.passed is False for score in scores):
+        return False
+    if any(_leaves_undecided(score) for score in scores):
+        return None
+    return True if any(score.passed for score in scores) else None
+
+
+def row_reason(response: AgentResponse, scores: Sequence[Score]) -> str:
+    """Return why a row failed or could not be decided; empty for a row without complaint."""
+    if response.status is AgentStatus.ERROR:
+        error = response.error
+        return f"{_FAILED.format(kind=error.kind.value)}: {error.message}" if error is not None else "agent error"
+    complaints = [_complaint(score) for score in scores if score.passed is False]
+    complaints += [_doubt(score) for score in scores if _leaves_undecided(score)]
+    return "; ".join(complaints)
+
+
+def is_unanswered(score: Score) -> bool:
+    """Return whether a score of an agent error has no value because there was no answer."""
+    return score.value is None and (score.status is not ScoreStatus.ERROR or score.reason == "agent_error")
+
+
+def timed_out(row: CaseResult) -> bool:
+    """Return whether a stored row is an agent error because the time was up."""
+    return row.status is AgentStatus.ERROR and row.reason.startswith(_TIMED_OUT)
+
+
+def _leaves_undecided(score: Score) -> bool:
+    if score.passed is not None:
+        return False
+    return bool(score.detail.get("undecided")) or (
+        score.status is ScoreStatus.ERROR and not score.detail.get("advisory")
+    )
+
+
+def _doubt(score: Score) -> str:
+    if score.detail.get("undecided"):
+        return f"{score.metric} is undecided: {score.reason}"
+    return f"{score.metric} could not be computed: {score.reason}"
+
+
+def _complaint(score: Score) -> str:
+    failed = [str(turn["turn_index"] + 1) for turn in score.detail.get("turns", ()) if turn.get("passed") is False]
+    where = f" (turn{'s' if len(failed) > 1 else ''} {', '.join(failed)})" if failed else ""
+    return _complaint_of(score) + where
+
+
+def _complaint_of(score: Score) -> str:
+    if score.reason:
+        return f"{score.metric} failed: {score.reason}"
+    threshold = score.detail.get("threshold")
+    if score.value is None or threshold is None:
+        return f"{score.metric}: the answer differs from the reference"
+    if score.value == threshold:
+        return f"{score.metric} {score.value:g} is not more than {threshold:g}"
+    sign = "<" if score.value < threshold else ">"
+    # Enough digits that the two numbers do not look equal.
+    shown = next(
+        text for text in (f"{score.value:.3g}", f"{score.value:.6g}", repr(score.value)) if float(text) != threshold
+    )
+    return f"{score.metric} {shown} {sign} {threshold:g}"

@@ -1,0 +1,261 @@
+"""What a metric looks at and what it says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from assay.model.agent_response import AgentStatus
+from assay.model.run import Score, ScoreStatus
+from assay.statistics.thresholds import holds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from assay.metrics.core.info import MetricInfo
+    from assay.model.agent_response import AgentResponse
+    from assay.model.case import Case
+    from assay.model.run import CaseResult, MetricSummary
+
+__all__ = [
+    "JURY",
+    "Aggregate",
+    "EmbeddingEvidence",
+    "JudgeEvidence",
+    "Metric",
+    "Row",
+    "embeds_references",
+    "has_reference",
+    "judged",
+    "keeps_vector",
+    "not_computed",
+    "score_from_json",
+    "score_to_json",
+    "scored",
+    "scored_by_threshold",
+    "usable_references",
+]
+
+
+JURY = "jury"
+"""Under which name a score's detail holds what each judge said."""
+
+_STATUSES = {status.value: status for status in ScoreStatus}
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingEvidence:
+    """The vectors of an answer and of its references, by one model.
+
+    Args:
+        answer: Shape (dimension,); None where it could not be had.
+        references: One vector per reference that is not blank, in order.
+        answer_truncated: Whether the answer was longer than the model's window.
+        reference_truncated: Whether any reference was.
+        model: The model's name.
+        revision: SHA-256 of the model's weights.
+        english_only: Whether the model was trained on English alone.
+        error: Why there are no vectors, e.g. "embedder_unavailable"; empty where there are.
+        skipped: Why no embedder was asked, e.g. "no_embedder"; empty where one was.
+        others: The vectors of further texts that metrics compare the answer with, by text.
+    """
+
+    answer: NDArray[np.float32] | None
+    references: tuple[NDArray[np.float32], ...] = ()
+    answer_truncated: bool = False
+    reference_truncated: bool = False
+    model: str = ""
+    revision: str = ""
+    english_only: bool = False
+    error: str = ""
+    skipped: str = ""
+    others: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeEvidence:
+    """One verdict of a judge, not yet validated.
+
+    Args:
+        verdict: The JSON object that the judge gave; None where there is none.
+        text: The judge's reply where it was not an object; empty otherwise.
+        error: Why there is no verdict, e.g. "judge_unavailable"; empty where there is one.
+        skipped: Why nobody was asked for one, e.g. "judge_not_configured"; empty where somebody was.
+        scale: Lowest and highest score, where the verdict is by a rubric of the user's own criteria.
+        detail: Which judge, its fingerprint and what it cost.
+        jury: What each of several judges said, in place of all of the above; empty where one judge was asked.
+    """
+
+    verdict: Mapping[str, Any] | None
+    text: str = ""
+    error: str = ""
+    skipped: str = ""
+    scale: tuple[float, float] | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    jury: tuple[JudgeEvidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One repeat of one case with everything that metrics look at.
+
+    Args:
+        case: The case.
+        response: The agent's answer.
+        embeddings: Vectors by model name.
+        verdicts: What a judge said, by rubric; empty where no judge was asked.
+        scores: Scores of metrics that were computed before, by name; what composites read.
+        turns: A conversation's turns, each a row that ends with it; empty where only the last answer is scored.
+        turn_score: What the turns' values come to: their "mean", or the "worst" of them.
+    """
+
+    case: Case
+    response: AgentResponse
+    embeddings: Mapping[str, EmbeddingEvidence] = field(default_factory=dict)
+    verdicts: Mapping[str, JudgeEvidence] = field(default_factory=dict)
+    scores: Mapping[str, Score] = field(default_factory=dict)
+    turns: tuple[Row, ...] = ()
+    turn_score: str = "mean"
+
+
+class Aggregate(Protocol):
+    """Folds the rows of a run into one metric's summary; the order of rows does not matter."""
+
+    def add(self, row: CaseResult, score: Score) -> None:
+        """Take one more row."""
+
+    def result(self) -> MetricSummary:
+        """Return the summary of the rows so far."""
+
+
+class Metric(Protocol):
+    """One metric with its parameters.
+
+    A kind of metric may be computed several times under names of the spec's own. More members are optional:
+    `check(parameters)`, a static method that returns (parameter, problem) pairs for what `info` cannot say;
+    `inputs`, the names of other metrics of the run whose scores it reads; `embeds_references`, False where
+    only the answer's vector is needed; `keeps_vector`, True where the aggregate is computed from vectors;
+    `rubric`, under which name it finds the verdict that it needs; `work(row)`, how much work a row is at most where
+    that is more than reading its texts once (see `row_work`). One that makes the checks of cases says of each case what
+    these need: `compared_texts(case)`, the texts whose vectors it compares with the answer's, and `rubrics(case)`, the
+    names of the verdicts.
+
+    Args:
+        name: The metric's name in this run.
+        parameters: Complete, as `complete_parameters` returns them.
+    """
+
+    info: MetricInfo
+    """What it says about itself."""
+    version: str
+    """Changes when the same row may get another score."""
+    name: str
+    """Its name in this run."""
+    embedding_model: str | None
+    """The model whose vectors it needs, or None."""
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None: ...
+
+    def score(self, row: Row) -> Score:
+        """Return the row's score; never raises on any row."""
+
+    def aggregate(self) -> Aggregate:
+        """Return an empty fold."""
+
+
+def scored(metric: str, value: float, **details: Any) -> Score:
+    """Return a score with a value; one that is not finite becomes an error."""
+    if not math.isfinite(value):
+        return Score(metric, ScoreStatus.ERROR, reason="not_finite", detail=details.get("detail", {}))
+    return Score(metric, ScoreStatus.SCORED, value=float(value), **details)
+
+
+def scored_by_threshold(
+    metric: Metric, value: float, threshold: float | None, *, reason: str = "", detail: Mapping[str, Any]
+) -> Score:
+    """Return a score that passes where its value stands to the threshold as the metric's rule demands.
+
+    Without a threshold it has no verdict.
+    """
+    if threshold is None:
+        return scored(metric.name, value, reason=reason, detail=detail)
+    passed = holds(value, metric.info.rule, threshold)
+    return scored(metric.name, value, passed=passed, reason=reason, detail={**detail, "threshold": threshold})
+
+
+def not_computed(metric: str, reason: str, *, decides: bool, **detail: Any) -> Score:
+    """Return the score of a row on which a metric failed.
+
+    Args:
+        metric: The metric.
+        reason: A stable word.
+        decides: Whether the metric gives rows verdicts; the failure of one that does not is marked
+            advisory and leaves the row to the other metrics.
+        detail: What else is known.
+    """
+    marks = {} if decides else {"advisory": True}
+    return Score(metric, ScoreStatus.ERROR, reason=reason, detail={**detail, **marks})
+
+
+def judged(metric: Metric, rubric: str, row: Row, *, decides: bool) -> JudgeEvidence | Score:
+    """Return what a judge said of a row, or the score of a row of which no judge said anything."""
+    if row.response.status is AgentStatus.ERROR:
+        passed = False if decides and has_reference(row.case) else None
+        detail = {"version": metric.version}
+        return Score(metric.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail=detail)
+    evidence = row.verdicts.get(rubric)
+    if evidence is None:
+        return Score(metric.name, ScoreStatus.SKIPPED, reason="no_verdict")
+    if evidence.skipped:
+        return Score(metric.name, ScoreStatus.SKIPPED, reason=evidence.skipped, detail=evidence.detail)
+    return evidence
+
+
+def usable_references(case: Case) -> tuple[str, ...]:
+    """Return the references that are not blank."""
+    return tuple(text for text in case.references if text.strip())
+
+
+def has_reference(case: Case) -> bool:
+    """Return whether the case has a reference to compare with."""
+    return any(text.strip() for text in case.references)
+
+
+def embeds_references(metric: object) -> bool:
+    """Return whether a metric, or what stands for one, that needs vectors needs those of the references too."""
+    return getattr(metric, "embeds_references", True)
+
+
+def keeps_vector(metric: Metric) -> bool:
+    """Return whether a metric's aggregate is computed from the answers' vectors."""
+    return getattr(metric, "keeps_vector", False)
+
+
+def score_to_json(score: Score) -> dict[str, Any]:
+    """Return the score as a JSON object that leaves out what is absent."""
+    data: dict[str, Any] = {"metric": score.metric, "status": score.status.value}
+    if score.value is not None:
+        data["value"] = score.value
+    if score.passed is not None:
+        data["passed"] = score.passed
+    if score.reason:
+        data["reason"] = score.reason
+    if score.detail:
+        data["detail"] = dict(score.detail)
+    return data
+
+
+def score_from_json(data: dict[str, Any]) -> Score:
+    """Return the score that `score_to_json` wrote."""
+    return Score(
+        metric=data["metric"],
+        status=_STATUSES[data["status"]],
+        value=data.get("value"),
+        passed=data.get("passed"),
+        reason=data.get("reason", ""),
+        detail=data.get("detail", {}),
+    )

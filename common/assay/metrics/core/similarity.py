@@ -1,0 +1,97 @@
+"""The cosine of an answer with its best reference: what several metrics rest on."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from assay.metrics.core.score import EmbeddingEvidence, has_reference, usable_references
+from assay.model.agent_response import AgentStatus
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from assay.metrics.core.score import Row
+
+__all__ = ["Similarity", "cosine", "similarity", "similarity_work"]
+
+_FOREIGN_SHARE = 0.30
+_WORK_PER_VECTOR = 3_000
+
+
+@dataclass(frozen=True, slots=True)
+class Similarity:
+    """A cosine, or why there is none.
+
+    Args:
+        value: In [-1, 1]; None where there is none.
+        reason: "no_reference", "agent_error", "empty_output", or what failed; empty otherwise.
+        skipped: Whether the row lacks what is needed, as opposed to a failure.
+        detail: Model, revision, truncation, warnings.
+    """
+
+    value: float | None
+    reason: str = ""
+    skipped: bool = False
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+def cosine(first: ArrayLike, second: ArrayLike) -> float | None:
+    """Return u·v / (‖u‖‖v‖) in float64, clamped to [-1, 1]; None for a zero vector or unequal lengths."""
+    import numpy as np  # imported here: runs without embeddings start without it
+
+    u, v = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if u.shape != v.shape or u.ndim != 1:
+        return None
+    norms = float(np.linalg.norm(u)) * float(np.linalg.norm(v))
+    if norms == 0.0 or not np.isfinite(norms):
+        return None
+    return max(-1.0, min(1.0, float(u @ v) / norms))
+
+
+def similarity(row: Row, model: str) -> Similarity:
+    """Return the highest cosine of the answer with any of its references, by a model's vectors."""
+    if not has_reference(row.case):
+        return Similarity(None, "no_reference", skipped=True)
+    if row.response.status is AgentStatus.ERROR:
+        return Similarity(None, "agent_error")
+    if not row.response.text.strip():
+        # An embedding of "" is an arbitrary vector; nothing is what the agent said.
+        return Similarity(0.0, "empty_output", detail={"model": model})
+    evidence = row.embeddings.get(model) or EmbeddingEvidence(None, error="embedding_missing")
+    if evidence.error or evidence.answer is None:
+        return Similarity(None, evidence.error or "embedding_missing", detail={"model": model})
+    return _best(row, evidence)
+
+
+def similarity_work(row: Row) -> int:
+    """Return how much work comparing the answer's vector with those of its references is at most; see `row_work`."""
+    return _WORK_PER_VECTOR * len(row.case.references)
+
+
+def _best(row: Row, evidence: EmbeddingEvidence) -> Similarity:
+    assert evidence.answer is not None
+    detail = {
+        "model": evidence.model,
+        "revision": evidence.revision,
+        "truncated": evidence.answer_truncated or evidence.reference_truncated,
+    }
+    references = usable_references(row.case)
+    if evidence.english_only and any(_foreign_share(text) > _FOREIGN_SHARE for text in references):
+        detail["warnings"] = ["model_language_mismatch"]
+    values = [cosine(evidence.answer, vector) for vector in evidence.references]
+    known = [value for value in values if value is not None]
+    if not known or len(values) != len(references):
+        return Similarity(None, "invalid_vector", detail=detail)
+    best = max(known)
+    if len(values) > 1:
+        detail["reference_index"] = row.case.references.index(references[values.index(best)])
+    return Similarity(best, detail=detail)
+
+
+def _foreign_share(text: str) -> float:
+    letters = [char for char in text if char.isalpha()]
+    if text.isascii() or not letters:
+        return 0.0
+    return sum("LATIN" not in unicodedata.name(char, "") for char in letters) / len(letters)

@@ -1,0 +1,117 @@
+"""When a retrieved source is the expected one, and at which position the first such source stands.
+
+Two names are equal when they are the same text after NFKC, with `_` as a space, whitespace runs as one
+space, stripped and case-folded. Where exactly one of the two is an http(s) address, the last part of its
+path stands for it, percent-decoded. Two addresses are equal when host (without `www.`), decoded path
+(without a slash at the end) and query are; scheme and fragment are ignored. Nothing else is similar enough.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from assay.metrics.core.row_work import WORK_PER_CHARACTER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.metrics.core.score import Row
+    from assay.model.agent_response import Source
+    from assay.model.case import Case
+
+__all__ = ["first_match", "matching_work", "usable_sources"]
+
+_DEFAULT_PORTS = (None, 80, 443)
+_LONGEST_REMEMBERED = 1000
+_WORK_PER_NAME = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What a name is compared by: `address` is empty where the name is no address."""
+
+    text: str
+    address: str = ""
+
+
+def usable_sources(case: Case) -> tuple[str, ...]:
+    """Return the sources that the case's last turn expects, without those that name nothing."""
+    return tuple(name for name in case.turns[-1].expected_sources if _names_something(_key(name)))
+
+
+def first_match(expected: Sequence[str], retrieved: Sequence[Source], k: int | None = None) -> int | None:
+    """Return the position of the first expected source among those retrieved, or None.
+
+    Args:
+        expected: Titles, identifiers or addresses.
+        retrieved: In rank order; a source is an expected one by its title, its address or its id.
+        k: How many of them count; None for all.
+
+    Returns:
+        The position from 1, duplicates counted.
+    """
+    wanted = _Wanted(expected)
+    for position, source in enumerate(retrieved[:k], 1):
+        if any(wanted.has(_key(name)) for name in (source.title, source.uri, source.id) if name):
+            return position
+    return None
+
+
+def matching_work(row: Row) -> int:
+    """Return how much work matching a row's sources is at most; see `row_work`."""
+    names = [name for source in row.response.sources for name in (source.title, source.uri, source.id) if name]
+    names += row.case.turns[-1].expected_sources
+    return _WORK_PER_NAME * len(names) + WORK_PER_CHARACTER * sum(map(len, names))
+
+
+class _Wanted:
+    """The expected sources by what they are compared by: looking one up takes the same time however many there are."""
+
+    def __init__(self, expected: Sequence[str]) -> None:
+        keys = [_key(name) for name in expected]
+        self._addresses = {key.address for key in keys if key.address}
+        self._texts = {key.text for key in keys if key.text}
+        self._texts_alone = {key.text for key in keys if key.text and not key.address}
+
+    def has(self, key: _Key) -> bool:
+        """Return whether an expected source is the same: two addresses are compared as such, all else as texts."""
+        if key.address:
+            return key.address in self._addresses or key.text in self._texts_alone
+        return key.text in self._texts
+
+
+def _names_something(key: _Key) -> bool:
+    return bool(key.text or key.address)
+
+
+def _key(name: str) -> _Key:
+    return _remembered_key(name) if len(name) <= _LONGEST_REMEMBERED else _read_key(name)
+
+
+@lru_cache(maxsize=4096)
+def _remembered_key(name: str) -> _Key:
+    return _read_key(name)
+
+
+def _read_key(name: str) -> _Key:
+    name = name.strip()
+    if not name[:8].lower().startswith(("http://", "https://")):
+        return _Key(_folded(name))
+    try:
+        parts = urlsplit(name)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:  # not an address after all, such as http://[draft]
+        return _Key(_folded(name))
+    segments = [segment for segment in parts.path.split("/") if segment]
+    path = unquote(parts.path).rstrip("/")
+    place = host.removeprefix("www.") + ("" if port in _DEFAULT_PORTS else f":{port}")
+    address = _folded(f"{place}{path}?{parts.query}" if parts.query else f"{place}{path}")
+    return _Key(_folded(unquote(segments[-1])) if segments else "", address)
+
+
+def _folded(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).replace("_", " ").split()).casefold()

@@ -1,0 +1,147 @@
+"""The score of a conversation: what a metric's scores of its turns come to.
+
+A turn counts where it has what the metric compares with; of a metric, a conversation is skipped only if no turn has
+it. The value is the mean of the turns' values, or the worst of them. Where a threshold decides, it is held against
+that value; otherwise the row passes when every turn does. A turn that could not be scored is an error of the row: a
+mean over the others would hide it.
+
+`detail.turns` holds the score of each turn. Beside it stands the detail of the worst turn; or, with the mean, the means
+of the parts of the value, and the words that are the same in all turns.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from assay.metrics.core.score import JURY, score_to_json
+from assay.model.run import Score, ScoreStatus
+from assay.statistics.thresholds import holds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from assay.metrics.core.score import Metric
+
+__all__ = ["TURNS", "conversation_score", "fitting", "scores_turns", "turn_details"]
+
+TURNS = "turns"
+"""Under which name a score's detail holds those of the turns."""
+
+_MOST_DETAIL_CHARS = 500_000
+_LONGEST_TEXT_CHARS = 100
+_OF_A_TURN = frozenset({"references", "expected_sources", "expected_tools"})
+_VERDICT = "verdict"
+_AGENT_ERROR = "agent_error"
+
+
+def scores_turns(metric: Metric) -> bool:
+    """Return whether a metric compares an answer with what its turn expects."""
+    return not _OF_A_TURN.isdisjoint(metric.info.reads)
+
+
+def turn_details(detail: Mapping[str, Any]) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
+    """Yield the details of the turns that a score is of, each with its turn; of no conversation the one there is."""
+    turns = detail.get(TURNS)
+    if not isinstance(turns, list):
+        yield None, detail
+        return
+    for turn in turns:
+        yield turn["turn_index"], turn.get("detail", {})
+
+
+def conversation_score(metric: Metric, scores: Sequence[Score], turn_score: str) -> Score:
+    """Return the score of a conversation.
+
+    Args:
+        metric: Whose score.
+        scores: Its scores of all turns, in order.
+        turn_score: "mean" or "worst".
+    """
+    counted = [(index, score) for index, score in enumerate(scores) if score.status is not ScoreStatus.SKIPPED]
+    if not counted:
+        return scores[-1]
+    detail = {TURNS: _documents(counted)}
+    errors = [score for _, score in counted if score.status is ScoreStatus.ERROR]
+    if errors:
+        first = next((score for score in errors if score.reason == _AGENT_ERROR), errors[0])
+        passed = False if any(score.passed is False for score in errors) else None
+        return Score(
+            metric.name,
+            ScoreStatus.ERROR,
+            passed=passed,
+            reason=first.reason,
+            detail={**_plain(first.detail), **detail},
+        )
+    return _scored(metric, [score for _, score in counted], turn_score, detail)
+
+
+def _scored(metric: Metric, scores: Sequence[Score], turn_score: str, turns: Mapping[str, Any]) -> Score:
+    values = [score.value for score in scores if score.value is not None]
+    lowest = values.index(max(values) if metric.info.rule == "at_most" else min(values))
+    if turn_score == "worst":
+        value, detail = values[lowest], _plain(scores[lowest].detail)
+    else:
+        value, detail = math.fsum(values) / len(values), _means([score.detail for score in scores])
+    passed = _passed(metric, value, scores)
+    failures = [score.reason for score in scores if score.passed is False and score.reason]
+    reason = scores[lowest].reason if passed is None else "" if passed or not failures else failures[0]
+    return Score(metric.name, ScoreStatus.SCORED, value, passed, reason, {**detail, **turns})
+
+
+def _passed(metric: Metric, value: float, scores: Sequence[Score]) -> bool | None:
+    if all(score.passed is None for score in scores):
+        return None
+    thresholds = [score.detail["threshold"] for score in scores if "threshold" in score.detail]
+    if len(thresholds) < len(scores):
+        return all(score.passed is not False for score in scores)
+    return holds(value, metric.info.rule, thresholds[0])
+
+
+def _means(details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the means of what is a number in all details, and the words that are the same; counts are of one turn."""
+    found: dict[str, Any] = {}
+    for name, first in _plain(details[0]).items():
+        values: list[Any] = [detail.get(name) for detail in details]
+        if name != "threshold" and all(isinstance(value, float) for value in values):
+            found[name] = math.fsum(values) / len(values)
+        elif all(isinstance(value, dict) for value in values):
+            found[name] = _means(values)
+        elif (name == "threshold" or isinstance(first, str | bool)) and all(value == first for value in values):
+            found[name] = first
+    return found
+
+
+def _plain(detail: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a detail without what a judge said: that is of one turn."""
+    return {name: value for name, value in detail.items() if name not in (_VERDICT, JURY)}
+
+
+def _documents(counted: Sequence[tuple[int, Score]]) -> list[dict[str, Any]]:
+    documents = [{"turn_index": index, **score_to_json(score)} for index, score in counted]
+    for document in documents:
+        del document["metric"]
+    return documents
+
+
+def fitting(scores: Mapping[str, Score]) -> Mapping[str, Score]:
+    """Return a conversation's scores by metric; where its turns' details are very long, without the texts in them.
+
+    With them, the row would not fit in a message.
+    """
+    documents = [document for score in scores.values() for document in score.detail.get(TURNS, ())]
+    if len(json.dumps(documents, ensure_ascii=False)) <= _MOST_DETAIL_CHARS:
+        return scores
+    for document in documents:
+        document["detail"] = _without_texts(document.get("detail", {}))
+    return scores
+
+
+def _without_texts(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {name: _without_texts(part) for name, part in value.items() if name != "tries"}
+        return {name: part for name, part in kept.items() if part is not None}
+    if isinstance(value, list | tuple):
+        return [part for part in map(_without_texts, value) if isinstance(part, dict)]
+    return None if isinstance(value, str) and len(value) > _LONGEST_TEXT_CHARS else value

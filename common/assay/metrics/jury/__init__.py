@@ -1,0 +1,1 @@
+"""Verdicts of several judges as one: agreement, scores, structured verdicts."""

@@ -1,0 +1,76 @@
+"""The score of a row that a jury has judged: each verdict as the metric reads it, then the mean of the valid ones.
+
+What each judge said stands in `detail.jury`, in the order of the spec: its score or why it has none, its reasons, its
+verdict. Whether the row passes is decided once, from the jury's score.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+from assay.metrics.core.score import JURY, not_computed, scored_by_threshold
+from assay.metrics.jury.jury import jury_score
+from assay.model.agent_response import AgentStatus
+from assay.model.run import ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.metrics.core.score import Metric, Row
+    from assay.model.run import Score
+
+__all__ = ["score_by_jury"]
+
+_OF_EACH = ("reasoning", "message", "verdict")
+
+
+def score_by_jury(metric: Metric, row: Row) -> Score:
+    """Return a metric's score of a row: by the jury where there is one, else its own."""
+    rubric = getattr(metric, "rubric", None)
+    evidence = row.verdicts.get(rubric) if rubric else None
+    if rubric is None or evidence is None or not evidence.jury or row.response.status is AgentStatus.ERROR:
+        return metric.score(row)
+    each = [metric.score(dataclasses.replace(row, verdicts={rubric: one})) for one in evidence.jury]
+    valid = [score for score in each if score.status is ScoreStatus.SCORED]
+    said = jury_score([score.value if score.status is ScoreStatus.SCORED else None for score in each])
+    detail: dict[str, Any] = {
+        "version": metric.version,
+        "voted": said.n_valid,
+        JURY: [_of_one(score) for score in each],
+    }
+    if said.value is None:
+        decides = all("advisory" not in score.detail for score in each)
+        return not_computed(metric.name, said.reason, decides=decides and _decides(valid), **detail)
+    detail |= _together([score.detail for score in valid])
+    return scored_by_threshold(metric, said.value, valid[0].detail.get("threshold"), detail=detail)
+
+
+def _decides(valid: Sequence[Score]) -> bool:
+    return all(score.passed is not None for score in valid)
+
+
+def _of_one(score: Score) -> dict[str, Any]:
+    found = {name: score.detail[name] for name in _OF_EACH if name in score.detail}
+    return {"value": score.value, **({"reason": score.reason} if score.reason else {}), **found}
+
+
+def _together(details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what valid scores have beside their value: means of numbers; whether any was derived, all are coherent."""
+    found: dict[str, Any] = {}
+    for name, first in details[0].items():
+        values = [detail.get(name) for detail in details]
+        if name == "derived":
+            found[name] = any(values)
+        elif name == "coherent":
+            found[name] = all(values)
+        elif isinstance(first, dict) and name == "criteria":
+            found[name] = {part: _mean([value[part] for value in values if value]) for part in first}
+        elif isinstance(first, float) and name != "threshold":
+            found[name] = _mean([value for value in values if isinstance(value, float)])
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

@@ -1,0 +1,99 @@
+"""Metrics that read the scores of others: whether what they read is there and can be computed before them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.errors import Problem
+from assay.metrics import METRICS, build_metric
+from assay.metrics.formula import FIELDS, Formula
+from assay.parsing.names import unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from assay.metrics.core.score import Metric
+    from assay.model.run import MetricSettings
+
+__all__ = ["check_formulas"]
+
+
+def check_formulas(metrics: Mapping[str, MetricSettings], *, others: Collection[str] = ()) -> list[Problem]:
+    """Return what is wrong with what a run's metrics read.
+
+    Args:
+        metrics: The run's metrics with complete parameters, by the path of each in the spec.
+        others: Names of metrics that are wrong in themselves: reading them is not one more problem.
+    """
+    built = {path: build_metric(settings) for path, settings in metrics.items()}
+    named = {settings.name: settings for settings in metrics.values()}
+    reads = {metric.name: tuple(getattr(metric, "inputs", ())) for metric in built.values()}
+    problems = []
+    for path, metric in built.items():
+        messages = (
+            _formula_problems(metric, metrics[path], named, others)
+            if isinstance(metric, Formula)
+            else _composite_problems(metric, reads[metric.name], named, others)
+        )
+        if cycle := _way_back(metric.name, reads):
+            messages.append(f"reads itself: {' reads '.join(cycle)}")
+        where = f"{path}.formula" if isinstance(metric, Formula) else path
+        problems += [Problem(message, where) for message in messages]
+    return problems
+
+
+def _formula_problems(
+    formula: Formula, settings: MetricSettings, named: Mapping[str, MetricSettings], others: Collection[str]
+) -> list[str]:
+    messages = [
+        _input_problem(name, settings, named) for name in formula.inputs if name not in others and name != formula.name
+    ]
+    messages += [
+        f"{name} is a field of the answer and a metric of the run: give the metric another name"
+        for name in formula.names
+        if name in FIELDS and name in named
+    ]
+    return [message for message in messages if message]
+
+
+def _composite_problems(
+    metric: Metric, reads: Sequence[str], named: Mapping[str, MetricSettings], others: Collection[str]
+) -> list[str]:
+    """Return what is wrong with what a composite of Assay's own reads; what it lacks, its rows say."""
+    known = [name for name in named if name != metric.name]
+    messages = []
+    for name in reads:
+        if name in named and name != metric.name and _is_of_the_run(named[name]):
+            messages.append(f"{name} has one value for the whole run and none for a row: it cannot be read here")
+        elif name not in named and name not in METRICS and name not in others:
+            messages.append(unknown_name("metric", name, known))
+    return messages
+
+
+def _is_of_the_run(settings: MetricSettings) -> bool:
+    return bool(getattr(METRICS[settings.kind], "keeps_vector", False))
+
+
+def _input_problem(name: str, reader: MetricSettings, named: Mapping[str, MetricSettings]) -> str:
+    if name in named:
+        whole_run = _is_of_the_run(named[name])
+        return f"{name} has one value for the whole run and none for a row: a formula cannot read it" * whole_run
+    if name in METRICS:
+        return f"{name} is not among the metrics of the run: add it to them"
+    numbers = reader.parameters["parameters"] or {}
+    return unknown_name("name in a formula", name, [*(n for n in named if n != reader.name), *FIELDS, *numbers])
+
+
+def _way_back(start: str, reads: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the shortest way from a metric through what it reads back to itself; empty where there is none."""
+    ways = [[start]]
+    seen: set[str] = set()
+    while ways:
+        way = ways.pop(0)
+        for name in reads.get(way[-1], ()):
+            if name == start:
+                return [*way, name]
+            if name not in seen:
+                seen.add(name)
+                ways.append([*way, name])
+    return []

@@ -1,0 +1,396 @@
+"""What an agent is asked and what it answers, as plain objects and as JSON.
+
+The names are those of `protos/assay/v1/agent.proto`. Absent is None, never 0. The JSON shape is the one
+that a Python agent may return, an HTTP agent is mapped to, a dataset may record, and the store keeps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from assay.model.agent_request import AgentRequest, Message
+from assay.model.response_fields import (
+    MalformedAnswerError,
+    as_count,
+    as_items,
+    as_mapping,
+    as_number,
+    as_text,
+    clean_text,
+    json_text,
+    json_value,
+    shown,
+)
+from assay.model.response_limits import MAX_TRACEBACK_CHARS
+from assay.model.response_text import USAGE_KEYS, find_text_key, missing_text
+
+__all__ = [
+    "AgentError",
+    "AgentErrorKind",
+    "AgentRequest",
+    "AgentResponse",
+    "AgentStatus",
+    "Attempt",
+    "MalformedAnswerError",
+    "Message",
+    "Source",
+    "ToolCall",
+    "Usage",
+    "clean_text",
+    "error_response",
+    "json_text",
+    "response_from_json",
+    "response_to_json",
+]
+
+
+class AgentStatus(StrEnum):
+    """The agent's own word about its answer."""
+
+    SUCCESS = "success"
+    OUT_OF_SCOPE = "out_of_scope"
+    ERROR = "error"
+
+
+class AgentErrorKind(StrEnum):
+    """What kind of failure an agent's error is."""
+
+    RAISED = "raised"
+    TIMEOUT = "timeout"
+    MALFORMED = "malformed"
+    TOO_LARGE = "too_large"
+    UNREACHABLE = "unreachable"
+    HTTP_STATUS = "http_status"
+    NOT_RECORDED = "not_recorded"
+    DEAD_LETTER = "dead_letter"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentError:
+    """Why an agent did not answer.
+
+    Args:
+        kind: The kind of failure.
+        message: A sentence or two for people.
+        type: The exception's type or the provider's error code, where there is one.
+        http_status: The HTTP status, where there is one.
+        retryable: Whether asking again may help.
+        retry_after_s: How long the agent's server asked to be left alone, in seconds; not on the wire.
+        traceback: Where a Python agent raised, as Python prints it, without Assay's frames; otherwise empty.
+    """
+
+    kind: AgentErrorKind
+    message: str
+    type: str = ""
+    http_status: int | None = None
+    retryable: bool = False
+    retry_after_s: float | None = None
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One failed try at getting an answer."""
+
+    latency_ms: float
+    error: AgentError
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool; arguments and result are JSON text."""
+
+    name: str
+    id: str = ""
+    arguments_json: str = ""
+    result_json: str = ""
+    is_error: bool = False
+    duration_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One document, record, event or citation."""
+
+    id: str = ""
+    title: str = ""
+    uri: str = ""
+    content: str = ""
+    score: float | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and cost; buckets are inclusive."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    requests: int | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentResponse:
+    """An agent's answer.
+
+    Args:
+        status: The agent's own word.
+        text: The final answer; for an SQL agent its insights.
+        error: Set exactly when status is ERROR.
+        output: Structured output: any JSON value, None where there is none.
+        sql: The SQL that was run.
+        data_rows: Rows that the SQL returned.
+        tool_calls: In the order they were made.
+        sources: In rank order, best first.
+        retrieved: Items retrieved; None where the agent does not retrieve.
+        usage: Tokens and cost, where known.
+        latency_ms: Wall time of the successful attempt, measured by the caller.
+        reported_latency_ms: The agent's own measurement.
+        finish_reason: Why a model stopped.
+        model: The model that answered.
+        attempts: Earlier attempts that failed, oldest first.
+        metadata: Anything else the agent wants to keep.
+    """
+
+    status: AgentStatus = AgentStatus.SUCCESS
+    text: str = ""
+    error: AgentError | None = None
+    output: Any = None
+    sql: str | None = None
+    data_rows: int | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    sources: tuple[Source, ...] = ()
+    retrieved: tuple[Source, ...] | None = None
+    usage: Usage | None = None
+    latency_ms: float | None = None
+    reported_latency_ms: float | None = None
+    finish_reason: str = ""
+    model: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+def error_response(kind: AgentErrorKind, message: str, **details: Any) -> AgentResponse:
+    """Return the answer of an agent that failed; `details` are further fields of AgentError."""
+    return AgentResponse(status=AgentStatus.ERROR, error=AgentError(kind=kind, message=message[:4000], **details))
+
+
+_INT_FIELDS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
+               "reasoning_tokens", "requests")  # fmt: skip
+_RETRIEVED_NAMES = ("retrieved", "events", "retrieved_items")
+_STRUCTURED = ("output", "sql", "data_rows", "tool_calls", "sources", *_RETRIEVED_NAMES)
+"""Fields that make an answer even without a text."""
+_KNOWN = {"status", "text", "error", "output", "sql", "data_rows", "tool_calls", "sources", "usage",
+          "latency_ms", "reported_latency_ms", "finish_reason", "model", "attempts", "metadata",
+          *_RETRIEVED_NAMES}  # fmt: skip
+
+
+def response_from_json(data: object) -> AgentResponse:
+    """Return the answer that `data` describes.
+
+    Args:
+        data: A string (the answer's text) or a mapping with the names of `AgentResponse`. Its text may stand under
+            any of `TEXT_KEYS`. `events` and `retrieved_items` are read as `retrieved`; a source may be a string
+            (its title); an `error` may be a string (its message); `usage` may have OpenAI's names. Unknown names
+            go to `metadata`.
+
+    Raises:
+        MalformedAnswerError: `data` has another shape, or no text; the message names the field, or those there are.
+    """
+    if isinstance(data, str):
+        return AgentResponse(text=as_text(data, "text"))
+    if not isinstance(data, dict):
+        raise MalformedAnswerError(f"an answer is a text or a mapping with a 'text' field, not {type(data).__name__}")
+    error = _error(data.get("error"))
+    status = _status(data.get("status"), error)
+    if status is AgentStatus.ERROR and error is None:
+        error = AgentError(AgentErrorKind.RAISED, "the agent reported status error without saying why")
+    text_key = find_text_key(data)
+    unknown = {key: value for key, value in data.items() if key not in _KNOWN and key != text_key}
+    metadata = {**as_mapping(data.get("metadata"), "metadata"), **{str(key): value for key, value in unknown.items()}}
+    response = AgentResponse(
+        status=status,
+        text=as_text(data[text_key], text_key) if text_key is not None else "",
+        error=error if status is AgentStatus.ERROR else None,
+        output=json_value(data.get("output"), "output") if text_key != "output" else None,
+        sql=as_text(data["sql"], "sql") if data.get("sql") is not None else None,
+        data_rows=as_count(data.get("data_rows"), "data_rows"),
+        tool_calls=tuple(_tool_call(item, i) for i, item in enumerate(as_items(data.get("tool_calls"), "tool_calls"))),
+        sources=_sources(data.get("sources"), "sources") or (),
+        retrieved=next((_sources(data[name], name) for name in _RETRIEVED_NAMES if data.get(name) is not None), None),
+        usage=_usage(data.get("usage")),
+        latency_ms=as_number(data.get("latency_ms"), "latency_ms"),
+        reported_latency_ms=as_number(data.get("reported_latency_ms"), "reported_latency_ms"),
+        finish_reason=as_text(data.get("finish_reason"), "finish_reason"),
+        model=as_text(data.get("model"), "model"),
+        attempts=tuple(_attempt(item, i) for i, item in enumerate(as_items(data.get("attempts"), "attempts"))),
+        metadata=json_value(metadata, "metadata"),
+    )
+    if text_key is None and status is AgentStatus.SUCCESS and not _is_structured(data, unknown):
+        raise missing_text(data)
+    return response
+
+
+def response_to_json(response: AgentResponse) -> dict[str, Any]:
+    """Return the answer as a JSON object that leaves out what is absent."""
+    data: dict[str, Any] = {"status": response.status.value, "text": response.text}
+    if response.error is not None:
+        data["error"] = _error_to_json(response.error)
+    for name in ("output", "sql", "data_rows", "latency_ms", "reported_latency_ms"):
+        value = getattr(response, name)
+        if value is not None:
+            data[name] = value
+    for name in ("finish_reason", "model", "metadata"):
+        if getattr(response, name):
+            data[name] = getattr(response, name)
+    if response.tool_calls:
+        data["tool_calls"] = [_without_absent(_fields(call)) for call in response.tool_calls]
+    if response.sources:
+        data["sources"] = [_without_absent(_fields(source)) for source in response.sources]
+    if response.retrieved is not None:
+        data["retrieved"] = [_without_absent(_fields(source)) for source in response.retrieved]
+    if response.usage is not None:
+        data["usage"] = _without_absent(_fields(response.usage))
+    if response.attempts:
+        data["attempts"] = [
+            {"latency_ms": attempt.latency_ms, "error": _error_to_json(attempt.error)} for attempt in response.attempts
+        ]
+    return data
+
+
+def _is_structured(data: dict[Any, Any], unknown: dict[Any, Any]) -> bool:
+    """Return whether a mapping is an answer without a text; a text under an unknown name may be meant as its text."""
+    if any(isinstance(value, str) and value for value in unknown.values()):
+        return False
+    return any(data.get(name) is not None for name in _STRUCTURED)
+
+
+def _fields(item: ToolCall | Source | Usage) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in item.__slots__}
+
+
+def _without_absent(data: dict[str, Any]) -> dict[str, Any]:
+    # 0 is a number that was given, although it equals False.
+    return {
+        key: value
+        for key, value in data.items()
+        if value is not None and value is not False and value != "" and value != {}
+    }
+
+
+def _error_to_json(error: AgentError) -> dict[str, Any]:
+    return {"kind": error.kind.value, "message": error.message} | _without_absent(
+        {
+            "type": error.type,
+            "http_status": error.http_status,
+            "retryable": error.retryable,
+            "retry_after_s": error.retry_after_s,
+            "traceback": error.traceback,
+        }
+    )
+
+
+def _status(value: object, error: AgentError | None) -> AgentStatus:
+    if value is None or value == "":
+        return AgentStatus.ERROR if error is not None else AgentStatus.SUCCESS
+    try:
+        return AgentStatus(str(value).strip().lower())
+    except ValueError:
+        raise MalformedAnswerError(f"status must be success, out_of_scope or error, not {shown(value)}") from None
+
+
+def _error(value: object) -> AgentError | None:
+    if value is None or value is False or value == "":
+        return None
+    if isinstance(value, str):
+        return AgentError(AgentErrorKind.RAISED, as_text(value, "error")[:4000])
+    data = as_mapping(value, "error")
+    kind = data.get("kind", AgentErrorKind.RAISED)
+    if not isinstance(kind, str) or kind not in {known.value for known in AgentErrorKind}:
+        kind = AgentErrorKind.RAISED
+    return AgentError(
+        kind=AgentErrorKind(kind),
+        message=as_text(data.get("message"), "error.message")[:4000] or "the agent reported an error without a message",
+        type=as_text(data.get("type"), "error.type"),
+        http_status=as_count(data.get("http_status"), "error.http_status", below=2**32),
+        retryable=data.get("retryable") is True,
+        retry_after_s=as_number(data.get("retry_after_s"), "error.retry_after_s"),
+        traceback=as_text(data.get("traceback"), "error.traceback")[:MAX_TRACEBACK_CHARS],
+    )
+
+
+def _attempt(value: object, index: int) -> Attempt:
+    data = as_mapping(value, f"attempts[{index}]")
+    error = _error(data.get("error")) or AgentError(AgentErrorKind.RAISED, "unknown")
+    return Attempt(latency_ms=as_number(data.get("latency_ms"), f"attempts[{index}].latency_ms") or 0.0, error=error)
+
+
+def _tool_call(value: object, index: int) -> ToolCall:
+    where = f"tool_calls[{index}]"
+    data = as_mapping(value, where)
+    name = as_text(data.get("name"), f"{where}.name")
+    if not name:
+        raise MalformedAnswerError(f"{where}.name is missing")
+    return ToolCall(
+        name=name,
+        id=as_text(data.get("id"), f"{where}.id"),
+        arguments_json=_json_field(data, "arguments", where),
+        result_json=_json_field(data, "result", where),
+        is_error=data.get("is_error") is True,
+        duration_ms=as_number(data.get("duration_ms"), f"{where}.duration_ms"),
+    )
+
+
+def _json_field(data: dict[str, Any], name: str, where: str) -> str:
+    if data.get(f"{name}_json") is not None:
+        return as_text(data[f"{name}_json"], f"{where}.{name}_json")
+    if data.get(name) is None:
+        return ""
+    return json_text(data[name], f"{where}.{name}")
+
+
+def _sources(value: object, where: str) -> tuple[Source, ...] | None:
+    if value is None:
+        return None
+    return tuple(_source(item, f"{where}[{index}]") for index, item in enumerate(as_items(value, where)))
+
+
+def _source(value: object, where: str) -> Source:
+    if isinstance(value, str):
+        return Source(title=as_text(value, where))
+    data = as_mapping(value, where)
+    known = {"id", "title", "uri", "content", "score", "metadata"}
+    extra = {str(key): item for key, item in data.items() if key not in known}
+    return Source(
+        id=as_text(data.get("id"), f"{where}.id"),
+        title=as_text(data.get("title"), f"{where}.title"),
+        uri=as_text(data.get("uri"), f"{where}.uri"),
+        content=as_text(data.get("content"), f"{where}.content"),
+        score=as_number(data.get("score"), f"{where}.score"),
+        metadata=json_value({**as_mapping(data.get("metadata"), f"{where}.metadata"), **extra}, f"{where}.metadata"),
+    )
+
+
+def _usage(value: object) -> Usage | None:
+    if value is None:
+        return None
+    data = as_mapping(value, "usage")
+    counts = {name: _token_count(data, name) for name in _INT_FIELDS}
+    return Usage(**counts, cost_usd=as_number(data.get("cost_usd"), "usage.cost_usd"))
+
+
+def _token_count(data: dict[str, Any], name: str) -> int | None:
+    """Return a number of tokens by its own name or another that it is known by."""
+    for key in (name, *USAGE_KEYS.get(name, ())):
+        part, _, inner = key.rpartition(".")
+        holder = as_mapping(data.get(part), f"usage.{part}") if part else data
+        if (count := as_count(holder.get(inner), f"usage.{key}")) is not None:
+            return count
+    return None

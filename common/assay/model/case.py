@@ -1,0 +1,253 @@
+"""What a dataset holds: cases, their turns, and the answers recorded with them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from assay.model.agent_response import AgentResponse, Message, response_from_json, response_to_json
+
+__all__ = [
+    "MAX_WEIGHT",
+    "TOOL_MATCHES",
+    "Assertion",
+    "Case",
+    "ExpectedTool",
+    "RecordedVerdict",
+    "Turn",
+    "case_from_json",
+    "case_to_json",
+]
+
+
+MAX_WEIGHT = 1e6
+"""Largest weight of a case."""
+
+TOOL_MATCHES = ("name", "subset", "exact")
+"""How the arguments of an expected tool call may be compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedTool:
+    """A tool call that a good answer makes.
+
+    Args:
+        name: The tool.
+        arguments: Its arguments; None where only the name counts.
+        match: "name", "subset" (the call may have further arguments) or "exact".
+    """
+
+    name: str
+    arguments: dict[str, Any] | None = None
+    match: str = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """One check of the answer that a case brings along.
+
+    Args:
+        type: What is checked, e.g. "contains"; the names are in `assay.metrics.assertions`.
+        value: What it is checked against; its type depends on the check.
+        threshold: Least value with which a graded check holds; None means the check's own.
+        metric: A label under which checks are summed up; empty for none.
+        weight: Its share in the case's weighted score, at least 0.
+        negate: Whether the check must not hold.
+    """
+
+    type: str
+    value: Any = None
+    threshold: float | None = None
+    metric: str = ""
+    weight: float = 1.0
+    negate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of a conversation.
+
+    Args:
+        input: What the user says.
+        history: Messages before the input, oldest first.
+        references: Reference answers, any of which is right; empty where there is none.
+        expected_sources: Titles or addresses of the sources that a good answer rests on.
+        expected_tools: Tool calls that a good answer makes, in order.
+    """
+
+    input: str
+    history: tuple[Message, ...] = ()
+    references: tuple[str, ...] = ()
+    expected_sources: tuple[str, ...] = ()
+    expected_tools: tuple[ExpectedTool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedVerdict:
+    """A judge's verdict on one answer to a case, recorded in one run and used in another.
+
+    Args:
+        rubric: The name of the rubric, e.g. "quality".
+        answer_sha256: Of the answer's text in UTF-8, in hexadecimal.
+        judge: Who gave it, for people.
+        verdict: The JSON object that the judge replied.
+        repeat_index: The repeat of the case that it is for, from 0; None for all of them.
+        criterion: The criterion of a check that it is on; empty for other verdicts.
+        turn_index: The turn whose answer it is on, from 0; 0 for a single question.
+    """
+
+    rubric: str
+    answer_sha256: str
+    judge: str
+    verdict: dict[str, Any]
+    repeat_index: int | None = None
+    criterion: str = ""
+    turn_index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case of a dataset.
+
+    Args:
+        case_id: Unique in the dataset, 1 to 200 characters.
+        turns: At least one; a plain question is one turn.
+        variables: Template variables.
+        parameters: Call parameters such as filters.
+        contexts: Passages given with the case.
+        choices: The options of a multiple-choice question, in order.
+        category: The category, or empty.
+        tags: Free tags.
+        expected: What metrics compare with, other than references.
+        assertions: Checks of the answer that the case brings along.
+        thresholds: Row thresholds in place of the metrics' own, by metric.
+        weight: How much the case counts in weighted aggregates, from 0 to MAX_WEIGHT.
+        labels: What people said about recorded answers.
+        metadata: Fields that Assay does not read.
+        recorded: An answer recorded in the dataset, for the replay adapter.
+        recorded_repeats: The answers of the second and further repeats; empty where `recorded` is that of all repeats.
+        verdicts: Recorded verdicts on its answers, which a run brings along.
+    """
+
+    case_id: str
+    turns: tuple[Turn, ...]
+    variables: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    contexts: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    expected: dict[str, Any] = field(default_factory=dict)
+    assertions: tuple[Assertion, ...] = ()
+    thresholds: dict[str, float] = field(default_factory=dict)
+    weight: float = 1.0
+    labels: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    recorded: AgentResponse | None = None
+    recorded_repeats: tuple[AgentResponse, ...] = ()
+    verdicts: tuple[RecordedVerdict, ...] = ()
+
+    @property
+    def input(self) -> str:
+        """The last turn's input: the question of a single-turn case."""
+        return self.turns[-1].input
+
+    @property
+    def question(self) -> str:
+        """What is asked: the input, or the variables as JSON where there is none."""
+        return self.input or (json.dumps(self.variables, ensure_ascii=False) if self.variables else "")
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The last turn's references."""
+        return self.turns[-1].references
+
+    def up_to(self, turn_index: int) -> Case:
+        """Return the case as if it ended with a turn, from 0; without the recorded answer, which is the last turn's."""
+        return replace(self, turns=self.turns[: turn_index + 1], recorded=None, recorded_repeats=())
+
+
+def case_to_json(case: Case) -> dict[str, Any]:
+    """Return the case as a JSON object that leaves out what is empty."""
+    turns = [
+        _without_empty(
+            {
+                "input": turn.input,
+                "history": [_without_empty(_message_to_json(message)) for message in turn.history],
+                "references": list(turn.references),
+                "expected_sources": list(turn.expected_sources),
+                "expected_tools": [asdict(tool) for tool in turn.expected_tools],
+            }
+        )
+        for turn in case.turns
+    ]
+    return {
+        "case_id": case.case_id,
+        "turns": turns,
+        **_without_empty(
+            {
+                "variables": case.variables,
+                "parameters": case.parameters,
+                "contexts": list(case.contexts),
+                "choices": list(case.choices),
+                "category": case.category,
+                "tags": list(case.tags),
+                "expected": case.expected,
+                "assertions": [asdict(assertion) for assertion in case.assertions],
+                "thresholds": case.thresholds,
+                "weight": case.weight if case.weight != 1.0 else None,
+                "labels": case.labels,
+                "metadata": case.metadata,
+                "recorded": response_to_json(case.recorded) if case.recorded is not None else None,
+                "recorded_repeats": [response_to_json(each) for each in case.recorded_repeats],
+                "verdicts": [asdict(verdict) for verdict in case.verdicts],
+            }
+        ),
+    }
+
+
+def case_from_json(data: dict[str, Any]) -> Case:
+    """Return the case that `case_to_json` wrote."""
+    recorded = data.get("recorded")
+    return Case(
+        case_id=data["case_id"],
+        turns=tuple(
+            Turn(
+                input=turn.get("input", ""),
+                history=tuple(Message(**{"role": "", "content": "", **message}) for message in turn.get("history", ())),
+                references=tuple(turn.get("references", ())),
+                expected_sources=tuple(turn.get("expected_sources", ())),
+                expected_tools=tuple(ExpectedTool(**tool) for tool in turn.get("expected_tools", ())),
+            )
+            for turn in data["turns"]
+        ),
+        variables=data.get("variables", {}),
+        parameters=data.get("parameters", {}),
+        contexts=tuple(data.get("contexts", ())),
+        choices=tuple(data.get("choices", ())),
+        category=data.get("category", ""),
+        tags=tuple(data.get("tags", ())),
+        expected=data.get("expected", {}),
+        assertions=tuple(Assertion(**assertion) for assertion in data.get("assertions", ())),
+        thresholds=data.get("thresholds", {}),
+        weight=data.get("weight", 1.0),
+        labels=data.get("labels", {}),
+        metadata=data.get("metadata", {}),
+        recorded=response_from_json(recorded) if recorded is not None else None,
+        recorded_repeats=tuple(map(response_from_json, data.get("recorded_repeats", ()))),
+        verdicts=tuple(RecordedVerdict(**verdict) for verdict in data.get("verdicts", ())),
+    )
+
+
+def _message_to_json(message: Message) -> dict[str, Any]:
+    return {
+        "role": message.role,
+        "content": message.content,
+        "name": message.name,
+        "tool_call_id": message.tool_call_id,
+    }
+
+
+def _without_empty(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if value not in (None, "", [], {})}

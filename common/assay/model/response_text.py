@@ -1,0 +1,50 @@
+"""Where the text of an answer is: one table for Python agents, HTTP agents, recorded answers and `assay.score`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay.model.response_fields import MalformedAnswerError, shown
+
+__all__ = ["TEXT_KEYS", "USAGE_KEYS", "find_text_key", "missing_text"]
+
+TEXT_KEYS = ("text", "answer", "response", "content", "message", "result", "output")
+"""The fields that may hold the text of an answer; the first that holds one is taken.
+
+`output` is the last: an object there is structured output, and so is a text beside another text.
+"""
+
+USAGE_KEYS: Mapping[str, tuple[str, ...]] = {
+    "input_tokens": ("prompt_tokens",),
+    "output_tokens": ("completion_tokens",),
+    "cache_read_tokens": ("prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens"),
+    "reasoning_tokens": ("completion_tokens_details.reasoning_tokens", "output_tokens_details.reasoning_tokens"),
+}
+"""Further names of token counts, those of OpenAI's services; they are read where the own name is absent."""
+
+_MOST_NAMED, _MOST_CHARS = 8, 100
+
+
+def find_text_key(data: Mapping[Any, Any]) -> str | None:
+    """Return the first field of `TEXT_KEYS` that holds a text, a number or a truth value; None where there is none.
+
+    A `text` of another type is returned, too: it is the answer's text, and wrong.
+    """
+    for key in TEXT_KEYS:
+        value = data.get(key)
+        if isinstance(value, str | bool | int | float) or (key == "text" and value is not None):
+            return key
+    return None
+
+
+def missing_text(data: Mapping[Any, Any]) -> MalformedAnswerError:
+    """Return the error of an answer without a text; it names the fields that the answer has."""
+    names = ", ".join(shown(key) for key in list(data)[:_MOST_NAMED])
+    if len(names) > _MOST_CHARS or len(data) > _MOST_NAMED:
+        names = f"{names[:_MOST_CHARS]}, …"
+    known = ", ".join(TEXT_KEYS[1:])
+    return MalformedAnswerError(
+        f"no text found; its fields are {names or 'none'}; put the text into 'text' (also read: {known}), or write "
+        "'text': '' if it has none"
+    )

@@ -1,0 +1,220 @@
+"""What a run does: the part of a spec that travels to the orchestrator."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "MAX_ERRORS",
+    "TURN_SCORES",
+    "AgentSettings",
+    "CaseSelection",
+    "DatasetReading",
+    "JudgeSettings",
+    "MetricSettings",
+    "RunSettings",
+    "SpendCap",
+]
+
+MAX_ERRORS = 0.05
+"""Largest share of the rows that may fail where a spec says nothing."""
+
+TURN_SCORES = ("mean", "worst", "last")
+"""What the value of a conversation may be: the mean over its turns, that of the worst, or of the last alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """How a run reaches its agent; times in seconds."""
+
+    adapter: str
+    target: str = ""
+    timeout_s: float = 30.0
+    concurrency: int = 16
+    retries: int = 2
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSettings:
+    """One metric that a run computes.
+
+    Args:
+        name: Its name in this run.
+        parameters: Its parameters.
+        metric: The kind of metric; empty where the name says it.
+    """
+
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    metric: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The kind of metric."""
+        return self.metric or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeSettings:
+    """Who judges the answers of a run, how, and for how much.
+
+    Args:
+        provider: "openai", "anthropic" or "replay".
+        model: The model's id; of "replay" the judge as recorded, empty where only one was.
+        base_url: Where the service is; empty for the provider's own.
+        key_variable: Environment variable of the judge service that holds the key; empty for the provider's usual
+            one at its own service, and for no key at any other.
+        rubric: The rubric of `judge_score`; empty for "answer".
+        rubric_yaml: That rubric's text, where it is the user's own.
+        temperature: Sampling temperature, 0 to 2; None for the judge service's default.
+        max_tokens: Most tokens of a verdict.
+        timeout_s: How long one verdict may take.
+        spend_cap_usd: Most that the run may spend on judging; None for no cap.
+        concurrency: Most verdicts under way.
+        canary_rate: Share of the cases for which the judge is also asked about an answer whose worth is known.
+        batch: Whether verdicts are asked for through the provider's batch API.
+        recorded_file: The file whose recorded verdicts came with the cases, for people; empty where a judge is asked.
+            The provider is "replay" then, and the model says who gave the verdicts.
+        others: Further judges, who with this one are a jury. Of each only who it is and how it is asked counts:
+            provider, model, base_url, key_variable, temperature, max_tokens; all else is what it is here.
+    """
+
+    provider: str
+    model: str = ""
+    base_url: str = ""
+    key_variable: str = ""
+    rubric: str = ""
+    rubric_yaml: str = ""
+    temperature: float | None = None
+    max_tokens: int = 2_048
+    timeout_s: float = 120.0
+    spend_cap_usd: float | None = None
+    concurrency: int = 16
+    canary_rate: float = 0.05
+    batch: bool = False
+    others: tuple[JudgeSettings, ...] = ()
+    recorded_file: str = ""
+
+    @property
+    def judges(self) -> tuple[JudgeSettings, ...]:
+        """Each judge as if there were no other; they have what is said for all of them in common."""
+        one = dataclasses.replace(self, others=())
+        asked = ("provider", "model", "base_url", "key_variable", "temperature", "max_tokens")
+        return one, *(
+            dataclasses.replace(one, **{name: getattr(other, name) for name in asked}) for other in self.others
+        )
+
+    @property
+    def identity(self) -> str:
+        """The judge in one word, e.g. "openai:gpt-4o-mini"; of a jury, the first."""
+        where = f"@{self.base_url}" if self.base_url else ""
+        return f"{self.provider}:{self.model}{where}" if self.model else self.provider
+
+
+@dataclass(frozen=True, slots=True)
+class SpendCap:
+    """A cap on what a run may spend on judging, in US dollars; None for no cap."""
+
+    usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetReading:
+    """What a file of cases was recognised as when a run began.
+
+    Args:
+        file: The file's name, without its folder.
+        format: Shape and container, e.g. "prompt-benchmark/json".
+        sha256: Of the file's bytes.
+        mapping: Canonical field to the file's own name for it.
+        skipped_count: Records that are no cases because the file says so.
+        left_out_count: Records that were wrong and were left out.
+        warnings: What was odd.
+        checks: Checks that the cases bring along, by type.
+    """
+
+    file: str
+    format: str
+    sha256: str
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    skipped_count: int = 0
+    left_out_count: int = 0
+    warnings: Sequence[str] = ()
+    checks: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSelection:
+    """Which cases of a dataset a run is over: those that meet every condition that is given.
+
+    Args:
+        cases: Ids of cases, or patterns of ids with `*`, `?` and `[...]`; one of them must fit.
+        tags: A case must have one of them.
+        categories: A case must be of one of them.
+        failed_of: A run: the case must have a row in it that failed or has an error. Its id, a unique beginning of the
+            id, or "latest"; the id where it is stored.
+        limit: Only the first so many of these cases; None for all.
+        matched_count: Cases that meet the conditions, before the limit; None until the dataset is read, and where
+            reading ended at the limit.
+        total_count: Cases of the whole dataset; None as before.
+    """
+
+    cases: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    categories: Sequence[str] = ()
+    failed_of: str = ""
+    limit: int | None = None
+    matched_count: int | None = None
+    total_count: int | None = None
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether anything but the limit is given."""
+        return bool(self.cases or self.tags or self.categories or self.failed_of)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What a run does: the part of a spec that travels to the orchestrator.
+
+    Args:
+        name: For people.
+        agent: How the agent is reached.
+        metrics: In report order.
+        gates: What decides the exit code.
+        repeats: How often each case is run.
+        preset: The preset that the spec was built on, or empty.
+        dataset: How the dataset's file was read; None where the cases came from no file.
+        judge: Who judges answers; None for nobody: metrics that need a verdict are then skipped.
+        team: Whose run it is, at most 64 characters: teams share the workers by their weights.
+        weight: How much the run has beside other runs of its team, 0.01 to 100.
+        max_agent_errors: Largest share of the rows whose agent may fail; with more the run is incomplete.
+        max_metric_errors: Largest share of the rows that a metric should have scored on which it may fail.
+        turns: What a metric's value of a conversation is, one of TURN_SCORES.
+        labels: What the run is found by, as keys and values; see `assay.model.labels` for their bounds.
+        note: A remark for people; may be empty.
+        selection: Which cases of the dataset the run is over; None for all of them.
+    """
+
+    name: str
+    agent: AgentSettings
+    metrics: Sequence[MetricSettings]
+    gates: Sequence[str] = ()
+    repeats: int = 1
+    preset: str = ""
+    dataset: DatasetReading | None = None
+    judge: JudgeSettings | None = None
+    team: str = ""
+    weight: float = 1.0
+    max_agent_errors: float = MAX_ERRORS
+    max_metric_errors: float = MAX_ERRORS
+    turns: str = TURN_SCORES[0]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+    selection: CaseSelection | None = None

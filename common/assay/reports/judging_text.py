@@ -1,0 +1,147 @@
+"""What judging came to, in lines for people: who judges, what it cost, and why answers failed."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from assay.judging.canaries import DETAIL
+from assay.metrics.core.score import JURY
+from assay.metrics.core.turn_scores import TURNS, turn_details
+from assay.text.unsafe_text import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from assay.model.canary_summary import CanarySummary
+    from assay.model.run import CaseResult, JudgeSettings, JudgingSummary, Score
+
+__all__ = ["canary_line", "judge_line", "judge_reasons", "judging_cost", "judging_line", "jury_lines"]
+
+
+def judge_line(judge: JudgeSettings) -> str:
+    """Return who judges a run, and for how much at most."""
+    cap = f", spend cap ${judge.spend_cap_usd:g}" if judge.spend_cap_usd is not None else ""
+    rubric = f", rubric {shorten(judge.rubric, 40)}" if judge.rubric else ""
+    if judge.recorded_file:
+        return f"judge  none is asked: verdicts {_recorded_in(judge)}{rubric}"
+    who = " + ".join(shorten(one.identity, 60) for one in judge.judges)
+    batch = ", in batches" if judge.batch else ""
+    return f"{'jury' if judge.others else 'judge'}  {who}{rubric}{cap}{batch}"
+
+
+def _recorded_in(judge: JudgeSettings) -> str:
+    who = f" ({shorten(judge.model, 80)})" if judge.model else ""
+    return f"recorded in {shorten(judge.recorded_file, 60)}{who}"
+
+
+def judging_line(judging: JudgingSummary, judge: JudgeSettings | None = None) -> str:
+    """Return how many verdicts a run rests on, where they came from, and what they cost.
+
+    Args:
+        judging: The verdicts.
+        judge: Who judged; None where that is not known.
+    """
+    if judge is not None and judge.recorded_file:
+        missing = f", {judging.failed} not recorded" if judging.failed else ""
+        return f"verdicts  {judging.verdicts}: {judging.recorded} {_recorded_in(judge)}{missing}; no judge was asked"
+    parts = [f"{judging.asked} asked" + (f" ({judging.batched} in batches)" if judging.batched else "")]
+    if judging.hit_rate:
+        parts.append(f"{judging.cached} from the cache ({judging.hit_rate:.1%})")
+    if judging.by_rule:
+        parts.append(f"{judging.by_rule} by rule")
+    if judging.failed:
+        parts.append(f"{judging.failed} not valid")
+    money = f"{judging.input_tokens + judging.output_tokens:,} tokens"
+    if judging.cost_usd is not None or (judging.asked and not judging.unpriced):
+        money += f"  ${judging.cost_usd or 0.0:.4f}"
+    if judging.unpriced:
+        money += f"  {judging.unpriced} without a price"
+    if judging.saved_usd is not None:
+        money += f"  the cache saved ${judging.saved_usd:.4f}"
+    flags = ", ".join(f"{count} {shorten(flag, 40)}" for flag, count in judging.flags.items())
+    return f"verdicts  {judging.verdicts}: {', '.join(parts)}  {money}" + (f"  flagged: {flags}" if flags else "")
+
+
+def jury_lines(judging: JudgingSummary) -> list[str]:
+    """Return what each judge of a jury has said, and how far they agree."""
+    lines = []
+    for one in judging.jurors:
+        means = "".join(f"  {metric} {mean:.3f}" for metric, mean in one.means.items())
+        failed = f", {one.failed} not valid" if one.failed else ""
+        cost = f"  ${one.cost_usd:.4f}" if one.cost_usd is not None else ""
+        lines.append(f"juror  {shorten(one.judge, 60)}  {one.verdicts} verdicts{failed}{means}{cost}")
+    for agreed in judging.agreement:
+        alpha = "-" if agreed.alpha is None else f"{agreed.alpha:.3f}"
+        too_few = f", {agreed.too_few} rows with fewer than two valid verdicts" if agreed.too_few else ""
+        lines.append(f"jury  {agreed.metric}: alpha {alpha} over {agreed.count} rows{too_few}")
+    return lines
+
+
+def canary_line(canaries: CanarySummary) -> str:
+    """Return what the judge said of answers whose worth is known, and whether it can be believed."""
+    mark = "UNTRUSTED  " if canaries.is_untrusted else ""
+    undecided = f", {canaries.undecided} without a verdict" if canaries.undecided else ""
+    cost = f"  ${canaries.cost_usd:.4f}" if canaries.cost_usd is not None else ""
+    return f"canaries  {canaries.count}{undecided}: {mark}{canaries.sentence}{cost}"
+
+
+def judge_reasons(row: CaseResult) -> list[str]:
+    """Return why the judge did not pass an answer, each reason with its metric, untrusted and of any length.
+
+    Of a verdict that is not valid it is the sentence that says why; of a jury, each judge says its own.
+    """
+    found: dict[str, None] = {}
+    for score in row.scores:
+        if score.passed or (score.value is not None and score.passed is None):
+            continue
+        failing = [part for detail in _failing(score) for part in _judged(detail, failed=True)]
+        for judge, part in failing:
+            said = part.get("reasoning") or part.get("message") or ("verdict" in part and part.get("reason"))
+            if isinstance(said, str) and said.strip():
+                found.setdefault(f"{judge or 'judge'} on {score.metric}: {said}")
+    return list(found)
+
+
+def judging_cost(row: CaseResult) -> float | None:
+    """Return what the verdicts of a row cost in US dollars, those on canaries too; None where none has a cost."""
+    found: dict[object, Mapping[str, Any]] = {}
+    for score in row.scores:
+        canary = score.detail.get(DETAIL)
+        details = [*turn_details(score.detail), ("canary", canary if isinstance(canary, dict) else {})]
+        for owner, detail in details:
+            for place, (_, part) in enumerate(_judged(detail)):
+                verdict = part.get("verdict")
+                if isinstance(verdict, dict):
+                    # Several metrics of a row may rest on one verdict.
+                    found[verdict.get("key") or (score.metric, place, owner)] = verdict
+    paid = [verdict.get("cost_usd") for verdict in found.values() if not verdict.get("cached")]
+    costs = [cost for cost in paid if isinstance(cost, int | float)]
+    return math.fsum(costs) if costs else None
+
+
+def _failing(score: Score) -> list[Mapping[str, Any]]:
+    """Return the detail of a score, or, of a conversation's, those of the turns that did not pass."""
+    turns = score.detail.get(TURNS)
+    return [turn.get("detail", {}) for turn in turns if not turn.get("passed")] if turns else [score.detail]
+
+
+def _judged(detail: Mapping[str, Any], *, failed: bool = False) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield what holds a verdict in a score's detail, each with its judge where a jury has several.
+
+    Args:
+        detail: Of a score, or of a check.
+        failed: Whether checks that hold are left out.
+    """
+    checks = detail.get("checks")
+    for check in checks if isinstance(checks, list) else ():
+        if isinstance(check, dict) and not (failed and check.get("passed")):
+            yield from _judged(check)
+    jury = detail.get(JURY)
+    if isinstance(jury, list):
+        for part in jury:
+            if isinstance(part, dict):
+                verdict = part.get("verdict")
+                yield (str(verdict.get("judge", "")) if isinstance(verdict, dict) else ""), part
+    elif "verdict" in detail:
+        yield "", detail

@@ -1,0 +1,94 @@
+"""Values and reasons of metrics, in words for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from assay.metrics import METRICS
+from assay.model.run import ScoreStatus
+from assay.text.unsafe_text import clean, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from assay.model.run import CaseResult, MetricSummary, RunSettings, Score
+
+__all__ = ["Uncomputed", "count_text", "reason_text", "seconds_text", "units_of", "value_text"]
+
+_MOST_REASONS = 3  # of a metric that was not computed; the rows hold all
+
+
+def units_of(settings: RunSettings) -> dict[str, str]:
+    """Return the unit of each metric of a run, by name."""
+    return {metric.name: METRICS[metric.kind].info.unit for metric in settings.metrics}
+
+
+def value_text(unit: str, value: float | None) -> str:
+    """Return a metric's value in its unit; a dash where there is none."""
+    if value is None:
+        return "-"
+    match unit:
+        case "%":
+            return f"{value:.1%}"
+        case "s":
+            return seconds_text(value)
+        case "tokens":
+            return f"{value:,.0f}"
+        case "USD":
+            return f"{value:.4g}"
+    return f"{value:.4f}"
+
+
+def seconds_text(value: float | None) -> str:
+    """Return a time in seconds; a dash where there is none."""
+    return "-" if value is None else f"{value:.2f} s"
+
+
+def count_text(count: int, noun: str) -> str:
+    """Return a number of things, e.g. "1 row" or "1,200 rows"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def reason_text(score: Score) -> str:
+    """Return why a score has no value, untrusted: the sentence that comes with it, or its reason in words."""
+    said = score.detail.get("message") if score.status is ScoreStatus.SKIPPED else None
+    return str(said or score.reason.replace("_", " "))
+
+
+_TOLD_ELSEWHERE = ("agent_error", "aggregate_only")
+"""Reasons that are counted elsewhere, or are none: consistency has a value for all runs of a case together."""
+
+
+class Uncomputed:
+    """Counts why metrics have no value on rows."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[tuple[str, ScoreStatus], Counter[str]] = {}
+
+    def take(self, row: CaseResult) -> None:
+        """Take one row."""
+        for score in row.scores:
+            if score.value is None and score.reason and score.reason not in _TOLD_ELSEWHERE:
+                self._reasons.setdefault((score.metric, score.status), Counter())[reason_text(score)] += 1
+
+    def lines(self, metrics: Iterable[MetricSummary]) -> list[str]:
+        """Return, for each metric that is skipped or failed on rows, on how many and why."""
+        found = []
+        for metric in metrics:
+            rows = metric.n_scored + metric.n_skipped + metric.n_error
+            for label, status in (("skipped", ScoreStatus.SKIPPED), ("errors", ScoreStatus.ERROR)):
+                if reasons := self._reasons.get((metric.metric, status)):
+                    count = count_text(rows, "row")
+                    found.append(
+                        f"{label}  {clean(metric.metric)} on {reasons.total():,} of {count}: {_listed(reasons)}"
+                    )
+        return found
+
+
+def _listed(reasons: Counter[str]) -> str:
+    shown = reasons.most_common(_MOST_REASONS)
+    if len(reasons) == 1:
+        return shorten(shown[0][0], None)
+    more = f", and {len(reasons) - len(shown)} more reasons" if len(reasons) > len(shown) else ""
+    return ", ".join(f"{shorten(reason, None)} ({count:,})" for reason, count in shown) + more

@@ -1,0 +1,139 @@
+"""What a run is, in words: its cases, its agent, its prompt, and what its user wrote about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.reports.metric_text import count_text
+from assay.text.unsafe_text import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.model.run import CaseSelection, Run
+
+__all__ = ["cases_over_dataset", "description_document", "description_lines",
+           "selection_document", "selection_line", "short"]  # fmt: skip
+
+_MOST_VALUES = 4
+_VALUE_CHARS = 60
+_LINE_CHARS = 200
+_SHORT_CHARS = 100
+
+
+def cases_over_dataset(run: Run) -> str:
+    """Return how many cases of which dataset a run is over, and how they were selected."""
+    reading, conditions = run.settings.dataset, _conditions(run.settings.selection)
+    # An orchestrator of an older version may name the dataset as a client did that uploaded an equal one before.
+    name = reading.file if reading is not None else run.dataset.name
+    repeats = f", {run.settings.repeats} times each" if run.settings.repeats > 1 else ""
+    return f"{_cases(run)} over {name}{repeats}{': ' if conditions else ''}{conditions}"
+
+
+def selection_line(run: Run) -> str:
+    """Return which cases of a dataset a run is over; the empty text where it is over all of them."""
+    selection, conditions = run.settings.selection, _conditions(run.settings.selection)
+    if selection is None or not conditions:
+        return ""
+    share = f"{run.dataset.case_count} of {selection.total_count}: " if selection.total_count is not None else ""
+    return f"cases  {shorten(share + conditions, _LINE_CHARS)}"
+
+
+def description_lines(run: Run) -> list[str]:
+    """Return a line for the agent, prompt, labels and note of a run each, as far as it has them."""
+    agent, settings = run.settings.agent, run.settings
+    file, first_line = _prompt(run)
+    lines = [
+        ("agent", f"{agent.adapter} {agent.target}".strip()),
+        ("prompt", ": ".join(filter(None, (file, first_line)))),
+        ("labels", _labels(run)),
+        ("note", settings.note),
+    ]
+    return [f"{heading}  {shorten(text, _LINE_CHARS)}" for heading, text in lines if text]
+
+
+def short(run: Run) -> str:
+    """Return what tells a run from others, in a few words of one line."""
+    file, first_line = _prompt(run)
+    parts = [
+        run.settings.name,
+        run.settings.agent.target or run.settings.agent.adapter,
+        file or first_line[:_VALUE_CHARS],
+        _labels(run),
+        _cases(run) if run.settings.selection is not None else "",
+        run.settings.note,
+    ]
+    return shorten("; ".join(filter(None, parts)), _SHORT_CHARS)
+
+
+def description_document(run: Run) -> dict[str, Any]:
+    """Return the same for programs."""
+    from assay.spec.prompt_options import PROVIDERS
+
+    agent = run.settings.agent
+    file, first_line = _prompt(run)
+    return {
+        "labels": dict(run.settings.labels),
+        "note": run.settings.note or None,
+        "agent": {"adapter": agent.adapter, "target": agent.target},
+        "model": agent.target if agent.adapter in PROVIDERS else None,
+        "prompt_file": file or None,
+        "prompt": first_line or None,
+        "selection": selection_document(run.settings.selection),
+    }
+
+
+def selection_document(selection: CaseSelection | None) -> dict[str, Any] | None:
+    """Return which cases of a dataset a run is over; null for all of them."""
+    if selection is None:
+        return None
+    return {
+        "cases": list(selection.cases),
+        "tags": list(selection.tags),
+        "categories": list(selection.categories),
+        "failed_of": selection.failed_of or None,
+        "limit": selection.limit,
+        "matched_count": selection.matched_count,
+        "total_count": selection.total_count,
+    }
+
+
+def _cases(run: Run) -> str:
+    selection, count = run.settings.selection, run.dataset.case_count
+    if selection is None or selection.total_count is None:
+        return count_text(count, "case")
+    return f"{count} of {count_text(selection.total_count, 'case')}"
+
+
+def _conditions(selection: CaseSelection | None) -> str:
+    if selection is None:
+        return ""
+    said = [
+        f"{what} {_any_of(values)}"
+        for what, values in (("case", selection.cases), ("tag", selection.tags), ("category", selection.categories))
+        if values
+    ]
+    if selection.failed_of:
+        said.append(f"failed in {selection.failed_of}")
+    limit, matched = selection.limit, selection.matched_count
+    if limit is not None and (matched is None or limit < matched):
+        said.append(f"only the first {limit}")
+    return ", ".join(said)
+
+
+def _any_of(values: Sequence[str]) -> str:
+    named = [shorten(value, _VALUE_CHARS) for value in values[:_MOST_VALUES]]
+    more = [f"{len(values) - _MOST_VALUES} more"] if len(values) > _MOST_VALUES else []
+    return " or ".join([*named, *more])
+
+
+def _labels(run: Run) -> str:
+    return " ".join(f"{key}={value}" for key, value in run.settings.labels.items())
+
+
+def _prompt(run: Run) -> tuple[str, str]:
+    """Return the file of a run's prompt and the first line of its text, each empty where there is none."""
+    options = run.settings.agent.options
+    text = options.get("prompt")
+    lines = text.strip().splitlines() if isinstance(text, str) else []
+    return str(options.get("prompt_file") or ""), lines[0] if lines else ""

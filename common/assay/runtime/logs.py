@@ -1,0 +1,129 @@
+"""What the services log: one record a line, as text or as JSON, whatever its values hold.
+
+Messages have the form "ended run: run=%s state=%s". As text they are shown like that; as JSON, what is written as
+name=%s is also a field of the record.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from assay.text.unsafe_text import escaped
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["FORMATS", "LEVELS", "JsonFormatter", "LogSettings", "TextFormatter", "configure_logging", "log_settings"]
+
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_VALUE = re.compile(r"(?:\b([a-z_]+)=)?%(?:\(([a-z_]+)\))?[-#0 +]*\d*(?:\.\d+)?([a-zA-Z%])")
+_OWN_FIELDS = ("time", "level", "logger", "message", "exception")
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What a process logs, and how.
+
+    Args:
+        level: The least severe of LEVELS that is logged.
+        format: One of FORMATS.
+    """
+
+    level: str = "info"
+    format: str = "text"
+
+
+class TextFormatter(logging.Formatter):
+    """A record is one line, whatever its values hold; the lines of a traceback are indented."""
+
+    def __init__(self) -> None:
+        super().__init__(_FORMAT)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Return the line of a record."""
+        return escaped(super().formatMessage(record))
+
+    def formatException(  # noqa: N802 - logging's name
+        self,
+        ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None],
+    ) -> str:
+        """Return a traceback, of which an exception's text cannot begin a line."""
+        return _indented(super().formatException(ei))
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - logging's name
+        """Return a stack in the same way."""
+        return _indented(super().formatStack(stack_info))
+
+
+class JsonFormatter(logging.Formatter):
+    """A record is one object on one line, in ASCII: time (UTC), level, logger, message, and its values by name."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        document: dict[str, Any] = {
+            "time": time.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        return json.dumps(document)
+
+
+def configure_logging(settings: LogSettings | None = None) -> None:
+    """Log to stderr.
+
+    Args:
+        settings: None for the defaults, until the settings are read.
+    """
+    global _settings  # noqa: PLW0603 - logging itself is one for a process
+    _settings = settings or LogSettings()
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if _settings.format == "json" else TextFormatter())
+    logging.basicConfig(level=_settings.level.upper(), handlers=[handler], force=True)
+
+
+def log_settings() -> LogSettings:
+    """Return what this process logs, for processes that it starts."""
+    return _settings
+
+
+_settings = LogSettings()
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    """Return the values of a record that its message names."""
+    if not isinstance(record.msg, str) or not record.args:
+        return {}
+    by_key = record.args if isinstance(record.args, dict) else {}
+    by_place = iter(() if by_key else record.args)
+    fields: dict[str, Any] = {}
+    for name, key, kind in _VALUE.findall(record.msg):
+        if kind != "%":
+            value = by_key.get(key) if key else next(by_place, None)
+            if name and name not in _OWN_FIELDS:
+                fields[name] = _plain(value)
+    return fields
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)
+
+
+def _indented(text: str) -> str:
+    # Split at line feeds alone: every other line end is escaped.
+    return "\n".join(f"  {escaped(line)}" for line in text.split("\n"))

@@ -1,0 +1,119 @@
+"""What scoring one row takes beside the metric itself: scores that it reads, vectors, verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import SpecError
+from assay.metrics import METRICS, build_metric, complete_parameters
+from assay.metrics.core.evidence import compared_texts, wanted_models
+from assay.metrics.core.score import (
+    EmbeddingEvidence,
+    JudgeEvidence,
+    embeds_references,
+    not_computed,
+    scored,
+    usable_references,
+)
+from assay.model.run import MetricSettings, Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from assay.metrics.core.score import Metric, Row
+    from assay.model.agent_response import AgentResponse
+    from assay.model.case import Case
+    from assay.scoring.vectors import Embedded
+
+__all__ = ["evidence_of", "verdicts_of", "with_inputs"]
+
+
+class _Input:
+    """A score that a composite reads: the one that a row brings along in `scores`, else the metric's own."""
+
+    version = "1"
+
+    def __init__(self, name: str, metric: Metric | None) -> None:
+        self.name = name
+        self.embedding_model = metric.embedding_model if metric is not None else None
+        self.embeds_references = metric is not None and embeds_references(metric)
+        self.inputs: tuple[str, ...] = tuple(getattr(metric, "inputs", ()))
+        self.compared_texts: Callable[[Case], Sequence[str]] | None = getattr(metric, "compared_texts", None)
+        self._metric = metric
+
+    def score(self, row: Row) -> Score:
+        """Return the row's score."""
+        brought = row.case.metadata.get("scores")
+        value = brought.get(self.name) if isinstance(brought, Mapping) else None
+        if value is None:
+            if self._metric is not None:
+                return self._metric.score(row)
+            return Score(self.name, ScoreStatus.SKIPPED, reason="no_score")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return not_computed(self.name, "invalid_score", decides=False)
+        return scored(self.name, value)
+
+
+def with_inputs(metric: Metric, model: str | None) -> tuple[Any, ...]:
+    """Return the metric, and behind it those whose scores it reads, directly or through others."""
+    found: dict[str, Any] = {metric.name: metric}
+    pending = list(getattr(metric, "inputs", ()))
+    while pending:
+        name = pending.pop()
+        if name in found:
+            continue
+        found[name] = _Input(name, _default_metric(name, model))
+        pending += found[name].inputs
+    return tuple(found.values())
+
+
+def _default_metric(name: str, model: str | None) -> Metric | None:
+    if name not in METRICS:
+        return None
+    known = {parameter.name for parameter in METRICS[name].info.parameters}
+    given = {"model": model} if model is not None and "model" in known else {}
+    try:
+        return build_metric(MetricSettings(name, complete_parameters(name, given, where=name)))
+    except SpecError:  # it has parameters without defaults: only a row can bring its score along
+        return None
+
+
+def evidence_of(
+    metrics: Iterable[Any], case: Case, response: AgentResponse, found: Mapping[tuple[str, str], Embedded]
+) -> dict[str, EmbeddingEvidence]:
+    """Return a row's vectors by model.
+
+    Args:
+        metrics: What is computed.
+        case: The row's case.
+        response: Its answer.
+        found: The vectors of every text that is needed, by model and text.
+    """
+    metrics, evidence = tuple(metrics), {}
+    texts = compared_texts(metrics, case)
+    for model, references in wanted_models(metrics, case, response).items():
+        answer = found[model, response.text]
+        others = [found[model, text] for text in usable_references(case)] if references else []
+        evidence[model] = EmbeddingEvidence(
+            answer=answer.vector,
+            references=tuple(other.vector for other in others),
+            answer_truncated=answer.truncated,
+            reference_truncated=any(other.truncated for other in others),
+            model=answer.model,
+            revision=answer.revision,
+            english_only=answer.english_only,
+            others={text: found[model, text].vector for text in texts.get(model, ())},
+        )
+    return evidence
+
+
+def verdicts_of(case: Case) -> dict[str, JudgeEvidence]:
+    """Return the verdicts that a row brings along, by rubric."""
+    brought = case.metadata.get("verdicts")
+    if not isinstance(brought, Mapping):
+        return {}
+    return {
+        str(rubric): JudgeEvidence(verdict) if isinstance(verdict, Mapping) else JudgeEvidence(None, text=str(verdict))
+        for rubric, verdict in brought.items()
+    }

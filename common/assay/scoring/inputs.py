@@ -1,0 +1,178 @@
+"""Datasets as the input of scoring: records whose answer stands beside the fields of their case.
+
+A record is read as any other dataset's, with three liberties: `answer` is the answer where no other field holds
+one; fields of an answer may stand beside it; a record needs no question.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.datasets.dataset import Dataset
+from assay.datasets.fields import ALIASES
+from assay.datasets.foreign import is_foreign
+from assay.datasets.json_reader import folded
+from assay.datasets.sources import FileSource, ObjectSource
+from assay.datasets.unused_fields import unscored_turns
+from assay.datasets.values import json_in_cell
+from assay.errors import DatasetError, Problem
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable
+
+    from assay.datasets import DatasetInfo
+    from assay.datasets.readers import Container
+    from assay.datasets.records import Record
+    from assay.datasets.sources import Signature, Source
+
+__all__ = ["BESIDE", "NO_QUESTION", "answered_file", "answered_records", "check_answered"]
+
+BESIDE = ("sql", "data_rows", "tool_calls", "sources", "retrieved", "usage", "latency_ms", "status")
+"""Fields of an answer that may stand beside it."""
+
+NO_QUESTION = "(no question)"
+"""What stands for the question of a record that has none."""
+
+_STATUSES = ("success", "out_of_scope", "error")
+_RECORDED = ("recorded", "actual_output", "output", "response")
+_QUESTION = (*ALIASES["input"], *ALIASES["turns"], *ALIASES["variables"])
+
+
+def answered_file(
+    path: str | os.PathLike[str],
+    *,
+    field_map: Mapping[str, str] | None = None,
+    encoding: str | None = None,
+    shown_as: str | None = None,
+    on_bad_case: str = "refuse",
+) -> Dataset:
+    """Return the dataset of a file whose records hold answers; nothing is read yet.
+
+    Args:
+        path: Any dataset file.
+        shown_as: What messages call it; None for its path.
+        field_map: Canonical field to the file's own name for it.
+        encoding: The file's encoding; None means UTF-8, or what its byte order mark says.
+        on_bad_case: As for `assay.datasets.open_dataset`.
+    """
+    import os
+
+    source = FileSource(Path(path), shown_as or os.fspath(path), encoding)
+    given = dict(field_map or {})
+    return Dataset(_Answered(source, given), field_map=given, on_bad_case=on_bad_case)
+
+
+def answered_records(records: Iterable[Mapping[str, Any]]) -> Dataset:
+    """Return the dataset of objects that hold answers."""
+    return Dataset(_Answered(ObjectSource(tuple(records), "rows"), {}), field_map={})
+
+
+def check_answered(dataset: Dataset) -> DatasetInfo:
+    """Read the dataset once and return what it is.
+
+    Raises:
+        DatasetError: It is wrong, or records have no answer; holds every problem.
+    """
+    info = dataset.check()
+    missing = info.case_count - info.recorded_count
+    if missing:
+        raise DatasetError(
+            [
+                Problem(
+                    f"{missing} of {info.case_count} records have no answer to score: it belongs in `answer` (beside "
+                    "a `reference`), `recorded`, `actual_output`, `output` or `response`; if another field holds it, "
+                    "map `recorded` to that field",
+                    file=str(info.path) if info.path is not None else "",
+                )
+            ]
+        )
+    warnings = unscored_turns(info.brought_along, info.name)
+    return replace(info, warnings=(*info.warnings, *warnings)) if warnings else info
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """A source whose records are made ready to be read as cases with recorded answers."""
+
+    inner: Source
+    given: Mapping[str, str]
+
+    @property
+    def path(self) -> Path | None:
+        return self.inner.path
+
+    @property
+    def file(self) -> str:
+        return self.inner.file
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def open(self) -> tuple[Container | None, Iterator[Record]]:
+        container, records = self.inner.open()
+        from_cells = container is not None and container.kind in ("csv", "tsv")
+        return container, (_ready(record, self.given, from_cells=from_cells) for record in records)
+
+    def signature(self) -> Signature:
+        return self.inner.signature()
+
+    def sha256(self) -> str:
+        return self.inner.sha256()
+
+
+def _ready(record: Record, given: Mapping[str, str], *, from_cells: bool) -> Record:
+    if not isinstance(record.data, Mapping) or is_foreign(record.data, given.values()):
+        return record
+    data = dict(record.data)
+    taken = set(given.values())
+    names: dict[str, str] = {}
+    for key in data:
+        if isinstance(key, str) and key not in taken:
+            names.setdefault(folded(key), key)
+    _place_answer(data, names, given, from_cells=from_cells)
+    mapped = {folded(name) for name in given}
+    if not mapped & {"input", "turns", "variables"} and not any(name in names for name in _QUESTION):
+        data["input"] = NO_QUESTION
+        if "id" not in mapped and not any(name in names for name in ALIASES["id"]):
+            data["id"] = f"row-{record.number}"
+    return record._replace(data=data)
+
+
+def _place_answer(data: dict[str, Any], names: dict[str, str], given: Mapping[str, str], *, from_cells: bool) -> None:
+    """Put the answer where a recorded one is looked for, with what stands beside it."""
+    key = given.get("recorded")
+    if key is None:
+        key = next((names[name] for name in _RECORDED if name in names and data[names[name]] is not None), None)
+        if key is None and "answer" in names:
+            data["recorded"] = data.pop(names["answer"])
+            key = "recorded"
+    beside = {name: names[name] for name in BESIDE if name in names and _belongs(name, data[names[name]])}
+    if not beside:
+        return
+    answer = data.get(key) if key else None
+    if from_cells and isinstance(answer, str) and answer.lstrip().startswith("{"):
+        answer = json_in_cell(answer)
+    if answer is None or isinstance(answer, str | int | float):
+        answer = {} if answer is None else {"text": answer}
+    if not isinstance(answer, Mapping):
+        return
+    moved = {name: data.pop(own) for name, own in beside.items()}
+    if from_cells:
+        moved = {
+            name: json_in_cell(value) if isinstance(value, str) and name not in ("sql", "status") else value
+            for name, value in moved.items()
+        }
+    joined = {**moved, **answer}
+    # A cell of this name holds an answer as JSON.
+    data[key or "recorded"] = json.dumps(joined) if from_cells and folded(key or "recorded") == "recorded" else joined
+
+
+def _belongs(name: str, value: object) -> bool:
+    """Return whether a field beside the answer is one of the answer's: `status` may be anybody's."""
+    return value is not None and (name != "status" or value in _STATUSES)

@@ -1,0 +1,369 @@
+"""Scoring without an agent and without a run: `assay.score`, `assay.score_many`, `assay.score_file`.
+
+The same metrics with the same parameters as in a run, on answers that are there already. `docs/scoring.md` tells
+more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.datasets.fields import ALIASES
+from assay.datasets.warnings import warn_of_dataset
+from assay.errors import DatasetError, InvalidInputError, Problem, SpecError
+from assay.metrics import METRICS, build_metric, complete_parameters
+from assay.metrics.core.evidence import compared_texts, wanted_models
+from assay.metrics.core.row_verdict import row_reason, row_verdict
+from assay.metrics.core.score import Row, keeps_vector, usable_references
+from assay.metrics.rows.row_scores import score_row
+from assay.model.agent_response import AgentResponse, clean_text
+from assay.model.run import CaseResult, MetricSettings, MetricSummary, Score
+from assay.parsing.names import unknown_name
+from assay.scoring.evidence import evidence_of, verdicts_of, with_inputs
+from assay.scoring.inputs import BESIDE, NO_QUESTION, answered_file, answered_records, check_answered
+from assay.scoring.vectors import EmbedFunction, FunctionVectors, ServiceVectors, Vectors
+
+if TYPE_CHECKING:
+    import os
+    from types import TracebackType
+    from typing import Self
+
+    from assay.datasets import Dataset
+    from assay.metrics.core.info import MetricInfo
+    from assay.model.case import Case
+    from assay.scoring.vectors import Embedded
+
+__all__ = ["ALIASES_OF_METRICS", "RowScore", "Scorer", "metric_kind", "score", "score_file", "score_many"]
+
+ALIASES_OF_METRICS: Mapping[str, str] = {
+    "similarity": "semantic_similarity",
+    "fidelity": "generation_fidelity",
+    "retrieval": "retrieval_accuracy",
+    "combined": "combined_score",
+    "judge": "judge_score",
+}
+"""Short names of metrics, where no metric has that name itself."""
+
+_CHUNK_ROWS = 32
+_OWN_FIELDS = ("scores", "verdicts")
+_ANSWER_FIELDS = (*BESIDE, "output", "error", "events", "finish_reason", "model", "reported_latency_ms")
+_NO_FIELDS = {*ALIASES["recorded"], *ALIASES["references"], *ALIASES["skip"], *ALIASES["threshold"], "name"}
+_CASE_FIELDS = tuple(name for names in ALIASES.values() for name in names if name not in _NO_FIELDS)
+_HIDDEN_FIELDS = ("expected_", "reference_", "ground_truth_")
+
+
+def metric_kind(name: str) -> str:
+    """Return the metric that a name means: its own name with `-` or `_`, or a short one.
+
+    Raises:
+        SpecError: There is no such metric; names the nearest.
+    """
+    folded = name.strip().lower().replace("-", "_")
+    kind = folded if folded in METRICS else ALIASES_OF_METRICS.get(folded, "")
+    if kind not in METRICS:
+        raise SpecError([Problem(unknown_name("metric", name, METRICS))])
+    return kind
+
+
+def score(
+    metric: str,
+    answer: str | Mapping[str, Any],
+    reference: str | Sequence[str] | None = None,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    embed: EmbedFunction | None = None,
+    embedder: str | None = None,
+    **fields: Any,
+) -> Score:
+    """Return the score of one answer.
+
+    Args:
+        metric: The metric's name.
+        answer: A text, or an object with the fields of an answer.
+        reference: The right answer, or several of which any is right; None where the metric needs none.
+        parameters: Of the metric; defaults apply to what is left out.
+        embed: Returns one vector per text, for metrics that need vectors.
+        embedder: Address of an embedder, "host:port" or "unix:/path"; without it and `embed` the local one is
+            started for the call.
+        fields: Parameters of the metric, fields of the case (`category`, `expected_table`, `expected_sources` ...)
+            and of the answer (`sql`, `data_rows`, `sources`, `tool_calls`, `usage`, `latency_ms` ...); a name that
+            is both a parameter and a field is the parameter.
+
+    Raises:
+        InvalidInputError: The metric, a parameter or a field is wrong; holds every problem.
+        AssayError: The embedder cannot be had.
+
+    Example:
+        >>> score("exact_match", "Al-Ula", "al ula", strip_punctuation=True).value  # doctest: +SKIP
+        1.0
+    """
+    with Scorer(metric, parameters, embed=embed, embedder=embedder, given=fields) as scorer:
+        return scorer.score(answer, reference, **scorer.other_fields(fields))
+
+
+def score_many(
+    metric: str,
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    embed: EmbedFunction | None = None,
+    embedder: str | None = None,
+) -> Iterator[Score]:
+    """Return the scores of rows, in order, as they are computed; all rows are checked before that.
+
+    Args:
+        metric: The metric's name.
+        rows: Objects with the fields of a case and, under `answer`, a text or an object with the fields of an
+            answer; some of these may stand beside it.
+        parameters: Of the metric.
+        embed: As for `score`; called with the texts of many rows at once.
+        embedder: As for `score`.
+
+    Raises:
+        InvalidInputError: The metric, a parameter or a row is wrong; holds every problem.
+        AssayError: The embedder cannot be had.
+    """
+    scorer = Scorer(metric, parameters, embed=embed, embedder=embedder)
+    dataset = answered_records(rows)
+    check_answered(dataset)
+    return _scores(scorer, dataset)
+
+
+def _scores(scorer: Scorer, dataset: Dataset) -> Iterator[Score]:
+    with scorer:
+        for row in scorer.rows(dataset):
+            yield row.score
+
+
+def score_file(
+    metric: str,
+    path: str | os.PathLike[str],
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    field_map: Mapping[str, str] | None = None,
+    encoding: str | None = None,
+    on_bad_case: str = "refuse",
+    embed: EmbedFunction | None = None,
+    embedder: str | None = None,
+) -> tuple[tuple[Score, ...], MetricSummary]:
+    """Return the scores of a file's rows, in order, and what they come to.
+
+    Args:
+        metric: The metric's name.
+        path: A dataset with recorded answers; any format that datasets have.
+        parameters: Of the metric.
+        field_map: Canonical field to the file's own name for it.
+        encoding: The file's encoding; None means UTF-8, or what its byte order mark says.
+        on_bad_case: "refuse" a file with records that are wrong, or "skip" the records, with a warning for each.
+        embed: As for `score_many`.
+        embedder: As for `score`.
+
+    Raises:
+        InvalidInputError: The metric, a parameter or the file is wrong; holds every problem.
+        AssayError: The embedder cannot be had.
+
+    Warns:
+        DatasetWarning: Something about the file is odd.
+    """
+    with Scorer(metric, parameters, embed=embed, embedder=embedder) as scorer:
+        dataset = answered_file(path, field_map=field_map, encoding=encoding, on_bad_case=on_bad_case)
+        warn_of_dataset(check_answered(dataset))
+        found = tuple(row.score for row in scorer.rows(dataset))
+        return found, scorer.summary()
+
+
+@dataclass(frozen=True, slots=True)
+class RowScore:
+    """The score of one row of a dataset."""
+
+    case_id: str
+    score: Score
+
+
+class Scorer:
+    """One metric with its parameters, ready for any number of answers; keeps its embedder until it is closed.
+
+    Args:
+        metric: The metric's name.
+        parameters: Of the metric.
+        embed: As for `score`.
+        embedder: As for `score`.
+        given: Names and values, those of which that are parameters of the metric are read as such.
+
+    Raises:
+        SpecError: The metric or a parameter is wrong; holds every problem.
+
+    Example:
+        >>> with Scorer("semantic_similarity") as scorer:  # doctest: +SKIP
+        ...     first = scorer.score("Open from 9 to 5", "We open at nine.")
+    """
+
+    def __init__(
+        self,
+        metric: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        embed: EmbedFunction | None = None,
+        embedder: str | None = None,
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
+        kind = metric_kind(metric)
+        self.info: MetricInfo = METRICS[kind].info
+        self._parameter_names = {parameter.name for parameter in self.info.parameters}
+        wanted = {name: value for name, value in (given or {}).items() if name in self._parameter_names}
+        wanted |= parameters or {}
+        if embed is not None and embedder is not None:
+            raise SpecError([Problem("embed and embedder are given: choose one of them", "embedder")])
+        own_model = None if embed is None else f"embed:{getattr(embed, '__name__', type(embed).__name__)}"
+        if own_model is not None and self.info.needs_embedder:
+            # A threshold belongs to a model, so that of the default model does not apply.
+            wanted.setdefault("model", own_model)
+        self.parameters: Mapping[str, Any] = complete_parameters(kind, wanted, where=kind)
+        self._metric = build_metric(MetricSettings(kind, self.parameters))
+        self._metrics = with_inputs(self._metric, wanted.get("model", own_model))
+        models = sorted({each.embedding_model for each in self._metrics if each.embedding_model is not None})
+        self._vectors: Vectors = FunctionVectors(embed) if embed is not None else ServiceVectors(embedder, models)
+        self._fold = self._metric.aggregate()
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the embedder."""
+        self._vectors.close()
+
+    def other_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of some fields that are no parameters of the metric."""
+        return {name: value for name, value in fields.items() if name not in self._parameter_names}
+
+    def score(
+        self, answer: str | Mapping[str, Any], reference: str | Sequence[str] | None = None, **fields: Any
+    ) -> Score:
+        """Return the score of one answer.
+
+        Args:
+            answer: As for `assay.score`.
+            reference: As for `assay.score`.
+            fields: Of the case and of the answer.
+
+        Raises:
+            InvalidInputError: A field is wrong; holds every problem.
+        """
+        record = _record(answer, reference, fields, self._parameter_names)
+        try:
+            return next(self.rows(answered_records([record]))).score
+        except DatasetError as error:
+            raise InvalidInputError([_without_record(problem) for problem in error.problems]) from None
+
+    def rows(self, dataset: Dataset) -> Iterator[RowScore]:
+        """Yield the scores of a dataset's rows, in order; it is read and checked before the first.
+
+        Args:
+            dataset: Cases with recorded answers.
+
+        Raises:
+            DatasetError: It is wrong, or a record has no answer; holds every problem.
+            AssayError: The embedder cannot be had.
+        """
+        check_answered(dataset)
+        cases = dataset.cases()
+        while chunk := list(itertools.islice(cases, _CHUNK_ROWS)):
+            yield from self._chunk(chunk)
+
+    def summary(self) -> MetricSummary:
+        """Return what all rows so far come to."""
+        return self._fold.result()
+
+    def _chunk(self, cases: Sequence[Case]) -> Iterator[RowScore]:
+        pairs = [
+            (case, answer or AgentResponse()) for case in cases for answer in (case.recorded, *case.recorded_repeats)
+        ]
+        found = self._embed(pairs)
+        for case, response in pairs:
+            row = Row(case, response, evidence_of(self._metrics, case, response, found), verdicts_of(case))
+            scores = score_row(self._metrics, row)
+            self._fold.add(self._result(row, scores), scores[0])
+            self._count += 1
+            yield RowScore(case.case_id, scores[0])
+
+    def _embed(self, pairs: Sequence[tuple[Case, AgentResponse]]) -> dict[tuple[str, str], Embedded]:
+        """Return the vectors of all texts that some rows need, by model and text, each text embedded once."""
+        texts: dict[str, dict[str, None]] = {}
+        for case, response in pairs:
+            others = compared_texts(self._metrics, case)
+            for model, references in wanted_models(self._metrics, case, response).items():
+                needed = (response.text, *(usable_references(case) if references else ()), *others.get(model, ()))
+                texts.setdefault(model, {}).update(dict.fromkeys(needed))
+        found: dict[tuple[str, str], Embedded] = {}
+        for model, chosen in texts.items():
+            embedded = self._vectors.embed(list(chosen), model)
+            found |= {(model, text): one for text, one in zip(chosen, embedded, strict=True)}
+        return found
+
+    def _result(self, row: Row, scores: Sequence[Score]) -> CaseResult:
+        case, response = row.case, row.response
+        evidence = row.embeddings.get(self._metric.embedding_model or "") if keeps_vector(self._metric) else None
+        vector = evidence.answer if evidence is not None else None
+        return CaseResult(
+            case_id=case.case_id,
+            case_index=self._count,
+            repeat_index=0,
+            category=case.category,
+            tags=case.tags,
+            weight=case.weight,
+            status=response.status,
+            passed=row_verdict(response.status, scores[:1]),
+            scores=scores,
+            latency_ms=response.latency_ms,
+            reason=row_reason(response, scores[:1]),
+            answer_vector=array("d", map(float, vector)) if vector is not None else b"",
+        )
+
+
+def _record(
+    answer: object, reference: str | Sequence[str] | None, fields: Mapping[str, Any], parameters: Iterable[str]
+) -> dict[str, Any]:
+    """Return the record of one answer.
+
+    Raises:
+        InvalidInputError: A field is unknown, or the answer is no answer.
+    """
+    known = (*parameters, *_OWN_FIELDS, *_CASE_FIELDS, *_ANSWER_FIELDS, "expected_table")
+    problems = [
+        Problem(unknown_name("field", name, known), name)
+        for name in fields
+        if name not in known and not name.startswith(_HIDDEN_FIELDS)
+    ]
+    if not isinstance(answer, str | Mapping):
+        problems.append(Problem(f"must be a text or a mapping, not {type(answer).__name__}", "answer"))
+    if problems:
+        raise InvalidInputError(problems)
+    assert isinstance(answer, str | Mapping)
+    # As in a run: what no store takes is replaced in an answer, and refused in a case.
+    given = {"text": clean_text(answer)} if isinstance(answer, str) else dict(answer)
+    beside = {name: value for name, value in fields.items() if name in _ANSWER_FIELDS and value is not None}
+    record = {name: value for name, value in fields.items() if name not in _ANSWER_FIELDS}
+    record["recorded"] = {**beside, **given}
+    if reference is not None:
+        record["references"] = [reference] if isinstance(reference, str) else list(reference)
+    if not any(name in record for key in ("input", "turns", "variables") for name in ALIASES[key]):
+        record["input"] = NO_QUESTION
+    if not any(name in record for name in ALIASES["id"]):
+        record["id"] = "answer"
+    return record
+
+
+def _without_record(problem: Problem) -> Problem:
+    place = problem.field.removeprefix("record 1").removeprefix(", ")
+    return dataclasses.replace(problem, field="answer" if place == "recorded" else place)

@@ -1,0 +1,502 @@
+"""From YAML or a mapping to a checked spec."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.datasets.choices import FORMAT_NAMES, ON_BAD_CASE
+from assay.errors import InvalidInputError, Problem, SpecError
+from assay.judging.prices import price_problems
+from assay.metrics import complete_parameters, count_problem
+from assay.metrics.formula import with_own_numbers
+from assay.metrics.rows.order import check_formulas
+from assay.model.case_limits import MAX_REPEATS
+from assay.model.labels import label_problems
+from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, RunSettings
+from assay.model.run_limits import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
+from assay.model.run_settings import MAX_ERRORS, TURN_SCORES
+from assay.parsing.durations import read_duration_s
+from assay.parsing.names import metric_name_problem, name_problem, unknown_name, writable
+from assay.parsing.percentages import read_share
+from assay.parsing.yaml_nodes import Lines, parse_yaml
+from assay.spec.agents import ADAPTERS, check_agent
+from assay.spec.judging import JudgeReader, missing_key
+from assay.spec.model import LATER_REPORTS, REPORTS, Spec, wants_verdicts
+from assay.spec.overrides import apply_override, gate_on_left_out, select_metrics
+from assay.spec.presets import PRESETS, preset_gates, preset_metrics
+from assay.spec.prompt_options import PROMPT_KEYS, PROVIDERS, read_prompt_files
+from assay.spec.variables import missing_variables
+from assay.verdict.gates import parse_gate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.judging.recorded_verdicts import RecordedVerdicts
+
+__all__ = ["SPEC_FILE", "find_spec_file", "load_spec", "spec_from_mapping"]
+
+SPEC_FILE = "assay.yaml"
+"""What a spec is called where only its folder is named."""
+
+_KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "gates",
+         "repeats", "reports", "team", "weight", "max_agent_errors", "max_metric_errors", "turns", "labels",
+         "note")  # fmt: skip
+_AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
+_HTTP_KEYS = ("method", "headers", "query", "body", "response")
+_OPTION_KEYS = {"http": _HTTP_KEYS} | dict.fromkeys(PROVIDERS, PROMPT_KEYS)
+
+
+def find_spec_file(path: Path) -> Path:
+    """Return the spec's file: the path itself, or the assay.yaml in the folder that it names.
+
+    Raises:
+        SpecError: The folder has none.
+    """
+    if not path.is_dir():
+        return path
+    file = path / SPEC_FILE
+    if file.is_file():
+        return file
+    folder = "this folder" if path == Path() else f"the folder {path}"
+    said = f"there is no {SPEC_FILE} in {folder}: name the spec's file, or write one with `assay init PRESET`"
+    raise SpecError([Problem(said, file=str(path.resolve()))])
+
+
+def load_spec(
+    path: Path,
+    *,
+    overrides: Sequence[str] = (),
+    dataset: Path | None = None,
+    metrics: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    judge_environ: Mapping[str, str] | None = None,
+) -> Spec:
+    """Return the spec that a YAML file describes.
+
+    Args:
+        path: The file, or a folder with an assay.yaml.
+        overrides: Changes in the form "key=value".
+        dataset: A dataset in place of the spec's.
+        metrics: Names of the only metrics to compute.
+        environ: The environment that the agent will be called from, where a variable that the spec names and that is
+            not set is a problem; None where it is another machine's.
+        judge_environ: The same of the judge.
+
+    Raises:
+        SpecError: Something is wrong; holds every problem, with file and line.
+    """
+    problems: list[Problem] = []
+    path = find_spec_file(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise SpecError([Problem("there is no such file: check the name, or write one", file=str(path))]) from None
+    except OSError as error:
+        raise SpecError([Problem(f"cannot be read: {error.strerror}", file=str(path))]) from None
+    except UnicodeDecodeError as error:
+        raise SpecError([Problem(f"is not UTF-8 (byte {error.start}): save it as UTF-8", file=str(path))]) from None
+    data, lines = parse_yaml(text, file=str(path), problems=problems)
+    if problems and data is None:
+        raise SpecError(problems)
+    if not isinstance(data, dict):
+        raise SpecError([Problem("must be a mapping with `dataset` and `agent`", file=str(path))])
+    environs = (environ, judge_environ)
+    reader = _Reader(data, path.parent, problems, file=str(path), lines=lines, environs=environs)
+    return dataclasses.replace(reader.read(overrides, dataset, metrics), source=path)
+
+
+def spec_from_mapping(
+    data: Mapping[str, Any],
+    *,
+    base_dir: Path | None = None,
+    overrides: Sequence[str] = (),
+    dataset: Path | None = None,
+    metrics: Sequence[str] | None = None,
+    needs_dataset: bool = True,
+    needs_agent: bool = True,
+    environ: Mapping[str, str] | None = None,
+    judge_environ: Mapping[str, str] | None = None,
+) -> Spec:
+    """Return the spec that a mapping describes, in the shape of the YAML file.
+
+    Args:
+        data: The spec.
+        base_dir: Folder that relative names start from; the current one if None.
+        overrides: Changes in the form "key=value".
+        dataset: A dataset in place of the spec's.
+        metrics: Names of the only metrics to compute.
+        needs_dataset: Whether a missing dataset is a problem.
+        needs_agent: Whether a missing agent is a problem; without it, a Python agent is assumed.
+        environ: As for `load_spec`.
+        judge_environ: As for `load_spec`.
+
+    Raises:
+        SpecError: Something is wrong; holds every problem.
+    """
+    try:
+        copied = copy.deepcopy(dict(data))
+    except RecursionError:
+        raise SpecError("the spec is nested too deep") from None
+    reader = _Reader(copied, base_dir or Path.cwd(), [], environs=(environ, judge_environ))
+    return reader.read(overrides, dataset, metrics, needs_dataset=needs_dataset, needs_agent=needs_agent)
+
+
+class _Reader:
+    """Reads one spec and gathers everything that is wrong with it."""
+
+    def __init__(
+        self,
+        data: dict[str, Any],
+        base_dir: Path,
+        problems: list[Problem],
+        *,
+        file: str = "",
+        lines: Lines | None = None,
+        environs: tuple[Mapping[str, str] | None, Mapping[str, str] | None] = (None, None),
+    ) -> None:
+        self._data = data
+        self._base_dir = base_dir
+        self._problems = problems
+        self._file = file
+        self._lines = lines or {}
+        self._environ, self._judge_environ = environs
+        self._recorded: RecordedVerdicts | None = None
+
+    def read(
+        self,
+        overrides: Sequence[str],
+        dataset: Path | None,
+        metrics: Sequence[str] | None,
+        *,
+        needs_dataset: bool = True,
+        needs_agent: bool = True,
+    ) -> Spec:
+        data = self._data
+        preset = self._fill_preset()
+        for override in overrides:
+            apply_override(data, override, self._problems)
+        standard = bool(preset) and data.get("metrics") == preset_metrics(preset)
+        left_out = select_metrics(data, metrics) if metrics is not None else []
+        for key in data:
+            if key not in _KEYS:
+                self._report(str(key), unknown_name("field", key, _KEYS))
+        chosen = self._metrics()
+        repeats = self._integer("repeats", data.get("repeats", 1), 1, MAX_REPEATS)
+        spec = Spec(
+            settings=RunSettings(
+                name=self._name(),
+                agent=self._agent(needs_agent),
+                metrics=chosen,
+                gates=self._gates({metric.name: metric.kind for metric in chosen}, repeats, left_out)
+                if "gates" in data or not preset
+                else preset_gates(preset, chosen, standard=standard, judged=bool(data.get("judge"))),
+                repeats=repeats,
+                preset=preset,
+                judge=self._judge(chosen),
+                team=self._team(),
+                weight=self._weight(),
+                max_agent_errors=self._share("max_agent_errors"),
+                max_metric_errors=self._share("max_metric_errors"),
+                turns=self._turns(),
+                labels=self._labels(),
+                note=self._note(),
+            ),
+            dataset=self._dataset(dataset, needs_dataset),
+            dataset_map=self._map(),
+            dataset_encoding=self._text("encoding"),
+            dataset_format=self._format(),
+            on_bad_case=self._on_bad_case(),
+            reports=self._reports(),
+            base_dir=self._base_dir,
+            recorded_verdicts=self._recorded,
+        )
+        if self._problems:
+            raise SpecError(self._problems)
+        return spec
+
+    def _report(self, field: str, message: str) -> None:
+        line = self._lines.get(field)
+        parent = field
+        while line is None and parent:
+            parent = parent.rpartition(".")[0] if "." in parent else ""
+            line = self._lines.get(parent) if parent else None
+        self._problems.append(Problem(message, field, self._file, line))
+
+    def _take(self, problems: Sequence[Problem]) -> None:
+        for problem in problems:
+            self._report(problem.field, problem.message)
+
+    def _fill_preset(self) -> str:
+        name = self._data.get("preset", "")
+        if not name:
+            return ""
+        if not isinstance(name, str) or name not in PRESETS:
+            self._report("preset", unknown_name("preset", name, PRESETS))
+            self._data.setdefault("metrics", ["latency"])  # so that one mistake is reported once
+            return ""
+        if "metrics" not in self._data:
+            self._data["metrics"] = preset_metrics(name)
+        return name
+
+    def _name(self) -> str:
+        default = (writable(self._base_dir.resolve().name) or "run")[:200]
+        name = self._data.get("name", default)
+        if not isinstance(name, str | int) or isinstance(name, bool) or not 1 <= len(str(name).strip()) <= 200:
+            self._report("name", f"must be a text of 1 to 200 characters, not {name!r}")
+            return default
+        if problem := name_problem(str(name).strip(), 200):
+            self._report("name", problem)
+        return str(name).strip()
+
+    def _team(self) -> str:
+        team = self._text("team") or ""
+        if problem := name_problem(team, MAX_TEAM_CHARS, required=False):
+            self._report("team", problem)
+        return team
+
+    def _labels(self) -> dict[str, str]:
+        value = self._data.get("labels")
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(
+            isinstance(one, str | int | float) and not isinstance(one, bool) for one in value.values()
+        ):
+            self._report("labels", "must be a mapping of keys to texts, e.g. {branch: main}")
+            return {}
+        labels = {str(key): str(one) for key, one in value.items()}
+        self._take(label_problems(labels, ""))
+        return labels
+
+    def _note(self) -> str:
+        note = self._text("note") or ""
+        self._take(label_problems({}, note))
+        return note
+
+    def _weight(self) -> float:
+        value = self._data.get("weight", 1.0)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not MIN_RUN_WEIGHT <= value <= MAX_RUN_WEIGHT:
+            self._report("weight", f"must be a number from {MIN_RUN_WEIGHT} to {MAX_RUN_WEIGHT}, not {value!r}")
+            return 1.0
+        return float(value)
+
+    def _share(self, key: str) -> float:
+        value = self._data.get(key, MAX_ERRORS)
+        share = read_share(value)
+        if share is None:
+            self._report(key, f"must be a share of the rows such as 0.05 or 5%, not {value!r}")
+            return MAX_ERRORS
+        return share
+
+    def _turns(self) -> str:
+        value = self._data.get("turns", TURN_SCORES[0])
+        if value not in TURN_SCORES:
+            self._report("turns", f"must be one of {', '.join(TURN_SCORES)}, not {value!r}")
+            return TURN_SCORES[0]
+        return str(value)
+
+    def _text(self, key: str) -> str | None:
+        value = self._data.get(key)
+        if value is not None and not isinstance(value, str):
+            self._report(key, f"must be a text, not {value!r}")
+            return None
+        return value
+
+    def _format(self) -> str | None:
+        value = self._text("format")
+        if value is not None and value not in FORMAT_NAMES:
+            self._report("format", unknown_name("format", value, FORMAT_NAMES))
+            return None
+        return value
+
+    def _on_bad_case(self) -> str:
+        value = self._data.get("on_bad_case", ON_BAD_CASE[0])
+        if value not in ON_BAD_CASE:
+            self._report("on_bad_case", f"must be {' or '.join(ON_BAD_CASE)}, not {value!r}")
+            return ON_BAD_CASE[0]
+        return str(value)
+
+    def _integer(self, field: str, value: object, low: int, high: int) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            self._report(field, f"must be a whole number from {low} to {high}, not {value!r}")
+            return low
+        return value
+
+    def _dataset(self, given: Path | None, needed: bool) -> Path | None:
+        if given is not None:
+            return given
+        value = self._data.get("dataset")
+        if value is None and needed:
+            self._report("dataset", "is missing: name the dataset's file")
+        elif value is not None and (not isinstance(value, str) or not value.strip()):
+            self._report("dataset", f"must be a file name, not {value!r}")
+        elif value is not None:
+            return self._base_dir / Path(value).expanduser()
+        return None
+
+    def _map(self) -> dict[str, str]:
+        value = self._data.get("map")
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+            self._report("map", "must be a mapping of Assay's field names to the dataset's, e.g. {input: frage}")
+            return {}
+        return {str(key): item for key, item in value.items()}
+
+    def _agent(self, needed: bool) -> AgentSettings:
+        value = self._data.get("agent")
+        if value is None and not needed:
+            value = {"adapter": "python", "target": "caller:agent"}
+        if not isinstance(value, dict):
+            self._report(
+                "agent",
+                "is missing: say how to reach the agent, e.g. {adapter: python, target: 'agent:answer'}"
+                if value is None
+                else f"must be a mapping with `adapter`, not {value!r}",
+            )
+            return AgentSettings("replay")
+        adapter = value.get("adapter")
+        if not isinstance(adapter, str):
+            self._report("agent.adapter", f"is missing: {', '.join(ADAPTERS)}" if adapter is None else "must be a text")
+            return AgentSettings("replay")
+        return self._known_agent(adapter, value)
+
+    def _known_agent(self, adapter: str, value: dict[str, Any]) -> AgentSettings:
+        option_keys = _OPTION_KEYS.get(adapter, ())
+        known = (*_AGENT_KEYS, *option_keys)
+        options = {}
+        for key, item in value.items():
+            if key in option_keys:
+                options[key] = item
+            elif key not in known:
+                self._report(f"agent.{key}", unknown_name("field of agent", key, known))
+        target = value.get("target", "")
+        if not isinstance(target, str):
+            self._report("agent.target", f"must be a text, not {target!r}")
+            target = ""
+        found = read_prompt_files(options, self._base_dir) if adapter in PROVIDERS else []
+        self._take(found)
+        agent = AgentSettings(
+            adapter=adapter,
+            target=target,
+            timeout_s=self._duration("agent.timeout", value.get("timeout", "30s")),
+            concurrency=self._integer("agent.concurrency", value.get("concurrency", 16), 1, 1000),
+            retries=self._integer("agent.retries", value.get("retries", 2), 0, 10),
+            options=options,
+        )
+        # A file that could not be read has been reported; that its text is missing is no news.
+        told = {problem.field for problem in found}
+        found = [problem for problem in check_agent(agent) if problem.field not in told]
+        if not found and self._environ is not None:
+            found = missing_variables(agent, self._environ)
+        self._take(found)
+        return agent
+
+    def _duration(self, field: str, value: object) -> float:
+        seconds = read_duration_s(value)
+        if not 0.001 <= seconds <= 3600:
+            self._report(field, f"must be a duration from 1ms to 1h, e.g. 30s or 500ms, not {value!r}")
+            return 30.0
+        return seconds
+
+    def _metrics(self) -> tuple[MetricSettings, ...]:
+        value = self._data.get("metrics")
+        if value is None:
+            self._report("metrics", "is missing: list at least one metric, or choose a preset")
+            return ()
+        if not isinstance(value, list) or not value:
+            self._report("metrics", "must be a list with at least one metric")
+            return ()
+        if problem := count_problem("metrics", len(value)):
+            self._report("metrics", problem)
+            return ()
+        chosen: dict[str, MetricSettings] = {}
+        paths: dict[str, MetricSettings] = {}
+        for index, item in enumerate(value):
+            metric = self._metric(item, f"metrics[{index}]")
+            if metric is not None and metric.name in chosen:
+                self._report(f"metrics[{index}]", f"{metric.name} is listed twice")
+            elif metric is not None:
+                chosen[metric.name] = paths[f"metrics[{index}].{metric.name}"] = metric
+        listed = [next(iter(item), "") if isinstance(item, dict) else item for item in value]
+        self._take(check_formulas(paths, others=[str(name) for name in listed if name not in chosen]))
+        return tuple(chosen.values())
+
+    def _metric(self, item: object, where: str) -> MetricSettings | None:
+        given: Any = None
+        if isinstance(item, str):
+            name = item
+        elif isinstance(item, dict) and len(item) == 1:
+            name, given = next(iter(item.items()))
+            where = f"{where}.{name}"
+        else:
+            self._report(where, "must be a metric's name or a mapping of one name to its parameters")
+            return None
+        if given is None:
+            given = {}
+        if not isinstance(given, dict):
+            self._report(where, f"must be a mapping of parameters, not {given!r}")
+            return None
+        # `my_score: {formula: …}` is short for `my_score: {metric: formula, formula: …}`.
+        kind = given.get("metric", "formula" if "formula" in given else name)
+        parameters = {key: value for key, value in given.items() if key != "metric"}
+        if kind == "formula":
+            parameters = with_own_numbers(parameters)
+        if problem := metric_name_problem(name if isinstance(name, str) and isinstance(kind, str) else ""):
+            self._report(where, problem)
+            return None
+        try:
+            complete = complete_parameters(kind, parameters, where=where)
+            return MetricSettings(name, complete, "" if kind == name else kind)
+        except InvalidInputError as error:
+            self._take(error.problems)
+            return None
+
+    def _gates(self, metrics: Mapping[str, str], repeats: int, left_out: Sequence[str]) -> tuple[str, ...]:
+        value = self._data.get("gates", [])
+        if not isinstance(value, list):
+            self._report("gates", "must be a list of conditions, e.g. ['pass_rate >= 0.85']")
+            return ()
+        if problem := count_problem("gates", len(value)):
+            self._report("gates", problem)
+            return ()
+        gates = []
+        for index, item in enumerate(value):
+            where = f"gates[{index}]"
+            if not isinstance(item, str):
+                self._report(where, f"must be a text such as 'pass_rate >= 0.85', not {item!r}")
+                continue
+            try:
+                gates.append(parse_gate(item, metrics=metrics, repeats=repeats).expression)
+            except InvalidInputError as error:
+                self._report(where, gate_on_left_out(item, left_out, metrics) or error.problems[0].message)
+        return tuple(gates)
+
+    def _reports(self) -> tuple[str, ...]:
+        value = self._data.get("reports", list(REPORTS))
+        if not isinstance(value, list):
+            self._report("reports", f"must be a list of {', '.join(REPORTS)}")
+            return REPORTS
+        for index, item in enumerate(value):
+            if item in LATER_REPORTS:
+                self._report(
+                    f"reports[{index}]",
+                    f"report {item!r} is not part of this version; this version writes {', '.join(REPORTS)}",
+                )
+            elif item not in REPORTS:
+                self._report(f"reports[{index}]", unknown_name("report", item, REPORTS))
+        return tuple(item for item in value if item in REPORTS)
+
+    def _judge(self, metrics: Sequence[MetricSettings]) -> JudgeSettings | None:
+        problems: list[Problem] = []
+        reader = JudgeReader(self._base_dir, problems)
+        judge = reader.read(self._data.get("judge"))
+        self._recorded = reader.recorded
+        if judge is not None and not problems and self._judge_environ is not None and wants_verdicts(metrics):
+            problems += missing_key(judge, self._judge_environ) + price_problems(judge, self._judge_environ)
+        self._problems += [problem for problem in problems if problem.file]  # a rubric's own, with its lines
+        self._take([problem for problem in problems if not problem.file])
+        return judge

@@ -1,0 +1,97 @@
+"""Presets: what a known shape of evaluation computes, unless the spec says otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.metrics import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.model.run_settings import MetricSettings
+
+__all__ = ["PRESETS", "Preset", "preset_gates", "preset_metrics"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One known shape of evaluation.
+
+    Args:
+        name: Its name.
+        summary: One sentence.
+        metrics: Metrics with the parameters that differ from their defaults.
+        gates: What decides where the spec lists no gates. A gate on a metric that needs a judge counts only where the
+            spec names one.
+    """
+
+    name: str
+    summary: str
+    metrics: Mapping[str, Mapping[str, Any]]
+    gates: tuple[str, ...]
+
+
+PRESETS: Mapping[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            "prompt-benchmark",
+            "One agent, questions with reference answers, similarity as the verdict.",
+            {"semantic_similarity": {"threshold": 0.75}, "latency": {}},
+            ("semantic_similarity >= 0.75",),
+        ),
+        Preset(
+            "rag",
+            "An agent that retrieves items and answers from them.",
+            {"semantic_similarity": {"threshold": 0.75}, "coverage": {}, "satisfaction": {}, "latency": {}},
+            ("semantic_similarity >= 0.75", "coverage >= 0.7"),
+        ),
+        Preset(
+            "sql-agent",
+            "An agent that turns questions into SQL and tells what it found.",
+            {"retrieval_accuracy": {}, "generation_fidelity": {}, "latency": {}},
+            ("pass_rate >= 0.85",),
+        ),
+        Preset(
+            "prompt-quality",
+            "A prompt template whose outputs are compared with what was expected.",
+            {"exact_match": {}, "consistency": {}, "quality": {}, "rouge": {}, "latency": {}},
+            ("exact_match >= 0.85", "quality >= 4"),
+        ),
+        Preset(
+            "research-agent",
+            "An agent that searches, cites ranked sources and counts tokens.",
+            {"hit_rate": {}, "mrr": {}, "judge_score": {}, "combined_score": {}, "tokens": {}, "latency": {}},
+            ("hit_rate > 0.8", "mrr > 0.7", "judge_score > 0.75"),
+        ),
+    )
+}
+
+
+def preset_metrics(name: str) -> list[dict[str, dict[str, Any]]]:
+    """Return the metrics of a preset as a spec lists them."""
+    return [{metric: dict(given)} for metric, given in PRESETS[name].metrics.items()]
+
+
+def preset_gates(name: str, metrics: Sequence[MetricSettings], *, standard: bool, judged: bool) -> tuple[str, ...]:
+    """Return the gates that a preset brings to a spec without gates.
+
+    Args:
+        name: The preset.
+        metrics: The metrics of the run.
+        standard: Whether the spec leaves the preset's metrics as they are; where it does not, the thresholds of its own
+            metrics decide, and of the preset only a gate on the pass rate.
+        judged: Whether the spec names a judge.
+    """
+    kinds = {metric.name: metric.kind for metric in metrics}
+    return tuple(
+        gate for gate in PRESETS[name].gates if _applies(gate.split()[0], kinds, standard=standard, judged=judged)
+    )
+
+
+def _applies(subject: str, kinds: Mapping[str, str], *, standard: bool, judged: bool) -> bool:
+    if subject == "pass_rate":
+        return True
+    return standard and subject in kinds and (judged or not METRICS[kinds[subject]].info.needs_judge)

@@ -1,0 +1,69 @@
+"""The requests and replies of a scripted provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a reply counts, inclusive: cached tokens are part of the input, reasoning is part of the output."""
+
+    input: int
+    output: int
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the provider answers once.
+
+    Args:
+        text: What the model says, or the message of an HTTP error.
+        stop: Why the model stopped: "stop", "length", "tool_calls", "content_filter", or a protocol's own word.
+        status: The HTTP status; other than 200 the reply is an error of the protocol.
+        headers: Further headers.
+        usage: Tokens; None leaves usage out, as local servers do.
+        raw_usage: What stands in place of usage, whatever it is.
+        thinking: Thoughts, which are no part of the answer.
+        tool_calls: Names and arguments of tools that the model calls.
+        error: Further fields of an error, e.g. {"param": "temperature"}.
+        raw: The body as it is, in place of all that.
+        cut: Whether the connection is closed in the middle of the body.
+        delay_s: How long the answer takes, in seconds; a provider that is closed lets go at once.
+        drip_s: Pause after every byte of the body, in seconds.
+        twice: Whether the whole reply is sent a second time, which no request asked for.
+    """
+
+    text: str = ""
+    stop: str = "stop"
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    usage: Tokens | None = None
+    raw_usage: Any = ...
+    thinking: str = ""
+    tool_calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    error: Mapping[str, Any] = field(default_factory=dict)
+    raw: bytes | None = None
+    cut: bool = False
+    delay_s: float = 0.0
+    drip_s: float = 0.0
+    twice: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRequest:
+    """One request as it came; header names are lower-case."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+
+    @property
+    def question(self) -> str:
+        """The last message."""
+        return str(self.body["messages"][-1]["content"])

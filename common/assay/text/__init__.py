@@ -1,0 +1,1 @@
+"""Texts for metrics and terminals: folding, words, stems, edit distances, escapes."""

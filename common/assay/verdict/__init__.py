@@ -1,0 +1,1 @@
+"""The verdict of a run: gates, thresholds and errors, joined by one function."""

@@ -1,0 +1,1 @@
+"""Plain objects to protobuf messages and back, without loss."""

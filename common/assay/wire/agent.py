@@ -1,0 +1,338 @@
+"""Questions and answers: plain objects to protobuf messages and back, without loss."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from assay.model.agent_response import (
+    AgentError,
+    AgentErrorKind,
+    AgentRequest,
+    AgentResponse,
+    AgentStatus,
+    Attempt,
+    Message,
+    Source,
+    ToolCall,
+    Usage,
+    clean_text,
+    json_text,
+)
+from assay.parsing.strict_json import DECODER
+from assay.v1 import agent_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from google.protobuf.message import Message as Protobuf
+
+__all__ = [
+    "mapping_from_text",
+    "mapping_to_text",
+    "message_from_wire",
+    "message_to_wire",
+    "plain_response",
+    "request_from_wire",
+    "request_to_wire",
+    "response_from_wire",
+    "response_to_wire",
+    "split_by_size",
+    "status_from_wire",
+    "status_to_wire",
+    "value_from_text",
+]
+
+_MAX_BATCH_BYTES = 2 * 1024 * 1024
+
+_STATUSES = {
+    AgentStatus.SUCCESS: agent_pb2.AGENT_STATUS_SUCCESS,
+    AgentStatus.OUT_OF_SCOPE: agent_pb2.AGENT_STATUS_OUT_OF_SCOPE,
+    AgentStatus.ERROR: agent_pb2.AGENT_STATUS_ERROR,
+}
+_STATUSES_BACK = {number: status for status, number in _STATUSES.items()}
+_KINDS = {
+    AgentErrorKind.RAISED: agent_pb2.AGENT_ERROR_KIND_RAISED,
+    AgentErrorKind.TIMEOUT: agent_pb2.AGENT_ERROR_KIND_TIMEOUT,
+    AgentErrorKind.MALFORMED: agent_pb2.AGENT_ERROR_KIND_MALFORMED,
+    AgentErrorKind.TOO_LARGE: agent_pb2.AGENT_ERROR_KIND_TOO_LARGE,
+    AgentErrorKind.UNREACHABLE: agent_pb2.AGENT_ERROR_KIND_UNREACHABLE,
+    AgentErrorKind.HTTP_STATUS: agent_pb2.AGENT_ERROR_KIND_HTTP_STATUS,
+    AgentErrorKind.NOT_RECORDED: agent_pb2.AGENT_ERROR_KIND_NOT_RECORDED,
+    AgentErrorKind.DEAD_LETTER: agent_pb2.AGENT_ERROR_KIND_DEAD_LETTER,
+}
+_KINDS_BACK = {number: kind for kind, number in _KINDS.items()}
+_USAGE_FIELDS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
+                 "reasoning_tokens", "requests", "cost_usd")  # fmt: skip
+_PLAIN_FIELDS = frozenset({"request_id", "status", "text", "latency_ms"})
+_OPTIONAL_FIELDS: tuple[Literal["sql", "data_rows", "latency_ms", "reported_latency_ms"], ...] = (
+    "sql",
+    "data_rows",
+    "latency_ms",
+    "reported_latency_ms",
+)
+
+
+def request_to_wire(request: AgentRequest) -> agent_pb2.AgentRequest:
+    """Return the message of a question."""
+    return agent_pb2.AgentRequest(
+        request_id=request.request_id,
+        run_id=request.run_id,
+        case_id=request.case_id,
+        repeat_index=request.repeat_index,
+        turn_index=request.turn_index,
+        session_id=request.session_id,
+        idempotency_key=request.idempotency_key,
+        input=request.input,
+        history=[message_to_wire(message) for message in request.history],
+        variables_json=mapping_to_text(request.variables),
+        parameters_json=mapping_to_text(request.parameters),
+        metadata=request.metadata,
+        timeout_ms=max(1, round(request.timeout_s * 1000)),
+    )
+
+
+def request_from_wire(request: agent_pb2.AgentRequest) -> AgentRequest:
+    """Return a question.
+
+    Raises:
+        ValueError: A JSON text is not a JSON object.
+    """
+    return AgentRequest(
+        request_id=request.request_id,
+        run_id=request.run_id,
+        case_id=request.case_id,
+        input=request.input,
+        repeat_index=request.repeat_index,
+        turn_index=request.turn_index,
+        session_id=request.session_id,
+        idempotency_key=request.idempotency_key,
+        history=tuple(message_from_wire(message) for message in request.history),
+        variables=mapping_from_text(request.variables_json),
+        parameters=mapping_from_text(request.parameters_json),
+        metadata=dict(request.metadata),
+        timeout_s=request.timeout_ms / 1000,
+    )
+
+
+def response_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
+    """Return the message of an answer; its request_id is left to the caller.
+
+    Raises:
+        MalformedAnswerError: The answer's output or metadata cannot be written as JSON.
+    """
+    message = agent_pb2.AgentResponse(
+        status=status_to_wire(response.status),
+        text=response.text,
+        sql=response.sql,
+        data_rows=response.data_rows,
+        latency_ms=response.latency_ms,
+        reported_latency_ms=response.reported_latency_ms,
+        finish_reason=response.finish_reason,
+        model=response.model,
+    )
+    if response.error is not None:
+        message.error.CopyFrom(_error_to_wire(response.error))
+    if response.output is not None:
+        message.output_json = json_text(response.output, "output")
+    if response.metadata:
+        message.metadata_json = json_text(response.metadata, "metadata")
+    if response.tool_calls:
+        message.tool_calls.extend(_tool_call_to_wire(call) for call in response.tool_calls)
+    if response.sources:
+        message.sources.extend(_source_to_wire(source) for source in response.sources)
+    if response.retrieved is not None:
+        items = [_source_to_wire(source) for source in response.retrieved]
+        message.retrieved.CopyFrom(agent_pb2.RetrievedItems(items=items))
+    if response.usage is not None:
+        usage = {name: getattr(response.usage, name) for name in _USAGE_FIELDS}
+        message.usage.CopyFrom(agent_pb2.Usage(**usage))
+    for attempt in response.attempts:
+        message.attempts.add(latency_ms=attempt.latency_ms, error=_error_to_wire(attempt.error))
+    return message
+
+
+def plain_response(message: agent_pb2.AgentResponse) -> AgentResponse | None:
+    """Return an answer that is nothing but a text and its time, or None for one that says more.
+
+    Most answers are like that, and there is nothing in them that could be malformed.
+    """
+    if not _PLAIN_FIELDS.issuperset({field.name for field, _ in message.ListFields()}) or "\0" in message.text:
+        return None
+    status = status_from_wire(message.status)
+    if status is AgentStatus.ERROR or not math.isfinite(message.latency_ms):
+        return None
+    latency_ms = message.latency_ms if message.HasField("latency_ms") else None
+    return AgentResponse(status=status, text=message.text, latency_ms=latency_ms)
+
+
+def response_from_wire(message: agent_pb2.AgentResponse) -> AgentResponse:
+    """Return an answer.
+
+    Raises:
+        ValueError: A JSON text is not JSON, or not a JSON object where one is due.
+    """
+    optional: dict[str, Any] = {name: getattr(message, name) for name in _OPTIONAL_FIELDS if message.HasField(name)}
+    return AgentResponse(
+        status=status_from_wire(message.status),
+        text=message.text,
+        error=_error_from_wire(message.error) if message.HasField("error") else None,
+        output=value_from_text(message.output_json) if message.output_json else None,
+        tool_calls=tuple(_tool_call_from_wire(call) for call in message.tool_calls),
+        sources=tuple(_source_from_wire(source) for source in message.sources),
+        retrieved=tuple(_source_from_wire(source) for source in message.retrieved.items)
+        if message.HasField("retrieved")
+        else None,
+        usage=_usage_from_wire(message.usage) if message.HasField("usage") else None,
+        finish_reason=message.finish_reason,
+        model=message.model,
+        attempts=tuple(Attempt(attempt.latency_ms, _error_from_wire(attempt.error)) for attempt in message.attempts),
+        metadata=mapping_from_text(message.metadata_json),
+        **optional,
+    )
+
+
+_M = TypeVar("_M", bound="Protobuf")
+
+
+def split_by_size(messages: Iterable[_M], max_bytes: int = _MAX_BATCH_BYTES) -> Iterator[list[_M]]:
+    """Yield the messages in order in lists that each fit in one message; a larger one comes alone."""
+    batch: list[_M] = []
+    size = 0
+    for message in messages:
+        own = message.ByteSize()
+        if batch and size + own > max_bytes:
+            yield batch
+            batch, size = [], 0
+        batch.append(message)
+        size += own
+    if batch:
+        yield batch
+
+
+def status_to_wire(status: AgentStatus) -> agent_pb2.AgentStatus.ValueType:
+    """Return the number of an agent's word about its answer."""
+    return _STATUSES[status]
+
+
+def status_from_wire(number: agent_pb2.AgentStatus.ValueType) -> AgentStatus:
+    """Return an agent's word about its answer; success where it is none that is known."""
+    return _STATUSES_BACK.get(number, AgentStatus.SUCCESS)
+
+
+def message_to_wire(message: Message) -> agent_pb2.Message:
+    """Return the message of one message of a conversation."""
+    return agent_pb2.Message(
+        role=message.role, content=message.content, name=message.name, tool_call_id=message.tool_call_id
+    )
+
+
+def message_from_wire(message: agent_pb2.Message) -> Message:
+    """Return one message of a conversation."""
+    return Message(message.role, message.content, message.name, message.tool_call_id)
+
+
+def _error_to_wire(error: AgentError) -> agent_pb2.AgentError:
+    return agent_pb2.AgentError(
+        kind=_KINDS[error.kind],
+        message=error.message,
+        type=error.type,
+        http_status=error.http_status,
+        retryable=error.retryable,
+        traceback=error.traceback,
+    )
+
+
+def _error_from_wire(error: agent_pb2.AgentError) -> AgentError:
+    return AgentError(
+        kind=_KINDS_BACK.get(error.kind, AgentErrorKind.RAISED),
+        message=error.message,
+        type=error.type,
+        http_status=error.http_status if error.HasField("http_status") else None,
+        retryable=error.retryable,
+        traceback=error.traceback,
+    )
+
+
+def _tool_call_to_wire(call: ToolCall) -> agent_pb2.ToolCall:
+    return agent_pb2.ToolCall(
+        id=call.id,
+        name=call.name,
+        arguments_json=call.arguments_json,
+        result_json=call.result_json,
+        is_error=call.is_error,
+        duration_ms=call.duration_ms,
+    )
+
+
+def _tool_call_from_wire(call: agent_pb2.ToolCall) -> ToolCall:
+    return ToolCall(
+        name=call.name,
+        id=call.id,
+        arguments_json=call.arguments_json,
+        result_json=call.result_json,
+        is_error=call.is_error,
+        duration_ms=call.duration_ms if call.HasField("duration_ms") else None,
+    )
+
+
+def _source_to_wire(source: Source) -> agent_pb2.Source:
+    return agent_pb2.Source(
+        id=source.id,
+        title=source.title,
+        uri=source.uri,
+        content=source.content,
+        score=source.score,
+        metadata_json=json_text(source.metadata, "metadata of a source") if source.metadata else "",
+    )
+
+
+def _source_from_wire(source: agent_pb2.Source) -> Source:
+    return Source(
+        id=source.id,
+        title=source.title,
+        uri=source.uri,
+        content=source.content,
+        score=source.score if source.HasField("score") else None,
+        metadata=mapping_from_text(source.metadata_json),
+    )
+
+
+def _usage_from_wire(usage: agent_pb2.Usage) -> Usage:
+    return Usage(**{name: getattr(usage, name) for name in _USAGE_FIELDS if usage.HasField(name)})  # type: ignore[arg-type]  # each field is optional
+
+
+def mapping_to_text(data: Mapping[str, Any]) -> str:
+    """Return a mapping as the text of a JSON object; empty for an empty one."""
+    return clean_text(json.dumps(dict(data), ensure_ascii=False, allow_nan=False)) if data else ""
+
+
+def mapping_from_text(text: str) -> dict[str, Any]:
+    """Return the mapping that a text holds; an empty one for the empty text.
+
+    Raises:
+        ValueError: The text is not a JSON object.
+    """
+    if not text:
+        return {}
+    data = value_from_text(text)
+    if not isinstance(data, dict):
+        raise ValueError(f"a JSON object is due, not {text[:60]}")
+    return data
+
+
+def value_from_text(text: str) -> Any:
+    """Return the JSON value that a text holds.
+
+    Raises:
+        ValueError: The text is not JSON.
+    """
+    try:
+        data = DECODER.decode(text)
+        if "\\u" in text:
+            # An escape may stand for half a character, which no store or wire takes.
+            data = json.loads(clean_text(json.dumps(data, ensure_ascii=False)))
+    except RecursionError:
+        raise ValueError("the JSON is nested too deep") from None
+    return data

@@ -1,0 +1,194 @@
+"""Cases: plain objects to protobuf messages and back, without loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from assay.errors import DatasetError, Problem
+from assay.model.agent_response import AgentResponse, json_text
+from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn
+from assay.v1 import orchestrator_pb2
+from assay.wire.agent import (
+    mapping_from_text,
+    mapping_to_text,
+    message_from_wire,
+    message_to_wire,
+    response_from_wire,
+    response_to_wire,
+    value_from_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.v1 import agent_pb2
+
+__all__ = ["case_from_wire", "case_to_wire"]
+
+_T = TypeVar("_T")
+_U = TypeVar("_U")
+
+
+def case_to_wire(case: Case) -> orchestrator_pb2.Case:
+    """Return the message of a case."""
+    message = orchestrator_pb2.Case(
+        case_id=case.case_id,
+        turns=[
+            orchestrator_pb2.Turn(
+                input=turn.input,
+                history=[message_to_wire(item) for item in turn.history],
+                references=turn.references,
+                expected_sources=turn.expected_sources,
+                expected_tools=[_expected_tool_to_wire(tool) for tool in turn.expected_tools],
+            )
+            for turn in case.turns
+        ],
+        variables_json=mapping_to_text(case.variables),
+        parameters_json=mapping_to_text(case.parameters),
+        contexts=case.contexts,
+        choices=case.choices,
+        category=case.category,
+        tags=case.tags,
+        expected_json=mapping_to_text(case.expected),
+        assertions=[_assertion_to_wire(assertion) for assertion in case.assertions],
+        thresholds=case.thresholds,
+        weight=None if case.weight == 1.0 else case.weight,
+        labels_json=mapping_to_text(case.labels),
+        metadata_json=mapping_to_text(case.metadata),
+        recorded_repeats=map(response_to_wire, case.recorded_repeats),
+        verdicts=map(_verdict_to_wire, case.verdicts),
+    )
+    if case.recorded is not None:
+        message.recorded.CopyFrom(response_to_wire(case.recorded))
+    return message
+
+
+def case_from_wire(message: orchestrator_pb2.Case) -> Case:
+    """Return a case.
+
+    Raises:
+        DatasetError: A JSON text is not a JSON object; holds every problem, with its field relative to the case.
+    """
+    texts = _Texts()
+    case = Case(
+        case_id=message.case_id,
+        turns=tuple(_turn_from_wire(turn, f"turns[{index}]", texts) for index, turn in enumerate(message.turns)),
+        variables=texts.mapping(message.variables_json, "variables_json"),
+        parameters=texts.mapping(message.parameters_json, "parameters_json"),
+        contexts=tuple(message.contexts),
+        choices=tuple(message.choices),
+        category=message.category,
+        tags=tuple(message.tags),
+        expected=texts.mapping(message.expected_json, "expected_json"),
+        assertions=tuple(
+            _assertion_from_wire(assertion, f"assertions[{index}]", texts)
+            for index, assertion in enumerate(message.assertions)
+        ),
+        thresholds=dict(message.thresholds),
+        weight=message.weight if message.HasField("weight") else 1.0,
+        labels=texts.mapping(message.labels_json, "labels_json"),
+        metadata=texts.mapping(message.metadata_json, "metadata_json"),
+        recorded=texts.answer(message.recorded, "recorded") if message.HasField("recorded") else None,
+        recorded_repeats=tuple(
+            texts.answer(answer, f"recorded_repeats[{index}]") or AgentResponse()
+            for index, answer in enumerate(message.recorded_repeats)
+        ),
+        verdicts=tuple(
+            _verdict_from_wire(verdict, f"verdicts[{index}]", texts) for index, verdict in enumerate(message.verdicts)
+        ),
+    )
+    if texts.problems:
+        raise DatasetError(texts.problems)
+    return case
+
+
+class _Texts:
+    """Reads the JSON texts of a case; gathers what is wrong."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def mapping(self, text: str, field: str) -> dict[str, Any]:
+        return self._read(mapping_from_text, text, field) or {}
+
+    def value(self, text: str, field: str) -> Any:
+        return self._read(value_from_text, text, field) if text else None
+
+    def answer(self, message: agent_pb2.AgentResponse, field: str) -> AgentResponse | None:
+        return self._read(response_from_wire, message, field)
+
+    def _read(self, read: Callable[[_T], _U], given: _T, field: str) -> _U | None:
+        try:
+            return read(given)
+        except ValueError as problem:
+            self.problems.append(Problem(f"cannot be read: {problem}", field))
+            return None
+
+
+def _turn_from_wire(turn: orchestrator_pb2.Turn, where: str, texts: _Texts) -> Turn:
+    return Turn(
+        input=turn.input,
+        history=tuple(message_from_wire(item) for item in turn.history),
+        references=tuple(turn.references),
+        expected_sources=tuple(turn.expected_sources),
+        expected_tools=tuple(
+            _expected_tool_from_wire(tool, f"{where}.expected_tools[{index}]", texts)
+            for index, tool in enumerate(turn.expected_tools)
+        ),
+    )
+
+
+def _expected_tool_to_wire(tool: ExpectedTool) -> orchestrator_pb2.ExpectedTool:
+    arguments = "" if tool.arguments is None else json_text(tool.arguments, "arguments of an expected tool")
+    return orchestrator_pb2.ExpectedTool(name=tool.name, arguments_json=arguments, match=tool.match)
+
+
+def _expected_tool_from_wire(tool: orchestrator_pb2.ExpectedTool, where: str, texts: _Texts) -> ExpectedTool:
+    arguments = texts.mapping(tool.arguments_json, f"{where}.arguments_json") if tool.arguments_json else None
+    return ExpectedTool(tool.name, arguments, tool.match or "name")
+
+
+def _assertion_to_wire(assertion: Assertion) -> orchestrator_pb2.Assertion:
+    return orchestrator_pb2.Assertion(
+        type=assertion.type,
+        value_json="" if assertion.value is None else json_text(assertion.value, "value of an assertion"),
+        threshold=assertion.threshold,
+        metric=assertion.metric,
+        weight=None if assertion.weight == 1.0 else assertion.weight,
+        negate=assertion.negate,
+    )
+
+
+def _assertion_from_wire(assertion: orchestrator_pb2.Assertion, where: str, texts: _Texts) -> Assertion:
+    return Assertion(
+        type=assertion.type,
+        value=texts.value(assertion.value_json, f"{where}.value_json"),
+        threshold=assertion.threshold if assertion.HasField("threshold") else None,
+        metric=assertion.metric,
+        weight=assertion.weight if assertion.HasField("weight") else 1.0,
+        negate=assertion.negate,
+    )
+
+
+def _verdict_to_wire(verdict: RecordedVerdict) -> orchestrator_pb2.RecordedVerdict:
+    return orchestrator_pb2.RecordedVerdict(
+        rubric=verdict.rubric,
+        answer_sha256=verdict.answer_sha256,
+        judge=verdict.judge,
+        verdict_json=mapping_to_text(verdict.verdict),
+        repeat_index=verdict.repeat_index,
+        criterion=verdict.criterion,
+        turn_index=verdict.turn_index,
+    )
+
+
+def _verdict_from_wire(verdict: orchestrator_pb2.RecordedVerdict, where: str, texts: _Texts) -> RecordedVerdict:
+    return RecordedVerdict(
+        rubric=verdict.rubric,
+        answer_sha256=verdict.answer_sha256,
+        judge=verdict.judge,
+        verdict=texts.mapping(verdict.verdict_json, f"{where}.verdict_json"),
+        repeat_index=verdict.repeat_index if verdict.HasField("repeat_index") else None,
+        criterion=verdict.criterion,
+        turn_index=verdict.turn_index,
+    )
