@@ -9,7 +9,7 @@ import itertools
 import uuid
 from typing import TYPE_CHECKING
 
-from assay.datasets.unused_fields import unread, unscored_turns
+from assay.datasets.unused_fields import unscored_turns, unused_fields
 from assay.errors import AssayError, DatasetError, NotFoundError, Problem, UnavailableError
 from assay.judging.recorded_verdicts import CasesWithVerdicts
 from assay.metrics.assertions import why_unmade
@@ -69,11 +69,11 @@ def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
         )
     repeated = _check_repeats(spec, dataset, info)
     _check_prompts(spec, dataset, info)
-    warnings = [*repeated, *unread(info.brought_along, spec.settings.metrics, info.name), *_unmade(spec, info)]
+    warnings = [*repeated, *unused_fields(info.optional_fields, spec.settings.metrics, info.name), *_unmade(spec, info)]
     if spec.recorded_verdicts is not None:
         warnings += spec.recorded_verdicts.warnings(dataset, spec.settings.metrics)
     if spec.settings.agent.adapter == "replay" and spec.settings.turns != "last":
-        warnings += unscored_turns(info.brought_along, info.name)
+        warnings += unscored_turns(info.optional_fields, info.name)
     return dataclasses.replace(info, warnings=(*info.warnings, *warnings)) if warnings else info
 
 

@@ -15,11 +15,11 @@ from assay.datasets.identity import CaseIds, derive_id, derive_plain_id
 from assay.datasets.json_reader import folded, no_list
 from assay.datasets.mapping import build_case, plain_texts
 from assay.datasets.records import MAX_RAW_CHARS, BadFileError, BadRecordError, Record, find_unusable, shown
-from assay.datasets.unused_fields import Gathered
+from assay.datasets.unused_fields import OptionalFields
 from assay.datasets.values import Trouble
 
 if TYPE_CHECKING:
-    from assay.datasets.diagnostics import Findings
+    from assay.datasets.diagnostics import Diagnostics
     from assay.datasets.fields import Layout
     from assay.datasets.foreign import Convert, Format
     from assay.datasets.readers import Container
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from assay.datasets.sources import Source
     from assay.model.case import Case
 
-__all__ = ["Reading"]
+__all__ = ["CaseReader"]
 
 _HEAD_RECORDS = 50
 _HEAD_CHARS = 4 * 1024 * 1024
 
 
-class Reading:
+class CaseReader:
     """One pass over a dataset.
 
     Args:
         source: Where the records come from.
         field_map: Which field holds what.
-        findings: Takes problems and warnings.
+        diagnostics: Takes problems and warnings.
         limit: Only so many records, those that are to be skipped not counted; None means all.
         format_name: The format to read, one of `assay.datasets.FORMAT_NAMES`; None to recognise it.
         selector: Decides which cases are taken; None for all.
@@ -49,7 +49,7 @@ class Reading:
         self,
         source: Source,
         field_map: FieldMap,
-        findings: Findings,
+        diagnostics: Diagnostics,
         limit: int | None,
         format_name: str | None = None,
         selector: Selector | None = None,
@@ -64,8 +64,8 @@ class Reading:
         self._format_name = format_name
         self._format: Format | None = None
         self._convert: Convert | None = None
-        self.findings = findings
-        self.brought = Gathered()
+        self.diagnostics = diagnostics
+        self.optional_fields = OptionalFields()
         self.container = "objects"
         self.shape = "plain"
         self.count = 0
@@ -78,7 +78,7 @@ class Reading:
         """Yield the cases that are right.
 
         Raises:
-            BadFileError: Reading cannot go on.
+            BadFileError: The file cannot be read any further.
         """
         for record in self._records():
             case = self._case(record)
@@ -90,7 +90,7 @@ class Reading:
         """Find and count what `cases` does, without building the cases of plain records.
 
         Raises:
-            BadFileError: Reading cannot go on.
+            BadFileError: The file cannot be read any further.
         """
         for record in self._records():
             if self._selector is not None or not self._survey_plain(record):
@@ -121,7 +121,7 @@ class Reading:
                 break
 
     def _count(self, case: Case, record: Record) -> None:
-        self.brought.take(case, record)
+        self.optional_fields.take(case, record)
         self.count += 1
         self.recorded_count += case.recorded is not None
         self.reference_count += any(text and not text.isspace() for turn in case.turns for text in turn.references)
@@ -160,7 +160,7 @@ class Reading:
             self.shape = self._format.name
         else:
             if self.container.startswith("json") and not self._field_map.given and (odd := doubt(head)):
-                self.findings.warn("doubt", odd)
+                self.diagnostics.warn("doubt", odd)
             self.shape = next((shape_of(record.data) for record in head if isinstance(record.data, dict)), "plain")
 
     def _prepare(self, chosen: Format, container: Container | None) -> None:
@@ -174,7 +174,9 @@ class Reading:
             top = whole.top if whole is not None else top
             if problem := find_unusable(top):
                 raise BadFileError(f"{problem}, in what stands beside its cases")
-        setting = Setting(top, self._field_map.given, self._from_cells, lambda text: self.findings.warn("unread", text))
+        setting = Setting(
+            top, self._field_map.given, self._from_cells, lambda text: self.diagnostics.warn("unread", text)
+        )
         self._convert = chosen.prepare(setting)
         self._from_cells = False
         self._field_map.take_canonical(chosen.fields)
@@ -201,7 +203,7 @@ class Reading:
         if record.suspect and (problem := find_unusable(record.data)):
             return record._replace(data=None, problem=problem)
         if self._format is not None and self._format.oddity is not None and (odd := self._format.oddity(record.data)):
-            self.findings.warn(odd, odd, record=record)
+            self.diagnostics.warn(odd, odd, record=record)
         try:
             return record._replace(data=self._convert(record.data))
         except BadRecordError as error:
@@ -231,12 +233,12 @@ class Reading:
             return whole._replace(data=None, problem=problem.message, field=problem.field)
 
     def _case(self, record: Record) -> Case | None:
-        findings = self.findings
+        diagnostics = self.diagnostics
         if record.problem:
-            findings.report(record.problem, record=record, name=record.field)
+            diagnostics.report(record.problem, record=record, name=record.field)
             return None
         if not isinstance(record.data, dict):
-            findings.report(f"must be an object with named fields, not {shown(record.data)}", record=record)
+            diagnostics.report(f"must be an object with named fields, not {shown(record.data)}", record=record)
             return None
         layout = self._field_map.layout(record.data)
         trouble: Trouble = []
@@ -246,11 +248,11 @@ class Reading:
         case = None if trouble else build_case(record, layout, from_cells=self._from_cells, trouble=trouble)
         if case is None:
             for name, message in trouble:
-                findings.report(message, record=record, name=name)
+                diagnostics.report(message, record=record, name=name)
             return None
         if "references" in layout.choices and self._is_two_faced(record, layout.sources["references"]):
             return None
-        findings.look_at(case, layout, record)
+        diagnostics.look_at(case, layout, record)
         return self._with_id(case, record, layout)
 
     def _is_two_faced(self, record: Record, references: tuple[str, ...]) -> bool:
@@ -259,7 +261,7 @@ class Reading:
         held = [name for name in references if not is_blank(record.data[name])]
         if len(held) < 2 or held[-1] != references[-1]:
             return False
-        self.findings.report(
+        self.diagnostics.report(
             f"stands beside {shown(held[0])}, as in no earlier record: say what it is, with "
             "`map: {recorded: answer}` or `map: {references: answer}`",
             record=record,
@@ -280,12 +282,12 @@ class Reading:
     def _derive_id(self, base: str, place: int, record: Record) -> str:
         case_id, is_equal = self._ids.derive(base, place)
         if is_equal:
-            self.findings.warn("equal", "equals an earlier record: its id ends in -2, -3, ...", record=record)
+            self.diagnostics.warn("equal", "equals an earlier record: its id ends in -2, -3, ...", record=record)
         return case_id
 
     def _report_id(self, case_id: str, before: int, record: Record, layout: Layout) -> None:
         what = "line" if self._place_is_line else "record"
-        self.findings.report(
+        self.diagnostics.report(
             f"{shown(case_id)} is the id of {what} {before} too: give every case an id of its own, or derive "
             'ids with `map: {id: ""}`',
             record=record,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.datasets.case_reader import Reading
+from assay.datasets.case_reader import CaseReader
 from assay.datasets.choices import FORMAT_NAMES, ON_BAD_CASE
-from assay.datasets.diagnostics import Findings
+from assay.datasets.diagnostics import Diagnostics
 from assay.datasets.fields import FieldMap
 from assay.datasets.records import BadFileError
 from assay.datasets.selection import Selector
@@ -21,7 +21,7 @@ from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
     from assay.datasets.sources import Signature, Source
-    from assay.datasets.unused_fields import BroughtAlong
+    from assay.datasets.unused_fields import OptionalField
     from assay.model.case import Case
 
 __all__ = ["Dataset", "DatasetInfo", "open_dataset", "records_dataset"]
@@ -47,7 +47,7 @@ class DatasetInfo:
         skipped_count: Records that are no cases because their field `skip` says so.
         left_out_count: Records that are wrong and were left out, where that is allowed.
         left_out: What is wrong with records that were left out; the first fifty problems.
-        brought_along: What cases bring along for single metrics.
+        optional_fields: Fields of cases that only some metrics read.
         checks: Checks that cases bring along, by type.
         selection: Which cases were taken, with their numbers; None for all of the dataset.
     """
@@ -64,7 +64,7 @@ class DatasetInfo:
     skipped_count: int = 0
     left_out_count: int = 0
     left_out: tuple[Problem, ...] = ()
-    brought_along: tuple[BroughtAlong, ...] = ()
+    optional_fields: tuple[OptionalField, ...] = ()
     checks: Mapping[str, int] = field(default_factory=dict)
     selection: CaseSelection | None = None
 
@@ -133,87 +133,89 @@ class Dataset:
         info = self.check()
         if self._source.signature() != self._signature:
             raise self._changed()
-        reading = self._reading(FieldMap(self._field_map), self._findings(), self._selector())
+        reader = self._reader(FieldMap(self._field_map), self._diagnostics(), self._selector())
         try:
-            for case in reading.cases():
-                if reading.findings.problem_count:
+            for case in reader.cases():
+                if reader.diagnostics.problem_count:
                     break
                 yield case
         except BadFileError:
             raise self._changed() from None
-        if reading.findings.problem_count or reading.findings.left_out_count != info.left_out_count:
+        if reader.diagnostics.problem_count or reader.diagnostics.left_out_count != info.left_out_count:
             raise self._changed()
 
     def _selector(self) -> Selector | None:
         return Selector(self._selection, self._failed_cases) if self._selection.has_conditions else None
 
-    def _reading(self, field_map: FieldMap, findings: Findings, selector: Selector | None) -> Reading:
+    def _reader(self, field_map: FieldMap, diagnostics: Diagnostics, selector: Selector | None) -> CaseReader:
         limit = self._selection.limit if selector is None else None
-        return Reading(self._source, field_map, findings, limit, self._format, selector)
+        return CaseReader(self._source, field_map, diagnostics, limit, self._format, selector)
 
-    def _findings(self) -> Findings:
-        return Findings(self._source.file, leave_out=self._on_bad_case == "skip")
+    def _diagnostics(self) -> Diagnostics:
+        return Diagnostics(self._source.file, leave_out=self._on_bad_case == "skip")
 
     def _changed(self) -> DatasetError:
         return DatasetError([Problem("has changed since it was checked: start again", file=self._source.file)])
 
     def _checked(self) -> DatasetInfo:
-        findings = self._findings()
+        diagnostics = self._diagnostics()
         field_map = FieldMap(self._field_map)
         for message in field_map.problems():
-            findings.report(message, name="map")
+            diagnostics.report(message, name="map")
         if self._selection.limit is not None and self._selection.limit < 1:
-            findings.report(f"the limit must be at least 1, not {self._selection.limit}")
+            diagnostics.report(f"the limit must be at least 1, not {self._selection.limit}")
         if self._on_bad_case not in ON_BAD_CASE:
-            findings.report(f"on_bad_case must be {' or '.join(ON_BAD_CASE)}, not {self._on_bad_case!r}")
+            diagnostics.report(f"on_bad_case must be {' or '.join(ON_BAD_CASE)}, not {self._on_bad_case!r}")
         if self._format is not None and self._format not in FORMAT_NAMES:
-            findings.report(unknown_name("format", self._format, FORMAT_NAMES), name="format")
-        if findings.problem_count:
-            raise findings.error()
+            diagnostics.report(unknown_name("format", self._format, FORMAT_NAMES), name="format")
+        if diagnostics.problem_count:
+            raise diagnostics.error()
         selector = self._selector()
-        reading = self._reading(field_map, findings, selector)
+        reader = self._reader(field_map, diagnostics, selector)
         sha256 = ""
         try:
             self._signature = self._source.signature()
-            reading.survey()
+            reader.survey()
             for message in field_map.unused():
-                findings.report(message, name="map")
+                diagnostics.report(message, name="map")
             sha256 = self._source.sha256()
         except BadFileError as error:
-            findings.report(error.message, line=error.line)
-        if not findings.problem_count:
-            for message in _missing(reading, selector):
-                findings.report(message)
-        if findings.problem_count:
-            raise findings.error()
-        return self._info_of(reading, field_map, sha256, selector)
+            diagnostics.report(error.message, line=error.line)
+        if not diagnostics.problem_count:
+            for message in _missing(reader, selector):
+                diagnostics.report(message)
+        if diagnostics.problem_count:
+            raise diagnostics.error()
+        return self._info_of(reader, field_map, sha256, selector)
 
-    def _info_of(self, reading: Reading, field_map: FieldMap, sha256: str, selector: Selector | None) -> DatasetInfo:
-        findings, file = reading.findings, self._source.file
-        warnings = list(findings.warnings())
-        if reading.skipped_count:
-            warnings.append(Problem(f"{_records(reading.skipped_count)} skipped: `skip` is true", file=file))
-        if findings.left_out_count:
-            said = f"{_records(findings.left_out_count)} wrong and left out: correct them, or read on with what is left"
+    def _info_of(self, reader: CaseReader, field_map: FieldMap, sha256: str, selector: Selector | None) -> DatasetInfo:
+        diagnostics, file = reader.diagnostics, self._source.file
+        warnings = list(diagnostics.warnings())
+        if reader.skipped_count:
+            warnings.append(Problem(f"{_records(reader.skipped_count)} skipped: `skip` is true", file=file))
+        if diagnostics.left_out_count:
+            said = (
+                f"{_records(diagnostics.left_out_count)} wrong and left out: correct them, or read on with what is left"
+            )
             warnings.append(Problem(said, file=file))
         if selector is not None and (odd := selector.warning()):
             warnings.append(Problem(odd, file=file))
-        cut = self._selection if reading.is_cut else None
+        cut = self._selection if reader.is_cut else None
         return DatasetInfo(
             path=self._source.path,
             name=self._source.name,
-            format=f"{reading.shape}/{reading.container}",
+            format=f"{reader.shape}/{reader.container}",
             mapping=field_map.mapping(),
-            case_count=reading.count,
-            recorded_count=reading.recorded_count,
-            reference_count=reading.reference_count,
+            case_count=reader.count,
+            recorded_count=reader.recorded_count,
+            reference_count=reader.reference_count,
             sha256=sha256,
             warnings=tuple(warnings),
-            skipped_count=reading.skipped_count,
-            left_out_count=findings.left_out_count,
-            left_out=findings.left_out(),
-            brought_along=reading.brought.found(),
-            checks=dict(sorted(reading.brought.checks.items())),
+            skipped_count=reader.skipped_count,
+            left_out_count=diagnostics.left_out_count,
+            left_out=diagnostics.left_out(),
+            optional_fields=reader.optional_fields.found(),
+            checks=dict(sorted(reader.optional_fields.checks.items())),
             selection=selector.counted() if selector is not None else cut,
         )
 
@@ -222,18 +224,18 @@ def _records(count: int) -> str:
     return f"{count:,} record is" if count == 1 else f"{count:,} records are"
 
 
-def _missing(reading: Reading, selector: Selector | None) -> list[str]:
+def _missing(reader: CaseReader, selector: Selector | None) -> list[str]:
     """Return why there is nothing to run, or less than was asked for."""
-    if not (reading.count if selector is None else selector.total_count):
-        return [_no_cases(reading)]
+    if not (reader.count if selector is None else selector.total_count):
+        return [_no_cases(reader)]
     return selector.problems() if selector is not None else []
 
 
-def _no_cases(reading: Reading) -> str:
-    if reading.findings.left_out_count:
-        return f"holds no case that can be read: {_records(reading.findings.left_out_count)} wrong"
-    if reading.skipped_count:
-        return f"holds no cases: {_records(reading.skipped_count)} skipped, because `skip` is true"
+def _no_cases(reader: CaseReader) -> str:
+    if reader.diagnostics.left_out_count:
+        return f"holds no case that can be read: {_records(reader.diagnostics.left_out_count)} wrong"
+    if reader.skipped_count:
+        return f"holds no cases: {_records(reader.skipped_count)} skipped, because `skip` is true"
     return "holds no cases: a dataset needs at least one"
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from assay.datasets.records import Record
     from assay.model.case import Case
 
-__all__ = ["Findings", "looks_damaged"]
+__all__ = ["Diagnostics", "looks_damaged"]
 
 _MAX_PROBLEMS = 50
 # UTF-8 read as cp1252: what becomes of quotes and dashes, of ≤ and ≥, of accented letters, of Arabic.
@@ -37,7 +37,7 @@ def _written(text: str) -> str:
 
 
 @dataclass(slots=True)
-class Findings:
+class Diagnostics:
     """Gathers problems and warnings.
 
     Args:

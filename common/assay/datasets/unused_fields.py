@@ -1,4 +1,4 @@
-"""What cases bring along for single metrics: counted in a pass over them, and told where no such metric is computed."""
+"""Optional fields of cases that only some metrics read: counted, with a warning where no such metric is computed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay.model.run import MetricSettings
 
-__all__ = ["BroughtAlong", "Gathered", "unread", "unscored_turns"]
+__all__ = ["OptionalField", "OptionalFields", "unscored_turns", "unused_fields"]
 
 _MAX_NAMES = 200
 _TURNS = "turns"
@@ -23,8 +23,8 @@ _FOR_BOTH = ("semantic_similarity", "assertions")
 
 
 @dataclass(frozen=True, slots=True)
-class BroughtAlong:
-    """Something that cases bring along and only some metrics read.
+class OptionalField:
+    """A field of cases that only some metrics read.
 
     Args:
         field: The field: "assertions", "threshold", "thresholds.NAME", or "turns" for what earlier turns expect.
@@ -42,18 +42,18 @@ class BroughtAlong:
 
 
 @dataclass(slots=True)
-class Gathered:
-    """Gathers what the cases of a dataset bring along, one entry a field; of very many metrics, the first.
+class OptionalFields:
+    """Collects the optional fields of a dataset's cases, one entry a field, and counts checks by type.
 
     Args:
         checks: Checks of all cases, by type; "not-" is no part of it.
     """
 
-    _found: dict[str, BroughtAlong] = field(default_factory=dict)
+    _found: dict[str, OptionalField] = field(default_factory=dict)
     checks: dict[str, int] = field(default_factory=dict)
 
     def take(self, case: Case, record: Record) -> None:
-        """Note what a case brings along."""
+        """Count the optional fields of a case."""
         if any(turn.references or turn.expected_sources or turn.expected_tools for turn in case.turns[:-1]):
             self._add(_TURNS, (), record)
         if case.assertions:
@@ -76,18 +76,18 @@ class Gathered:
             return
         first = (record.number, record.line) if before is None else (before.record, before.line)
         count = 1 if before is None else before.case_count + 1
-        self._found[field] = BroughtAlong(field, metrics, count, *first)
+        self._found[field] = OptionalField(field, metrics, count, *first)
 
-    def found(self) -> tuple[BroughtAlong, ...]:
+    def found(self) -> tuple[OptionalField, ...]:
         """Return one entry for each field."""
         return tuple(self._found.values())
 
 
-def unread(brought: Iterable[BroughtAlong], metrics: Sequence[MetricSettings], file: str) -> tuple[Problem, ...]:
-    """Return a warning about each thing that no metric of a run reads.
+def unused_fields(fields: Iterable[OptionalField], metrics: Sequence[MetricSettings], file: str) -> tuple[Problem, ...]:
+    """Return a warning about each optional field that no metric of a run reads.
 
     Args:
-        brought: What the cases bring along.
+        fields: The optional fields of the cases.
         metrics: The run's metrics.
         file: The dataset, for people.
     """
@@ -95,16 +95,16 @@ def unread(brought: Iterable[BroughtAlong], metrics: Sequence[MetricSettings], f
     names = {metric.name for metric in metrics} | {metric.kind for metric in metrics if metric.kind == "assertions"}
     return tuple(
         Problem(_sentence(each, names), f"record {each.record}, {each.field}", file, each.line)
-        for each in brought
+        for each in fields
         if each.field != _TURNS and names.isdisjoint(each.metrics)
     )
 
 
-def unscored_turns(brought: Iterable[BroughtAlong], file: str) -> tuple[Problem, ...]:
+def unscored_turns(fields: Iterable[OptionalField], file: str) -> tuple[Problem, ...]:
     """Return a warning about earlier turns of conversations that expect something, where only recorded answers count.
 
     Args:
-        brought: What the cases bring along.
+        fields: The optional fields of the cases.
         file: The dataset, for people.
     """
     return tuple(
@@ -116,12 +116,12 @@ def unscored_turns(brought: Iterable[BroughtAlong], file: str) -> tuple[Problem,
             file,
             each.line,
         )
-        for each in brought
+        for each in fields
         if each.field == _TURNS
     )
 
 
-def _sentence(each: BroughtAlong, names: set[str]) -> str:
+def _sentence(each: OptionalField, names: set[str]) -> str:
     more = "" if each.case_count == 1 else f" (and {each.case_count - 1:,} more)"
     wanted = " nor ".join(each.metrics)
     computed = f"{'neither ' if len(each.metrics) > 1 else 'no '}{wanted}"

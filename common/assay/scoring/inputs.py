@@ -91,7 +91,7 @@ def check_answered(dataset: Dataset) -> DatasetInfo:
                 )
             ]
         )
-    warnings = unscored_turns(info.brought_along, info.name)
+    warnings = unscored_turns(info.optional_fields, info.name)
     return replace(info, warnings=(*info.warnings, *warnings)) if warnings else info
 
 

@@ -58,5 +58,5 @@ def test_very_many_names_are_not_all_kept() -> None:
 
 def test_a_file_tells_the_line(write: Write) -> None:
     """In a file the warning names the line of the first such record."""
-    (brought,) = open_dataset(write("x.jsonl", [{"question": "p"}, CHECKED])).check().brought_along
+    (brought,) = open_dataset(write("x.jsonl", [{"question": "p"}, CHECKED])).check().optional_fields
     assert (brought.field, brought.case_count, brought.record, brought.line) == ("assertions", 1, 2, 2)
