@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from assay.client.evaluation import Evaluation
     from assay.datasets.warnings import DatasetWarning
     from assay.errors import AssayError
+    from assay.model.agent_request import AgentRequest
     from assay.model.run import CaseSelection, Score
     from assay.scoring.scorer import Scorer, score, score_file, score_many
 
 __all__ = [
+    "AgentRequest",
     "AssayError",
     "CaseSelection",
     "Client",
@@ -38,6 +40,7 @@ __all__ = [
 ]
 
 _WHERE = {
+    "AgentRequest": "assay.model.agent_request",
     "AssayError": "assay.errors",
     "CaseSelection": "assay.model.run",
     "Client": "assay.client.client",
