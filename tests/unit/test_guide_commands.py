@@ -70,7 +70,13 @@ def test_every_command_of_a_page_exists(page: Path) -> None:
 
 def test_commands_are_found() -> None:
     """The search finds commands in text, blocks and tables, and notices what does not exist."""
-    text = "`assay run x --tag a` and\n    assay runs shwo RUN   # comment\n| `assay runs list --stat` | x |\n$ assay doctor\n"
+    lines = [
+        "`assay run x --tag a` and",
+        "    assay runs shwo RUN   # comment",
+        "| `assay runs list --stat` |",
+        "$ assay doctor",
+    ]
+    text = "\n".join(lines)
     assert [" ".join(words) for words in commands_of(text)] == [
         "run x --tag a",
         "runs shwo RUN",
