@@ -54,6 +54,20 @@ def test_evaluate_warns_of_what_is_odd_about_cases_in_memory(cli: Cli) -> None:
     assert "mine.py:3: DatasetWarning: 1 record is skipped: `skip` is true" in done.stderr
 
 
+def test_evaluate_cannot_pass_where_wrong_cases_were_left_out(cli: Cli) -> None:
+    """With `on_bad_case: skip` the rest is run, and the verdict is that of the command: INCOMPLETE, 3."""
+    program = (
+        "import assay, json\n"
+        "cases = [{'question': 'a', 'answer': 'a'}, {'id': 'c', 'answer': 'x'}]\n"
+        "spec = {'metrics': ['exact_match'], 'on_bad_case': 'skip'}\n"
+        "found = assay.evaluate(spec, lambda request: request.input, dataset=cases)\n"
+        "print(json.dumps([found.passed, found.exit_status, found.reasons, found.run.settings.dataset.file]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=cli.folder, env=cli.env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [False, 3, ["1 wrong record of the dataset left out"], "records"]
+
+
 def test_evaluate_refuses_wrong_input_before_anything_starts(cli: Cli) -> None:
     """A wrong spec raises with every problem, and no state directory is made."""
     program = (

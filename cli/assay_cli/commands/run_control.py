@@ -204,7 +204,7 @@ def _start_services(stack: LocalStack, run: Run) -> None:
     from assay.spec.model import Spec
 
     spec, reading = Spec(run.settings), run.settings.dataset
-    # Cases that came from no file may bring any checks along.
+    # Where the client did not say how it read the cases, they may bring any checks along.
     models = spec.embedding_models(reading.checks if reading is not None else SIMILAR_CHECKS)
     if models or spec.needs_judge:
         stack.start(models=models, judge=spec.needs_judge, judge_keys=spec.judge_keys)

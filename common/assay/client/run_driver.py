@@ -180,10 +180,11 @@ async def start_run(client: Client, spec: Spec, dataset: Dataset, info: DatasetI
     return run
 
 
-def _reading(info: DatasetInfo) -> DatasetReading | None:
-    """Return what a run keeps about the file that its cases came from; long texts cut."""
-    if info.path is None:
-        return None
+def _reading(info: DatasetInfo) -> DatasetReading:
+    """Return what a run keeps about the file, or the objects, that its cases came from; long texts cut.
+
+    The verdict needs it: a run whose wrong records were left out cannot pass.
+    """
     return DatasetReading(
         file=info.name[-_MAX_FIELD_CHARS:],
         format=info.format,

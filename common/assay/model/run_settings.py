@@ -126,12 +126,12 @@ class SpendCap:
 
 @dataclass(frozen=True, slots=True)
 class DatasetReading:
-    """What a file of cases was recognised as when a run began.
+    """What a file of cases, or cases in memory, were recognised as when a run began.
 
     Args:
-        file: The file's name, without its folder.
+        file: The file's name, without its folder; "records" for cases in memory.
         format: Shape and container, e.g. "prompt-benchmark/json".
-        sha256: Of the file's bytes.
+        sha256: Of the file's bytes; empty for cases in memory.
         mapping: Canonical field to the file's own name for it.
         skipped_count: Records that are no cases because the file says so.
         left_out_count: Records that were wrong and were left out.
@@ -190,7 +190,7 @@ class RunSettings:
         gates: What decides the exit code.
         repeats: How often each case is run.
         preset: The preset that the spec was built on, or empty.
-        dataset: How the dataset's file was read; None where the cases came from no file.
+        dataset: How the client read the cases; None where it did not say.
         judge: Who judges answers; None for nobody: metrics that need a verdict are then skipped.
         team: Whose run it is, at most 64 characters: teams share the workers by their weights.
         weight: How much the run has beside other runs of its team, 0.01 to 100.

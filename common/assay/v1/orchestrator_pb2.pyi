@@ -710,7 +710,7 @@ class RunSpec(_message.Message):
 
     @_builtins.property
     def dataset(self) -> Global___DatasetReading:
-        """How the client read the dataset's file; absent where the cases came from no file."""
+        """How the client read the cases; absent where it did not say."""
 
     @_builtins.property
     def judge(self) -> Global___JudgeSpec:
@@ -964,11 +964,11 @@ class DatasetReading(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     CHECKS_FIELD_NUMBER: _builtins.int
     file: _builtins.str
-    """The file's name, without its folder."""
+    """The file's name, without its folder; "records" for cases that came from no file."""
     format: _builtins.str
     """The format that was recognised or asked for, e.g. "promptfoo/csv"."""
     sha256: _builtins.str
-    """SHA-256 of the file's bytes, 64 hexadecimal digits."""
+    """SHA-256 of the file's bytes, 64 hexadecimal digits; empty for cases that came from no file."""
     skipped_count: _builtins.int
     """Records that are no cases because the file says that they are to be skipped."""
     left_out_count: _builtins.int
