@@ -28,8 +28,9 @@ def main() -> None:
     try:
         from assay_cli.commands import assay
         from assay_cli.failures import exit_status
-        from assay_cli.streams import escape_unencodable
+        from assay_cli.streams import escape_unencodable, replace_closed
 
+        replace_closed()
         escape_unencodable()
         if interruptible:
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -23,6 +23,8 @@ _USERS_FAULT = (InvalidInputError, NotFoundError, ConflictError, WrongStateError
 
 def exit_status(command: click.Command) -> int:
     """Run a command and return its exit status; errors are sentences on stderr."""
+    status: object = None
+    stdout = sys.stdout
     try:
         status = command.main(standalone_mode=False)
         if sys.stdout is not None:
@@ -41,9 +43,13 @@ def exit_status(command: click.Command) -> int:
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
+    except SystemExit:
+        # Where the reader of the output has ended, click wraps the streams and exits with 1: a failed gate here.
+        if sys.stdout is stdout:
+            raise
+        return EXIT_INFRASTRUCTURE
     except BrokenPipeError:
         discard_unwritten()  # the reader of the output has had enough
-        return 0
     except OSError as error:
         if not is_output_error(error):
             raise

@@ -7,9 +7,20 @@ import io
 import os
 import sys
 
-__all__ = ["discard_unwritten", "escape_unencodable", "is_output_error"]
+__all__ = ["discard_unwritten", "escape_unencodable", "is_output_error", "replace_closed"]
 
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
+
+
+def replace_closed() -> None:
+    """Open the null device in place of a closed stdout or stderr: no file that is opened later gets its number."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
 
 
 def escape_unencodable() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,6 +114,36 @@ def test_a_full_disk_under_stderr_is_3(project: Cli) -> None:
             timeout=110,
         )  # fmt: skip
     assert done.returncode == 3
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_is_as_one_that_nobody_reads(project: Cli, closed: str) -> None:
+    """A cron job may close stdout and stderr; the exit status is that of the verdict."""
+    failing = ["--set", 'gates=["pass_rate > 1"]']
+    for arguments, status in (([], 0), (failing, 1)):
+        command = project.command("run", "assay.yaml", *arguments)
+        done = subprocess.run(
+            ["sh", "-c", f'"$@" {closed}', "sh", *command], cwd=project.folder, env=project.env,
+            capture_output=True, text=True, timeout=110,
+        )  # fmt: skip
+        assert done.returncode == status, done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["run", "assay.yaml", "--verbose"], ["run", "assay.yaml"]])
+def test_a_reader_that_leaves_is_no_failed_gate(project: Cli, arguments: list[str]) -> None:
+    """`assay run | head` ends before the verdict is written: neither passed nor failed."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            project.command(*arguments), cwd=project.folder, env=project.env, stdout=writer, stderr=subprocess.PIPE,
+            text=True, timeout=110,
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_an_agent_that_ends_the_process_is_no_success(project: Cli) -> None:
