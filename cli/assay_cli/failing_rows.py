@@ -13,7 +13,7 @@ from assay_cli.terminal import shorten
 if TYPE_CHECKING:
     from assay.model.run import CaseResult, Run
 
-__all__ = ["ErrorGroup", "ErrorGroups", "FailingRows", "failing_entry", "is_error", "is_failing"]
+__all__ = ["ErrorGroup", "ErrorGroups", "FailingCounts", "FailingRows", "failing_entry", "is_error", "is_failing"]
 
 _MOST_ENTRIES = 10
 _MOST_GROUPS = 1_000
@@ -28,6 +28,31 @@ def is_failing(row: CaseResult) -> bool:
 def is_error(row: CaseResult) -> bool:
     """Return whether a failing row has an error in place of an answer or a verdict."""
     return row.status is AgentStatus.ERROR or row.passed is None
+
+
+@dataclass(slots=True)
+class FailingCounts:
+    """How many rows failed, and how many have no verdict because of an error: these did not fail."""
+
+    failed: int = 0
+    undecided: int = 0
+
+    @property
+    def total(self) -> int:
+        """Both."""
+        return self.failed + self.undecided
+
+    def take(self, row: CaseResult) -> None:
+        """Count one failing row."""
+        if row.passed is None:
+            self.undecided += 1
+        else:
+            self.failed += 1
+
+    def __str__(self) -> str:
+        counts = ((self.failed, "failing"), (self.undecided, "undecided"))
+        said = " and ".join(f"{count:,} {what}" for count, what in counts if count)
+        return f"{said} row{'' if self.total == 1 else 's'}"
 
 
 def failing_entry(run: Run, row: CaseResult, width: int | None) -> list[str]:
@@ -101,13 +126,13 @@ class FailingRows:
         self._width = width
         self._errors = ErrorGroups(run)
         self._answers: list[CaseResult] = []
-        self._count = 0
+        self._counts = FailingCounts()
 
     def take(self, row: CaseResult) -> None:
         """Take one row."""
         if not is_failing(row):
             return
-        self._count += 1
+        self._counts.take(row)
         if is_error(row):
             self._errors.take(row)
         elif len(self._answers) < _MOST_ENTRIES:
@@ -115,16 +140,16 @@ class FailingRows:
 
     def render(self) -> str:
         """Return the entries as text; empty where no row failed."""
-        if not self._count:
+        if not self._counts.total:
             return ""
         groups = self._errors.largest_first()[:_MOST_ENTRIES]
         answers = self._answers[: _MOST_ENTRIES - len(groups)]
-        lines = [f"{self._count:,} failing row{'s' if self._count > 1 else ''}:"]
+        lines = [f"{self._counts}:"]
         traced = next((group for group in groups if traceback_lines(group.first)), None)
         for group in groups:
             lines += group.lines(self._run, self._width, with_traceback=group is traced)
         for row in answers:
             lines += failing_entry(self._run, row, self._width)
-        if more := self._count - sum(group.count for group in groups) - len(answers):
+        if more := self._counts.total - sum(group.count for group in groups) - len(answers):
             lines.append(f"  ... and {more:,} more: assay runs show {self._run.run_id} --failed")
         return "\n".join(lines)

@@ -63,6 +63,15 @@ def test_checks_without_a_judge_are_no_passes(cli: Cli) -> None:
     assert first["reason"] == "assertions is undecided: not made: llm-rubric (no judge)"
 
 
+def test_undecided_rows_are_not_called_failing(cli: Cli) -> None:
+    """Rows without a verdict are listed with those that failed, and counted apart."""
+    write(cli, [RUBRIC], [SIMILAR, RUBRIC], [{"type": "contains", "value": "nowhere to be found"}])
+    done = cli.run("run", "assay.yaml", status=3)
+    assert "1 failing and 2 undecided rows:" in done.stdout.splitlines()
+    shown = cli.run("runs", "show", "latest", "--failed").stdout
+    assert shown.splitlines()[-1] == "1 failing and 2 undecided rows"
+
+
 def test_a_row_that_fails_by_the_checks_that_were_made(cli: Cli) -> None:
     """A criterion that fails is FAIL, whatever the checks that were not made would say; both are in the verdict."""
     write(cli, [RUBRIC, {**SIMILAR, "value": "The moon is far away."}], [{"type": "contains", "value": "nine"}, RUBRIC])

@@ -9,9 +9,8 @@ import click
 
 from assay.model.run import AttemptOutcome
 from assay.reports.json_report import row_document, write_rows
-from assay.reports.metric_text import count_text
 from assay_cli.case_view import case_view
-from assay_cli.failing_rows import ErrorGroups, failing_entry, is_error
+from assay_cli.failing_rows import ErrorGroups, FailingCounts, failing_entry, is_error
 from assay_cli.options import print_document
 from assay_cli.run_documents import attempts_document
 from assay_cli.terminal import cut_width
@@ -62,13 +61,13 @@ async def show_failed(client: Client, run_id: str, *, as_json: bool) -> None:
         await write_rows(sys.stdout, rows, lambda row: None)
         sys.stdout.write("\n]\n")
         return
-    width, errors, count = cut_width(sys.stdout), ErrorGroups(run, with_names=True), 0
+    width, errors, counts = cut_width(sys.stdout), ErrorGroups(run, with_names=True), FailingCounts()
     async for row in rows:
-        count += 1
+        counts.take(row)
         if is_error(row):
             errors.take(row)
         else:
             click.echo("\n".join(failing_entry(run, row, width)))
     for group in errors.largest_first():
         click.echo("\n".join(group.lines(run, width, with_traceback=True)))
-    click.echo(f"{count_text(count, 'failing row')}" if count else "no row failed")
+    click.echo(str(counts) if counts.total else "no row failed")
