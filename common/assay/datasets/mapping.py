@@ -13,7 +13,7 @@ from assay.datasets.values import Fields, Trouble, object_in_cell
 from assay.model.agent_response import AgentResponse, MalformedAnswerError, Message, response_from_json
 from assay.model.case import Case, Turn
 from assay.model.case_limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES, MAX_CASE_ID_CHARS
-from assay.parsing.names import name_problem
+from assay.parsing.names import name_problem, unknown_name
 
 if TYPE_CHECKING:
     from assay.datasets.fields import Layout
@@ -200,7 +200,7 @@ def _turns(fields: Fields, references: tuple[str, ...], variables: dict[str, Any
 def _inner_turn(fields: Fields, where: str, item: dict[str, Any], *, needs_input: bool) -> Turn:
     unknown = [key for key in item if key not in _TURN_FIELDS]
     if unknown:
-        fields.trouble.append((f"{where}.{unknown[0]}", "is no field of a turn"))
+        fields.trouble.append((f"{where}.{unknown[0]}", unknown_name("field of a turn", unknown[0], _TURN_FIELDS)))
     text = "" if item.get("input") is None else fields.as_text(f"{where}.input", item["input"])
     if needs_input and not text.strip():
         fields.trouble.append((f"{where}.input", "is blank: every turn needs a question"))

@@ -222,7 +222,10 @@ def test_the_fiftieth_problem_is_the_last_one_listed(write: Write, refusal: Refu
         ({"turns": []}, "record 2, turns: must be a list of turns, not []"),
         ({"turns": [3]}, "record 2, turns[0]: must be an object with an input, not 3"),
         ({"turns": [{"input": ""}]}, "record 2, turns[0].input: is blank"),
-        ({"turns": [{"input": "Q", "answer": "A"}]}, "record 2, turns[0].answer: is no field of a turn"),
+        (
+            {"turns": [{"input": "Q", "reference": "A"}]},
+            "record 2, turns[0].reference: unknown field of a turn 'reference'; did you mean 'references'?",
+        ),
         ({"turns": [{"input": "Q"}], "question": "R"}, "record 2, turns: stands beside an input"),
         ({"question": "Q" * (1024 * 1024)}, "record 2: is larger than 1 MiB"),
         ({"question": "ع" * (512 * 1024)}, "record 2: is larger than 1 MiB"),
