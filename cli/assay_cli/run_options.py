@@ -93,12 +93,11 @@ def labels_of(given: Sequence[str]) -> dict[str, str]:
 
 
 def selection_options(command: F) -> F:
-    """Add the options that select cases; the command gets them as `selection`."""
+    """Add the options that select cases of a dataset; the command gets them as `selection`."""
 
     @click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case, or cases like 'inv-*'.")
     @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag.")
     @click.option("--category", "categories", multiple=True, metavar="NAME", help="Only cases of this category.")
-    @click.option("--failed-of", metavar="RUN", default="", help="Only cases that failed in this run, or had an error.")
     @click.option("--quick", is_flag=True, help=f"Only the first {QUICK_CASES} of these cases: a smoke test.")
     @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N of these cases.")
     @functools.wraps(command)
@@ -107,14 +106,13 @@ def selection_options(command: F) -> F:
         cases: tuple[str, ...],
         tags: tuple[str, ...],
         categories: tuple[str, ...],
-        failed_of: str,
         quick: bool,
         limit: int | None,
         **kwargs: Any,
     ) -> Any:
         if quick:
             limit = min(limit or QUICK_CASES, QUICK_CASES)
-        return command(*args, selection=CaseSelection(cases, tags, categories, failed_of, limit), **kwargs)
+        return command(*args, selection=CaseSelection(cases, tags, categories, limit=limit), **kwargs)
 
     return selecting  # type: ignore[return-value]  # click passes what the command gets
 

@@ -66,6 +66,14 @@ def test_cases_are_selected_by_any_value_of_all_options(tagged: Cli, arguments: 
     )
 
 
+def test_validate_selects_cases_as_run_does(tagged: Cli) -> None:
+    """It says how many a run would be over, refuses what no case has."""
+    assert "qa.jsonl: 2 of 10 cases, " in tagged.run("validate", "--tag", "hard", "--case", "c[13]").stdout
+    refused = tagged.run("validate", "assay.yaml", "--tag", "hrad", status=2)
+    assert "has no case with the tag 'hrad'; did you mean 'hard'?" in refused.stderr
+    assert "qa.jsonl: 3 cases, " in tagged.run("validate", "--limit", "3").stdout
+
+
 def test_a_run_over_part_of_a_dataset_says_so_wherever_it_is_shown(tagged: Cli) -> None:
     """Progress, summary, `runs show` and `runs list` tell the cases; a run over all of them has no such line."""
     done = tagged.run("run", "assay.yaml", "--tag", "hard", "--category", "orders", "--limit", "2")

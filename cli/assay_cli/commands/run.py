@@ -52,6 +52,7 @@ _REPORTS = Path("assay-reports")
 @click.option("--dataset", type=click.Path(path_type=Path), help="A dataset in place of the spec's.")
 @click.option("--output-dir", type=click.Path(path_type=Path), help="Where reports go (assay-reports/RUN_ID).")
 @selection_options
+@click.option("--failed-of", metavar="RUN", default="", help="Only cases that failed in this run, or had an error.")
 @click.option("--metrics", metavar="A,B", help="Only these metrics, with the spec's parameters.")
 @click.option("--repeats", type=click.IntRange(1, 100), metavar="N", help="Run each case N times.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the spec.")
@@ -77,6 +78,7 @@ def run(
     dataset: Path | None,
     output_dir: Path | None,
     selection: CaseSelection,
+    failed_of: str,
     metrics: str | None,
     repeats: int | None,
     overrides: tuple[str, ...],
@@ -113,19 +115,18 @@ def run(
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case), *marks.overrides)
-    chosen = [name.strip() for name in metrics.split(",") if name.strip()] if metrics is not None else None
     use_prices(prices, server)
     checked = load_spec(
         find_spec_file(spec),
         overrides=overrides,
         dataset=dataset,
-        metrics=chosen,
+        metrics=_names(metrics),
         environ=environment_for(server),
         judge_environ=environment_for(server, "judge"),
     )
     checked = marks.label(checked)
     assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
-    selection, failed = _find_failed(selection, server, is_new=resume_id is None)
+    selection, failed = _find_failed(selection, failed_of, server, is_new=resume_id is None)
     cases = open_dataset(
         checked.dataset,
         field_map=checked.dataset_map,
@@ -280,17 +281,24 @@ def exit_status_of(run: Run) -> int:
     return run_verdict(run.summary).status.exit_status if run.summary is not None else EXIT_INFRASTRUCTURE
 
 
-def _find_failed(selection: CaseSelection, server: str | None, *, is_new: bool) -> tuple[CaseSelection, frozenset[str]]:
+def _names(metrics: str | None) -> list[str] | None:
+    """Return the names that --metrics lists; None where it is not given."""
+    return [name.strip() for name in metrics.split(",") if name.strip()] if metrics is not None else None
+
+
+def _find_failed(
+    selection: CaseSelection, failed_of: str, server: str | None, *, is_new: bool
+) -> tuple[CaseSelection, frozenset[str]]:
     """Return the selection with the id of the run that --failed-of means, and the cases that failed in it."""
     from assay.client.run_references import failed_cases
 
     async def find() -> tuple[CaseSelection, frozenset[str]]:
         async with connect(server) as (client, _):
-            run_id = await find_run(client, selection.failed_of)
+            run_id = await find_run(client, failed_of)
             return dataclasses.replace(selection, failed_of=run_id), await failed_cases(client, run_id)
 
-    if not selection.failed_of or not is_new:  # a run that is resumed has its cases
-        return dataclasses.replace(selection, failed_of=""), frozenset()
+    if not failed_of or not is_new:  # a run that is resumed has its cases
+        return selection, frozenset()
     found, failed = run_async(find())
     # The command that continues the run names this run, not the latest one of that time.
     click.get_current_context().params["failed_of"] = found.failed_of

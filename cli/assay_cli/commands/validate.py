@@ -6,12 +6,13 @@ import contextlib
 import sys
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assay.datasets.choices import FORMAT_NAMES
 from assay.errors import AssayError, InvalidInputError, Problem
+from assay.reports.metric_text import count_text
 from assay_cli.failures import EXIT_INFRASTRUCTURE
 from assay_cli.options import (
     bad_case_option,
@@ -24,7 +25,12 @@ from assay_cli.options import (
     say_what_is_left_out,
     use_prices,
 )
+from assay_cli.run_options import selection_options
 from assay_cli.terminal import clean, json_text
+
+if TYPE_CHECKING:
+    from assay.datasets import DatasetInfo
+    from assay.model.run_settings import CaseSelection
 
 __all__ = ["validate"]
 
@@ -32,6 +38,7 @@ __all__ = ["validate"]
 @click.command()
 @click.argument("spec", type=click.Path(path_type=Path), default=".")
 @click.option("--dataset", type=click.Path(path_type=Path), help="A dataset in place of the spec's.")
+@selection_options
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the spec.")
 @format_option
 @map_option
@@ -48,6 +55,7 @@ __all__ = ["validate"]
 def validate(
     spec: Path,
     dataset: Path | None,
+    selection: CaseSelection,
     overrides: tuple[str, ...],
     dataset_format: str | None,
     mapping: tuple[str, ...],
@@ -58,7 +66,8 @@ def validate(
 ) -> int:
     """Check SPEC, its dataset and its agent's code; say what was recognised, or every problem at once.
 
-    SPEC is a file or a folder with an assay.yaml; the default is this folder.
+    SPEC is a file or a folder with an assay.yaml; the default is this folder. The whole dataset is checked, whatever
+    cases are selected, except with --limit or --quick alone.
     """
     from assay.client.run_driver import check_inputs
     from assay.datasets import open_dataset
@@ -89,12 +98,13 @@ def validate(
             checked.dataset,
             field_map=checked.dataset_map,
             encoding=checked.dataset_encoding,
+            selection=selection,
             on_bad_case=checked.on_bad_case,
             format=checked.dataset_format,
         )
         info = check_inputs(checked, cases)
         fields = ", ".join(f"{name} <- {source}" for name, source in info.mapping.items())
-        cases_text = f"{info.case_count} case{'s' if info.case_count != 1 else ''}"
+        cases_text = _cases_text(info)
         found.lines.append(f"dataset  {info.name}: {cases_text}, {info.format}, {fields}")
         found.lines += [f"warning  {warning}" for warning in info.warnings]
         found.warnings += info.warnings
@@ -105,6 +115,14 @@ def validate(
     if settings.agent.adapter == "python" and found.agent_loads(settings.agent.target, checked.base_dir, spec):
         found.lines.append(f"agent    {settings.agent.target}: found")
     return _finish(found, as_json)
+
+
+def _cases_text(info: DatasetInfo) -> str:
+    """Return how many cases a run would be over, of how many."""
+    counted = info.selection
+    if counted is None or counted.total_count is None:
+        return count_text(info.case_count, "case")
+    return f"{info.case_count:,} of {count_text(counted.total_count, 'case')}"
 
 
 @dataclass
