@@ -40,7 +40,7 @@ def row(case_id: str, response: AgentResponse, scores: tuple[Score, ...]) -> Cas
     """A row as a client reads it."""
     written = CaseResult(
         case_id, 0, 0, "geo", response.status, None, scores, 12.5, "", response=response, input="Capital?",
-        references=("Paris", "paris"), tags=("europe",),
+        references=("Paris", "paris"), tags=("europe",), started_at="2026-03-31T09:00:00.000Z", duration_ms=20.0,
     )  # fmt: skip
     return result_from_wire(result_to_wire(written))
 
@@ -98,13 +98,14 @@ def test_a_frame_holds_what_a_row_holds() -> None:
     frame = evaluation().to_pandas()
     assert list(frame.columns) == [
         "case_id", "repeat", "category", "tags", "weight", "status", "passed", "reason", "question", "answer",
-        "references", "sources", "error", "latency_ms", "input_tokens", "output_tokens", "total_tokens", "cost_usd",
-        "m0", "score.status",
+        "references", "sources", "error", "latency_ms", "started_at", "duration_ms", "input_tokens", "output_tokens",
+        "total_tokens", "cost_usd", "m0", "score.status",
     ]  # fmt: skip
     first, second = (frame.iloc[index] for index in (0, 1))
     assert (first["category"], first["tags"], first["references"]) == ("geo", ["europe"], ["Paris", "paris"])
     assert first["sources"] == ["doc-1", "https://a.example", "Map"]
     assert (first["input_tokens"], first["total_tokens"], first["cost_usd"]) == (7, 9, 0.01)
+    assert (first["started_at"], first["duration_ms"]) == ("2026-03-31T09:00:00.000Z", 20.0)
     assert (first["latency_ms"], first["m0"], first["score.status"]) == (12.5, 1.0, 0.5)
     assert pd.isna(first["error"])
     assert second["error"] == "KeyError: 'x'"

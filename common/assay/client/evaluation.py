@@ -114,6 +114,8 @@ def _record(row: CaseResult) -> dict[str, Any]:
         "sources": [one.id or one.uri or one.title for one in response.sources] if response is not None else [],
         "error": response.error.message if response is not None and response.error is not None else None,
         "latency_ms": row.latency_ms,
+        "started_at": row.started_at or None,
+        "duration_ms": row.duration_ms,
         "input_tokens": usage.input_tokens if usage is not None else None,
         "output_tokens": usage.output_tokens if usage is not None else None,
         "total_tokens": tokens_used(usage),
