@@ -15,6 +15,7 @@ from assay.errors import AssayError, InvalidInputError, Problem
 from assay_cli.failures import EXIT_INFRASTRUCTURE
 from assay_cli.options import (
     bad_case_option,
+    check_address,
     dataset_overrides,
     debug_option,
     format_option,
@@ -41,6 +42,7 @@ __all__ = ["validate"]
     "--server",
     metavar="HOST:PORT",
     envvar="ASSAY_SERVER",
+    callback=check_address,
     help="Where it is to run: environment variables that SPEC names are that machine's, and not looked for here.",
 )
 @json_option
@@ -59,6 +61,10 @@ def validate(
     """Check SPEC, its dataset and its agent's code; say what was recognised, or every problem at once.
 
     SPEC is a file or a folder with an assay.yaml; the default is this folder.
+
+    \b
+        assay validate
+        assay validate assay.yaml --set repeats=3
     """
     from assay.client.run_driver import check_inputs
     from assay.datasets import open_dataset
