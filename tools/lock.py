@@ -22,7 +22,7 @@ OLDEST_PYTHON = "3.11"
 # Which extras each list has. The first has all of them, and the others have its versions.
 LISTS = {
     "dev": ("all", "dev"),
-    "run": ("cli", "orchestrator", "embedder"),
+    "run": ("all",),
     "orchestrator": ("orchestrator", "postgres", "providers"),
     "embedder": ("embedder",),
     "judge": ("judge", "postgres"),

@@ -28,10 +28,11 @@ def main() -> None:
     try:
         from assay_cli.commands import assay
         from assay_cli.failures import exit_status
-        from assay_cli.streams import escape_unencodable, replace_closed
+        from assay_cli.streams import escape_unencodable, replace_closed, show_progress_as_lines
 
         replace_closed()
         escape_unencodable()
+        show_progress_as_lines()
         if interruptible:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         status = exit_status(assay)

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from assay.datasets.choices import ON_BAD_CASE
-from assay.errors import InvalidInputError, NotFoundError, Problem
+from assay.errors import InvalidInputError, NotFoundError, Problem, UnavailableError
 from assay_cli.run_suggestions import with_suggestion
 from assay_cli.terminal import clean, json_text
+from assay_cli.waiting import show_waiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bad_case_option",
+    "check_address",
     "connect",
     "dataset_overrides",
     "debug_option",
@@ -36,6 +39,7 @@ __all__ = [
     "prices_option",
     "print_document",
     "print_line",
+    "reach",
     "run_async",
     "say_what_is_left_out",
     "server_option",
@@ -47,8 +51,45 @@ _FIELD = re.compile(r"\w[\w -]*")
 T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., Any]")
 
+_HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]@]+):(\d{1,5})")
+_OTHER_ADDRESSES = ("unix:", "dns:///", "ipv4:", "ipv6:")
+
+
+def _origin(ctx: click.Context, param: click.Parameter) -> str:
+    """Return what gave a parameter its value, as users name it: the variable, or the option."""
+    if ctx.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT:
+        return str(param.envvar)
+    return param.opts[0]
+
+
+def check_address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return an address of a service that can be dialled; the callback of an option.
+
+    Raises:
+        InvalidInputError: It is a URL, or has no port; names the variable or the option.
+    """
+    if not value or value.startswith(_OTHER_ADDRESSES):
+        return value
+    origin = _origin(ctx, param)
+    if "://" in value:
+        from urllib.parse import urlsplit
+
+        place = urlsplit(value).netloc.rpartition("@")[2]  # without a password
+        example = place if _HOST_AND_PORT.fullmatch(place) else f"{place or '127.0.0.1'}:7070"
+        raise InvalidInputError([Problem(f"is a URL: write host:port, such as {example}", origin)])
+    found = _HOST_AND_PORT.fullmatch(value)
+    if found is None or not 0 < int(found[2]) < 65536:
+        shown = f", not {value!r:.80}" if "@" not in value else ""
+        raise InvalidInputError([Problem(f"must be host:port, such as 127.0.0.1:7070{shown}", origin)])
+    return value
+
+
 server_option = click.option(
-    "--server", metavar="HOST:PORT", envvar="ASSAY_SERVER", help="Use this orchestrator instead of the local stack."
+    "--server",
+    metavar="HOST:PORT",
+    envvar="ASSAY_SERVER",
+    callback=check_address,
+    help="Use this orchestrator instead of the local stack.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one machine-readable JSON document.")
 # Read from the command line where an error is told.
@@ -183,7 +224,10 @@ async def connect(
 
         address = server or (stack.address if stack is not None else "")
         async with Client(address, on_lost=_restarter(stack)) as client:
-            await wait_for_stack(client, stack)
+            if server is None:
+                await show_waiting(wait_for_stack(client, stack), "starting the local orchestrator")
+            else:
+                await reach(client)
             try:
                 yield client, stack
             except NotFoundError as error:
@@ -191,6 +235,29 @@ async def connect(
     finally:
         if stack is not None:
             await asyncio.shield(stack.wait_until_stopped())
+
+
+async def reach(client: Client) -> None:
+    """Wait until the orchestrator of a server takes work.
+
+    Raises:
+        UnavailableError: It does not answer; names what gave the address.
+    """
+    from assay.client.run_driver import wait_for_stack
+
+    context = click.get_current_context()
+    option = next(param for param in context.command.params if param.name == "server")
+    origin = _origin(context, option)
+    place = f"{client.address} ({origin})"
+    try:
+        await show_waiting(wait_for_stack(client, None), f"waiting for the orchestrator at {place}", in_logs=True)
+    except UnavailableError as error:
+        remedy = f"unset {origin}" if origin == option.envvar else f"leave out {origin}"
+        raise UnavailableError(
+            f"no orchestrator answers at {place}: check that it runs and that the address is right, or {remedy} to use "
+            "the local stack",
+            reason=error.reason,
+        ) from error
 
 
 def _asked_runs() -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING
 
 from assay.text.unsafe_text import clean, json_text, shorten
@@ -12,20 +11,45 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TextIO
 
-__all__ = ["clean", "cut_width", "json_text", "painter", "shorten", "table"]
+__all__ = ["can_redraw", "clean", "cut_width", "forces_colour", "json_text", "painter", "shorten", "table"]
 
 _LEAST_WIDTH = 60
+_USUAL_WIDTH = 110  # of a terminal that does not say
 _COLOURS = {"PASS": "32", "FAIL": "31", "INCOMPLETE": "33", "NO_DATA": "33", "NO_CRITERIA": "33"}
 
 
 def cut_width(out: TextIO) -> int | None:
     """Return how many columns the terminal behind a stream has; None for a pipe or a file, where nothing is cut."""
-    return max(_LEAST_WIDTH, shutil.get_terminal_size((110, 24)).columns) if out.isatty() else None
+    return max(_LEAST_WIDTH, _columns(out)) if out.isatty() else None
+
+
+def can_redraw(out: TextIO) -> bool:
+    """Return whether a line on a stream can be drawn again: in no file, on no dumb and on no narrow terminal."""
+    return out.isatty() and os.environ.get("TERM") != "dumb" and _columns(out) >= _LEAST_WIDTH
+
+
+def _columns(out: TextIO) -> int:
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(out.fileno()).columns or _USUAL_WIDTH
+    except (OSError, ValueError):
+        return _USUAL_WIDTH
+
+
+def forces_colour() -> bool:
+    """Return whether colours go to pipes and files, too: FORCE_COLOR is set, and NO_COLOR is not."""
+    return bool(os.environ.get("FORCE_COLOR")) and not os.environ.get("NO_COLOR")
 
 
 def painter(out: TextIO) -> Callable[[str], str]:
-    """Return what colours a verdict such as PASS where a stream goes to a terminal that wants colours."""
-    if not out.isatty() or "NO_COLOR" in os.environ:
+    """Return what colours a verdict such as PASS where a stream goes to a terminal that wants colours.
+
+    NO_COLOR switches colours off, FORCE_COLOR on, in this order; empty variables count as unset.
+    """
+    is_coloured = out.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+    if not is_coloured and not forces_colour():
         return str
     return lambda mark: f"\x1b[{_COLOURS[mark]}m{mark}\x1b[0m" if mark in _COLOURS else mark
 

@@ -15,7 +15,7 @@ def test_wrong_records_are_left_out_only_when_asked(project: Cli) -> None:
     with (project.folder / "qa.jsonl").open("a", encoding="utf-8") as file:
         file.write('\n{"id": "bad", "question": ["x"]}\nnonsense\n')
     refused = project.run("run", "assay.yaml", status=2)
-    assert "qa.jsonl:21: record 21, question: must be a text" in refused.stderr
+    assert "qa.jsonl:21: record 21, question: must be a string" in refused.stderr
     done = project.run("run", "assay.yaml", "--on-bad-case", "skip", "--output-dir", "out", status=3)
     assert "left out: " in done.stderr
     assert "qa.jsonl:22: record 22: is not valid JSON" in done.stderr

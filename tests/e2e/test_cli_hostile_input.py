@@ -19,7 +19,7 @@ WRONG: list[tuple[str, str]] = [
     ('{"question": "q", "weight": true}', "weight: must be a number from 0 to 1e+06, not true"),
     ('{"question": "q", "threshold": false}', "threshold: must be a number, not false"),
     ('{"question": "q", "recorded": {"text": "a", "usage": {"input_tokens": true}}}', "usage.input_tokens must be"),
-    ('{"question": true, "recorded": "a"}', "question: must be a text, not true"),
+    ('{"question": true, "recorded": "a"}', "question: must be a string, not true"),
     ('{"question": "", "recorded": "a"}', "question: is blank"),
     ('{"question": "a \\ud800 b", "recorded": "a"}', "holds half a character (a lone surrogate)"),
     ('{"question": "q", "recorded": "a\\u0000"}', "holds the character NUL"),

@@ -83,9 +83,10 @@ def test_a_program_asks_whether_the_machine_is_fit(cli: Cli) -> None:
     document = json.loads(cli.run("doctor", "--json").stdout)
     assert document["healthy"] is True
     assert [check["check"] for check in document["checks"]] == [
-        "python", "assay", "orchestrator", "embedder", "judge", "state", "stack"
+        "python", "assay", "path", "orchestrator", "embedder", "judge", "providers", "postgres", "parquet", "pandas",
+        "state", "database", "stack",
     ]  # fmt: skip
     cli.env["ASSAY_HOME"] = str(cli.write("taken", "not a folder"))
     document = json.loads(cli.run("doctor", "--json", status=3).stdout)
     assert document["healthy"] is False
-    assert [check["check"] for check in document["checks"] if not check["ok"]] == ["state"]
+    assert [check["check"] for check in document["checks"] if check["status"] == "missing"] == ["state"]

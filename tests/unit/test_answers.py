@@ -104,7 +104,7 @@ def test_a_scalar_text_is_written_as_text(value: object) -> None:
 @pytest.mark.parametrize(
     ("data", "field"),
     [
-        (None, "NoneType"),
+        (None, "not nothing (None or null)"),
         (["text"], "list"),
         (b"text", "bytes"),
         ({"text": {"a": 1}}, "text"),

@@ -117,5 +117,5 @@ def test_a_frame_holds_what_a_row_holds() -> None:
 def test_a_frame_without_pandas_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sentence, not an ImportError."""
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(SetupError, match=r"a data frame needs pandas, .*: pip install 'assay\[pandas\]'"):
+    with pytest.raises(SetupError, match=r"a data frame needs pandas, .*: .*pip install -e .*\[pandas\]"):
         evaluation().to_pandas()

@@ -72,20 +72,20 @@ def test_other_names_and_further_people(tmp_path: Path) -> None:
         ('{"question": "q", "human": 1}', "labels.jsonl:1: answer: is missing"),
         ('{"question": "q", "answer": "a"}', "labels.jsonl:1: human: is missing: what a person says of it"),
         ('{"question": " ", "answer": "a", "human": 1}', "labels.jsonl:1: question: is empty"),
-        ('{"question": "q", "answer": ["a"], "human": 1}', "labels.jsonl:1: answer: must be a text"),
+        ('{"question": "q", "answer": ["a"], "human": 1}', "labels.jsonl:1: answer: must be a string"),
         ('{"question": "q", "answer": "a", "human": "well"}', 'must be a score, or pass or fail, not "well"'),
-        ('{"question": "q", "answer": "a", "human": 1, "contexts": 3}', "contexts: must be a text or a list"),
+        ('{"question": "q", "answer": "a", "human": 1, "contexts": 3}', "contexts: must be a string or a list"),
         ('{"question": "q", "answer_a": "a", "human": "a"}', "labels.jsonl:1: answer_b: is missing"),
         ('{"question": "q", "answer_a": "a", "answer_b": "b", "human": "c"}', "a, b or tie, not"),
         ('{"question": "q\\u0000", "answer": "a", "human": 1}', "holds the character NUL"),
         ('[1]', "is no object with question, answer and human"),
-        ("nothing", "is of a kind"),
+        ("nothing", "unknown file type"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_record(tmp_path: Path, text: str, problem: str) -> None:
     """Its line, its field, what to do."""
     with pytest.raises(DatasetError) as caught:
-        read(tmp_path, text, "labels.jsonl" if problem != "is of a kind" else "labels.txt")
+        read(tmp_path, text, "labels.jsonl" if problem != "unknown file type" else "labels.txt")
     assert problem in caught.value.message
 
 

@@ -12,10 +12,42 @@ from assay.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["assay"]
+__all__ = ["Group", "LazyGroup", "assay"]
 
 
-class LazyGroup(click.Group):
+class Group(click.Group):
+    """A group that lists its commands with whole sentences, answers `help`, and names the nearest of an unknown one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; `help COMMAND` is `COMMAND --help`."""
+        from assay.parsing.names import unknown_name
+
+        known = self.list_commands(ctx)
+        if args[0] == "help" and "help" not in known:
+            named = [arg for arg in args[1:] if not arg.startswith("-")]
+            if not named:
+                click.echo(ctx.get_help())
+                ctx.exit()
+            args = [*named, "--help"]
+        if args[0] not in known and not args[0].startswith("-"):
+            raise click.UsageError(unknown_name("command", args[0], known), ctx)
+        return super().resolve_command(ctx, args)
+
+    def summary(self, ctx: click.Context, name: str) -> str:
+        """Return the first sentence of a command's help."""
+        command = self.get_command(ctx, name)
+        first = (command.help or "").partition("\n\n")[0] if command is not None else ""
+        return " ".join(first.split()).partition(". ")[0].rstrip(".") + "."
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.summary(ctx, name)) for name in self.list_commands(ctx)])
+
+
+class LazyGroup(Group):
     """A group that knows its commands by name and one sentence, and imports one when it is called."""
 
     def __init__(self, *args: object, lazy: Mapping[str, tuple[str, str]], **kwargs: object) -> None:
@@ -34,20 +66,9 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command; an unknown one is answered with the nearest."""
-        from assay.parsing.names import unknown_name
-
-        if args and args[0] not in self._lazy and not args[0].startswith("-"):
-            raise click.UsageError(unknown_name("command", args[0], self._lazy), ctx)
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self._lazy.items()])
+    def summary(self, ctx: click.Context, name: str) -> str:
+        """Return the sentence of a command, which is not imported for it."""
+        return self._lazy[name][1]
 
 
 _COMMANDS = {
@@ -73,6 +94,10 @@ _COMMANDS = {
     epilog="Exit status: 0 all gates hold, 1 a gate fails, 2 the input is wrong, 3 infrastructure failed or the "
     "run is incomplete, 130 interrupted.",
 )
-@click.version_option(__version__, prog_name="assay", message="%(prog)s %(version)s")
+@click.version_option(__version__, "-V", "--version", prog_name="assay", message="%(prog)s %(version)s")
 def assay() -> None:
     """Score LLM agents: run one over a dataset, score every answer, see what changed."""
+    from assay_cli.terminal import forces_colour
+
+    if forces_colour():
+        click.get_current_context().color = True

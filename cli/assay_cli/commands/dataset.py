@@ -14,6 +14,7 @@ from assay.errors import InvalidInputError
 from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import not_made
 from assay.model.case import case_to_json
+from assay_cli.commands import Group
 from assay_cli.failures import EXIT_USAGE
 from assay_cli.options import field_map, format_option, json_option, map_option
 from assay_cli.terminal import clean, json_text, shorten
@@ -44,7 +45,7 @@ _COUNTED = (
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def dataset() -> None:
     """Look at a dataset."""
 

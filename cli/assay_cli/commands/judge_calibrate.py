@@ -1,4 +1,4 @@
-"""`assay judge calibrate`: a judge, or several as a jury, held against people's labels."""
+"""`assay judge calibrate`: a judge, or several as a jury, compared with human labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of answers with people's labels: read whole, and refused with every problem at once.
+"""Files of answers with human labels: read whole, and refused with every problem at once.
 
 Every record has a question, and an answer with people's scores or verdicts, or two answers with people's choice.
 """
@@ -214,7 +214,7 @@ class _Reader:
         if value is None and needed:
             self._say(f"is missing; also read: {', '.join(FIELDS[field][1:])}", name)
         if isinstance(value, bool | dict | list):
-            self._say(f"must be a text, not {shown(value)}", name)
+            self._say(f"must be a string, not {shown(value)}", name)
             return None
         if needed and value is not None and not str(value).strip():
             self._say("is empty", name)
@@ -235,7 +235,7 @@ class _Reader:
             return (value,)
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             return tuple(value)
-        self._say("must be a text or a list of texts", name)
+        self._say("must be a string or a list of strings", name)
         return ()
 
     def _labels(self, data: Mapping[str, Any]) -> tuple[float | str, ...]:

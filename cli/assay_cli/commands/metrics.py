@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.metrics import METRICS
+from assay_cli.commands import Group
 from assay_cli.options import json_option
 from assay_cli.terminal import json_text, table
 
@@ -23,7 +24,7 @@ __all__ = ["definition", "metrics"]
 _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 
 
-@click.group()
+@click.group(cls=Group)
 def metrics() -> None:
     """List the metrics; show how one is defined."""
 
@@ -41,7 +42,7 @@ def list_metrics(as_json: bool) -> int:
     # The second column is text too: the table would put it to the right.
     width = max(len(row[1]) for row in rows)
     click.echo(table([(row[0], row[1].ljust(width), *row[2:]) for row in rows]))
-    click.echo("\n`assay metrics show NAME` tells formula, edge cases and parameters.")
+    click.echo("\n`assay metrics show NAME` shows formula, edge cases and parameters.")
     return 0
 
 

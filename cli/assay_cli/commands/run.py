@@ -47,7 +47,7 @@ __all__ = ["run"]
 _REPORTS = Path("assay-reports")
 
 
-@click.command()
+@click.command(epilog="\b\nExamples:\n  assay run\n  assay run assay.yaml --quick\n  assay run --failed-of latest")
 @click.argument("spec", type=click.Path(path_type=Path), default=".")
 @click.option("--dataset", type=click.Path(path_type=Path), help="A dataset in place of the spec's.")
 @click.option("--output-dir", type=click.Path(path_type=Path), help="Where reports go (assay-reports/RUN_ID).")

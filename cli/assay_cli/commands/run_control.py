@@ -45,6 +45,10 @@ def watch(run_id: str, output_dir: Path | None, server: str | None, as_json: boo
 
     Resumes a run that was interrupted when the local stack stopped with its command, unless its agent is code on your
     side (use `assay runs resume`). The exit status is that of `assay run`.
+
+    \b
+        assay runs watch latest
+        assay runs watch latest --output-dir reports
     """
     ending = Ending(server, output_dir, Form.lines_if(as_json))
 
@@ -83,6 +87,9 @@ def pause(run_id: str, server: str | None, as_json: bool) -> int:
     """Let the questions in flight end, store their answers, and ask nothing more.
 
     The run stays paused, also when the orchestrator is started again, until `assay runs resume`.
+
+    \b
+        assay runs pause latest
     """
 
     async def main() -> int:
@@ -109,7 +116,11 @@ def pause(run_id: str, server: str | None, as_json: bool) -> int:
 @json_option
 @debug_option
 def cancel(run_id: str, server: str | None, as_json: bool) -> int:
-    """Stop a run for good; what is stored stays."""
+    """Stop a run for good; what is stored stays.
+
+    \b
+        assay runs cancel latest
+    """
 
     async def main() -> int:
         async with connect(server) as (client, _):
@@ -150,6 +161,10 @@ def resume(
 
     A run whose agent is Python code needs that code: name it with --spec or --agent. One that only awaits verdicts
     does not: its answers are stored. The exit status is that of `assay run`.
+
+    \b
+        assay runs resume latest --spec assay.yaml
+        assay runs resume latest --retry-errors
     """
     use_prices(prices, server)
     ending = Ending(server, output_dir, Form.document_if(as_json))

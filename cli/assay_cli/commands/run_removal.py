@@ -72,6 +72,9 @@ def delete(run_ids: tuple[str, ...], yes: bool, server: str | None, as_json: boo
     """Delete runs that have ended or are paused: their answers, results and events.
 
     A dataset goes with the last run that uses it. What is deleted cannot be brought back.
+
+    \b
+        assay runs delete triage-20261121-075547-8e0354
     """
 
     async def main() -> int:
@@ -79,8 +82,7 @@ def delete(run_ids: tuple[str, ...], yes: bool, server: str | None, as_json: boo
             named = [await find_run(client, run_id) for run_id in run_ids]
             wanted = [await client.get_run(run_id, partial=False) for run_id in dict.fromkeys(named)]
             found = [_Found(run, await client.delete_run(run.run_id, only_check=True)) for run in wanted]
-            if not as_json:
-                click.echo(_shown(found))
+            click.echo(_shown(found), err=as_json)
             if (status := _refused(found, yes)) is not None:
                 return status
             gone = [_Found(each.run, await client.delete_run(each.run.run_id)) for each in found]
@@ -119,6 +121,10 @@ def prune(
     """Delete old runs, by age, by number, or both; says what goes and about how much room that frees.
 
     A run is as old as its end, or as its creation while it is paused.
+
+    \b
+        assay runs prune --older-than 30d --dry-run
+        assay runs prune --keep 100 --state failed,cancelled --yes
     """
     if older_than is None and keep is None:
         raise click.UsageError("say which runs: --older-than 30d, --keep 100, or both")
@@ -129,8 +135,7 @@ def prune(
             found: list[_Found] = []
             for run in chosen:
                 found += await _unless_changed(run, client.delete_run(run.run_id, only_check=True))
-            if not as_json:
-                click.echo(_shown(found))
+            click.echo(_shown(found), err=as_json)
             if dry_run or not found:
                 if as_json:
                     click.echo(_document(found))
@@ -192,7 +197,7 @@ def _report(gone: Sequence[_Found], *, as_json: bool) -> None:
 def _shown(found: Sequence[_Found]) -> str:
     if not found:
         return "no run is that old"
-    rows = [("run", "state", "rows", "size", "created")]
+    rows = [("run", "state", "rows", "size", "created", "dataset")]
     rows += [
         (
             each.run.run_id,
@@ -200,10 +205,17 @@ def _shown(found: Sequence[_Found]) -> str:
             f"{each.deletion.row_count:,}",
             _size(each.deletion.size_bytes),
             each.run.created_at[:19].replace("T", " "),
+            f"{_dataset(each.run)}{', deleted too' if each.deletion.dataset_removed else ''}",
         )
         for each in found
     ]
-    return f"{table(rows)}\n{_summed(found)}"
+    shared = "; a dataset goes with the last run that uses it" if len(found) > 1 else ""
+    return f"{table(rows)}\nto be deleted: {_summed(found)}{shared}; reports that were written stay"
+
+
+def _dataset(run: Run) -> str:
+    # The name of a dataset is that of the first file that held these cases; a run knows its own file.
+    return run.settings.dataset.file if run.settings.dataset is not None else run.dataset.name
 
 
 def _summed(found: Sequence[_Found]) -> str:

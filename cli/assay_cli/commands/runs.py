@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay_cli.commands import run_control, run_removal
+from assay_cli.commands import Group, run_control, run_removal
 from assay_cli.following import read_for, say_state
 from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
 from assay_cli.run_documents import attempts_document, brief, full
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["runs"]
 
 
-@click.group()
+@click.group(cls=Group)
 def runs() -> None:
     """List, show, watch, pause, resume, cancel and delete stored runs."""
 
@@ -69,7 +69,12 @@ def list_runs(
     server: str | None,
     as_json: bool,
 ) -> int:
-    """List runs, newest first: those that have the name, all the labels, and one of the states."""
+    """List runs, newest first: those that have the name, all the labels, and one of the states.
+
+    \b
+        assay runs list
+        assay runs list --name triage --state failed,paused --limit 5
+    """
     wanted = labels_of(labels)
 
     async def main() -> int:
@@ -112,7 +117,13 @@ def list_runs(
 @json_option
 @debug_option
 def show(run_id: str, case_id: str | None, failed: bool, history: str | None, server: str | None, as_json: bool) -> int:
-    """Show one run: its state and its summary; of one that has not succeeded, over the rows there are."""
+    """Show one run: its state and its summary; of one that has not succeeded, over the rows there are.
+
+    \b
+        assay runs show latest
+        assay runs show latest --failed
+        assay runs show latest --case red-ring
+    """
     if (case_id is not None) + failed + (history is not None) > 1:
         raise click.UsageError("--case, --failed and --history exclude each other: give one of them")
 

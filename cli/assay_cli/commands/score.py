@@ -17,7 +17,7 @@ from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem
 from assay.model.response_limits import MAX_ANSWER_BYTES
 from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE
-from assay_cli.options import bad_case_option, debug_option, json_option, say_what_is_left_out
+from assay_cli.options import bad_case_option, check_address, debug_option, json_option, say_what_is_left_out
 from assay_cli.terminal import clean, json_text, shorten
 
 if TYPE_CHECKING:
@@ -56,7 +56,13 @@ _REASON_WIDTH = 60
 @click.option("--map", "mapping", multiple=True, metavar="FIELD=NAME", help="What holds a field in the file.")
 @click.option("--encoding", metavar="NAME", help="The file's encoding (UTF-8).")
 @bad_case_option
-@click.option("--embedder", metavar="HOST:PORT", envvar="ASSAY_EMBEDDER", help="Use this embedder, not a local one.")
+@click.option(
+    "--embedder",
+    metavar="HOST:PORT",
+    envvar="ASSAY_EMBEDDER",
+    callback=check_address,
+    help="Use this embedder, not a local one.",
+)
 @json_option
 @debug_option
 def score(
@@ -121,8 +127,9 @@ def score(
                 return _score_file(scorer, dataset, gated="threshold" in given, as_json=as_json)
         text = _text(answers[0]) if answers else ""
         found = scorer.score(text, wanted or None, **values)
-    _print_one(scorer, found, as_json=as_json)
-    return _status(scorer, [found], gated="threshold" in given)
+    gated = "threshold" in given
+    _print_one(scorer, found, gated=gated, as_json=as_json)
+    return _status(scorer, [found], gated=gated)
 
 
 def _answer_problems(answers: Sequence[str], values: dict[str, Any]) -> list[Problem]:
@@ -182,12 +189,13 @@ def _text(answer: str) -> str:
     return text.removesuffix("\n").removesuffix("\r")  # the line end of `echo` is not part of the answer
 
 
-def _print_one(scorer: Scorer, found: Score, *, as_json: bool) -> None:
+def _print_one(scorer: Scorer, found: Score, *, gated: bool, as_json: bool) -> None:
     if as_json:
         document = {"metric": found.metric, **_document(found), "parameters": dict(scorer.parameters)}
         click.echo(json_text(document, indent=1))
         return
-    click.echo("  ".join(part for part in (found.metric, _value(scorer.info, found), _verdict(found)) if part))
+    verdict = _verdict(found, gated=gated)
+    click.echo("  ".join(part for part in (found.metric, _value(scorer.info, found), verdict) if part))
     for name, value in found.detail.items():
         if name != "version":
             shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -288,10 +296,12 @@ def _value(info: MetricInfo, found: Score) -> str:
     return f"{found.value:.4f}" + (f" {info.unit}" if info.unit not in ("", "%") else "")
 
 
-def _verdict(found: Score) -> str:
+def _verdict(found: Score, *, gated: bool = True) -> str:
     word = {True: "passed", False: "failed", None: ""}[found.passed]
     threshold = found.detail.get("threshold")
     bound = f"(threshold {threshold:g})" if isinstance(threshold, int | float) else ""
+    if bound and not gated:
+        bound = f"(default threshold {threshold:g}, not gated)"  # it has no part in the exit status
     return "  ".join(part for part in (word, bound, shorten(found.reason, _REASON_WIDTH)) if part)
 
 

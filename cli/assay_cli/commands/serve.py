@@ -9,6 +9,7 @@ import sys
 import click
 
 from assay.errors import SetupError
+from assay.local.install_hint import install_hint
 from assay.parsing.names import unknown_name
 
 __all__ = ["serve"]
@@ -31,5 +32,5 @@ def serve(service: str, arguments: tuple[str, ...]) -> None:
     if service not in _MODULES:
         raise click.UsageError(unknown_name("service", service, _MODULES))
     if importlib.util.find_spec(_MODULES[service]) is None or importlib.util.find_spec(_NEEDS[service]) is None:
-        raise SetupError(f"the {service} is not installed: pip install 'assay[{service}]'")
+        raise SetupError(f"the {service} is not installed: {install_hint(service)}")
     os.execv(sys.executable, [sys.executable, "-P", "-m", _MODULES[service], *arguments])  # noqa: S606 - no shell

@@ -9,6 +9,7 @@ import click
 
 from assay.metrics.core.info import DEFAULT_MODEL
 from assay_cli.options import debug_option, prices_option, run_async, use_prices
+from assay_cli.waiting import show_waiting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,10 +41,11 @@ def up(no_embedder: bool, judge: bool, models: tuple[str, ...], prices: Path | N
         needed |= {"judge": "assay.v1.JudgeService"} if judge else {}
         try:
             async with Client(stack.address) as client:
-                await wait_for_stack(client, stack)
+                await show_waiting(wait_for_stack(client, stack), "starting the local orchestrator")
             for service, name in needed.items():
                 async with open_channel(f"unix:{home.socket(service)}") as channel:
-                    await wait_for_ready(channel, name, STARTUP_TIMEOUT_S)
+                    is_ready = wait_for_ready(channel, name, STARTUP_TIMEOUT_S)
+                    await show_waiting(is_ready, f"starting the local {service}")
         finally:
             await stack.wait_until_stopped()
         click.echo(f"the local stack is up at {stack.address}; stop it with `assay down`")

@@ -16,6 +16,7 @@ from assay.reports.metric_text import count_text
 from assay_cli.failures import EXIT_INFRASTRUCTURE
 from assay_cli.options import (
     bad_case_option,
+    check_address,
     dataset_overrides,
     debug_option,
     format_option,
@@ -48,6 +49,7 @@ __all__ = ["validate"]
     "--server",
     metavar="HOST:PORT",
     envvar="ASSAY_SERVER",
+    callback=check_address,
     help="Where it is to run: environment variables that SPEC names are that machine's, and not looked for here.",
 )
 @json_option
@@ -68,6 +70,10 @@ def validate(
 
     SPEC is a file or a folder with an assay.yaml; the default is this folder. The whole dataset is checked, whatever
     cases are selected, except with --limit or --quick alone.
+
+    \b
+        assay validate
+        assay validate assay.yaml --set repeats=3
     """
     from assay.client.run_driver import check_inputs
     from assay.datasets import open_dataset

@@ -11,7 +11,7 @@ import grpc.aio
 from assay.agent_host.host import host_agent
 from assay.errors import NotFoundError, UnavailableError, WatchBehindError, WrongStateError
 from assay.model.run import CaseResult, DatasetRef, Deletion, RowAttempt, Run, StateChange
-from assay.rpc.channel import open_channel, read_stream, wait_for_ready
+from assay.rpc.channel import open_channel, read_stream, server_version, wait_for_ready
 from assay.rpc.status import translated
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
@@ -90,6 +90,14 @@ class Client:
         await wait_for_ready(self._channel, _SERVICE, timeout_s)
         self._was_reached = True
 
+    async def server_version(self) -> str | None:
+        """Return the version of Assay that the orchestrator runs; None where it does not say, as older ones.
+
+        Raises:
+            UnavailableError: It does not answer.
+        """
+        return await server_version(self._channel, _SERVICE)
+
     async def upload_dataset(self, cases: Iterable[Case], *, name: str, format: str = "") -> DatasetRef:  # noqa: A002
         """Store a dataset and return it; the same cases in the same order are stored once.
 
@@ -155,7 +163,7 @@ class Client:
         """Return the newest runs that meet all conditions, without their summaries.
 
         Args:
-            limit: Most runs to return.
+            limit: Maximum number of runs to return.
             run_id_prefix: What their ids begin with.
             name: Their name; empty for any.
             labels: Labels that they have.
@@ -206,7 +214,7 @@ class Client:
 
         Args:
             run_id: The run.
-            retry_errors: Also try the rows again whose agent erred or of which a metric could not be computed, of a
+            retry_errors: Also run rows again whose agent failed or of which a metric could not be computed, of a
                 run that is paused, has succeeded or has failed. The old attempts stay: see `list_attempts`.
             spend_cap: Another cap on what the run may spend on judging; None for that of before.
 

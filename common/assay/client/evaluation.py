@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import SetupError
+from assay.local.install_hint import install_hint
 from assay.metrics.combined_score import tokens_used
 from assay.model.by_metric import ByMetric
 from assay.reports.metric_text import units_of, value_text
@@ -89,7 +90,7 @@ class Evaluation:
             import pandas as pd
         except ImportError as error:
             raise SetupError(
-                f"a data frame needs pandas, which cannot be imported ({error}): pip install 'assay[pandas]'",
+                f"a data frame needs pandas, which cannot be imported ({error}): {install_hint('pandas')}",
                 reason="NOT_INSTALLED",
             ) from error
         return pd.DataFrame([_record(row) for row in self.rows])

@@ -141,8 +141,7 @@ async def wait_for_stack(client: Client, stack: LocalStack | None) -> None:
             await client.wait_for_ready(_SERVER_TIMEOUT_S)
         except UnavailableError as error:
             raise UnavailableError(
-                f"no orchestrator answers at {client.address}: check the address, or leave --server out to use the "
-                "local stack",
+                f"no orchestrator answers at {client.address}: check that it runs and that the address is right",
                 reason=error.reason,
             ) from error
         return

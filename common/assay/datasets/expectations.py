@@ -97,7 +97,7 @@ def _assertion(fields: Fields, where: str, item: object) -> Assertion | None:
         fields.trouble.append((f"{where}.negate", f"must be true or false, not {shown(negate)}"))
     metric = item.get("metric")
     if metric is not None and not isinstance(metric, str):
-        fields.trouble.append((f"{where}.metric", f"must be a text, not {shown(metric)}"))
+        fields.trouble.append((f"{where}.metric", f"must be a string, not {shown(metric)}"))
     threshold, share = item.get("threshold"), item.get("weight")
     if threshold is not None:
         threshold = fields.as_number(f"{where}.threshold", threshold)

@@ -230,7 +230,8 @@ class FieldMap:
         if close is not None:
             hint = f"if {shown(close)} is the question, set `map: {{input: {close}}}`"
         else:
-            hint = "say which field is the question: `map: {input: YOUR_FIELD}`"
+            example = shown(fields[0]) if fields else "YOUR_FIELD"
+            hint = f"say which field is the question, such as `map: {{input: {example}}}`"
         known = ", ".join(ALIASES["input"])
         return f"no field holds the question (fields found: {listed}; read as the question: {known}); {hint}"
 

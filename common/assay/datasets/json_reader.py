@@ -7,7 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, TextIO
 
-from assay.datasets.records import MAX_RAW_CHARS, BadFileError, JsonText, Record, shown
+from assay.datasets.records import MAX_RAW_CHARS, BadFileError, JsonText, Record, json_trouble, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -134,6 +134,7 @@ class _Text:
         self._stream = stream
         self._buffer = ""
         self._position = 0
+        self._dropped = 0  # characters of the present line that are no longer in the buffer
         self._ended = False
 
     def peek(self) -> str:
@@ -204,7 +205,9 @@ class _Text:
             error.msg.startswith("Unterminated") or not self._buffer[error.pos :].strip(" \t\r\n")
         )
         hint = "; the file ends there: it may be cut off" if cut_off else ""
-        return BadFileError(f"is not valid JSON: {error.msg.removesuffix(' starting at')}{hint}", line)
+        begins = self._buffer.rfind("\n", 0, error.pos) + 1
+        column = error.pos - begins + 1 + (0 if begins else self._dropped)
+        return BadFileError(f"is not valid JSON: {json_trouble(error, column)}{hint}", line)
 
     def _move(self, position: int) -> None:
         self.line += self._buffer.count("\n", self._position, position)
@@ -217,6 +220,8 @@ class _Text:
         chunk = self._stream.read(max(_CHUNK_CHARS, len(kept)))
         self._ended = not chunk
         if chunk:
+            begins = self._buffer.rfind("\n", 0, self._position) + 1
+            self._dropped = self._position - begins + (0 if begins else self._dropped)
             self._buffer = kept + chunk
             self._position = 0
         return bool(chunk)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, TextIO
 
-from assay.datasets.records import MAX_RAW_CHARS, JsonText, Record
+from assay.datasets.records import MAX_RAW_CHARS, JsonText, Record, json_trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ def parse_line(text: JsonText, raw: str, number: int, line: int) -> Record:
     try:
         data, end = text.read(raw, start)
     except json.JSONDecodeError as error:
-        return Record(number, line, None, problem=f"is not valid JSON: {error.msg}, column {error.pos + 1}")
+        return Record(number, line, None, problem=f"is not valid JSON: {json_trouble(error, error.pos + 1)}")
     except RecursionError:
         return Record(number, line, None, problem="is nested far too deep")
     except ValueError:

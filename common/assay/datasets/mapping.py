@@ -128,7 +128,7 @@ def _expected(fields: Fields) -> tuple[dict[str, Any], tuple[str, ...]]:
     references: tuple[str, ...] = ()
     if isinstance(value, dict):
         if source.lower() != "expected":
-            fields.trouble.append((source, f"must be a text or a list of texts, not {shown(value)}"))
+            fields.trouble.append((source, f"must be a string or a list of strings, not {shown(value)}"))
         expected = dict(value)
     else:
         # A cell in a column for one reference may be JSON that the agent is to answer with.
@@ -162,7 +162,10 @@ def _turn(fields: Fields, references: tuple[str, ...], variables: dict[str, Any]
         variables.update(value)
     elif isinstance(value, list):
         fields.trouble.append(
-            (source, f"must be a text, not {shown(value)}: earlier messages belong in `history`, later ones in `turns`")
+            (
+                source,
+                f"must be a string, not {shown(value)}: earlier messages belong in `history`, later ones in `turns`",
+            )
         )
     elif value is not None:
         text = fields.as_text(source, value)

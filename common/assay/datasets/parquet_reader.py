@@ -8,6 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from assay.datasets.records import MAX_RAW_CHARS, BadFileError, Record, shown
+from assay.local.install_hint import install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,9 +19,6 @@ __all__ = ["is_parquet", "read_parquet"]
 _MAGIC = b"PAR1"
 _BATCH_ROWS = 256
 _BATCH_BYTES = 64 * 1024 * 1024
-_NO_PYARROW = (
-    "is a parquet file, and reading these needs pyarrow: pip install 'assay[parquet]', or export it as JSONL or CSV"
-)
 
 
 def is_parquet(path: Path) -> bool:
@@ -44,7 +42,10 @@ def read_parquet(path: Path) -> Iterator[Record]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise BadFileError(_NO_PYARROW) from None
+        raise BadFileError(
+            f"is a parquet file, and reading these needs pyarrow: {install_hint('parquet')}, or export it as JSONL "
+            "or CSV"
+        ) from None
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:

@@ -105,6 +105,4 @@ def _json_kind(head: str, suffix: str) -> str:
         return "jsonl" if is_json_lines(head) else "json"
     if suffix == ".json":
         return "json"
-    raise BadFileError(
-        f"is of a kind that its name does not tell: let the name end with {', '.join(SUFFIXES)} (or .gz)"
-    )
+    raise BadFileError(f"has an unknown file type: rename it to end with {', '.join(SUFFIXES)} (or .gz)")

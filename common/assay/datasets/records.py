@@ -15,6 +15,7 @@ __all__ = [
     "JsonText",
     "Record",
     "find_unusable",
+    "json_trouble",
     "shown",
 ]
 
@@ -198,6 +199,19 @@ def _unusable_text(text: str) -> str:
     except UnicodeEncodeError:
         return f"holds half a character (a lone surrogate) in {shown(text)}: write the file again as UTF-8"
     return ""
+
+
+def json_trouble(error: json.JSONDecodeError, column: int) -> str:
+    """Return what is wrong where a text is not JSON, for people.
+
+    Args:
+        error: What reading it raised.
+        column: The column of the error on its line, from 1.
+    """
+    closing, before = error.doc[error.pos : error.pos + 1], error.doc[: error.pos].rstrip(" \t\r\n")
+    if closing in ("]", "}") and closing and before.endswith(","):
+        return f"a comma before {closing}, which JSON does not allow: remove it, column {column}"
+    return f"{error.msg.removesuffix(' starting at')}, column {column}"
 
 
 def shown(value: object) -> str:

@@ -51,9 +51,9 @@ class Fields:
         if isinstance(value, str):
             return str(value)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self.trouble.append((where, f"must be a text, not {shown(value)}"))
+            self.trouble.append((where, f"must be a string, not {shown(value)}"))
         elif isinstance(value, float) and not math.isfinite(value):
-            self.trouble.append((where, f"must be a text, not {value}"))
+            self.trouble.append((where, f"must be a string, not {value}"))
         else:
             return str(value)
         return ""

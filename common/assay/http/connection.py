@@ -148,7 +148,7 @@ async def open_wire(
     """Return a new connection to the host of a URL.
 
     Args:
-        url: Where to.
+        url: The address of the request.
         make: Returns the protocol of a connection.
         context: How to speak TLS; None for plain HTTP.
         timeout_s: Longest time that connecting may take, name look-up and TLS included.

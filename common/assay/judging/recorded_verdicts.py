@@ -330,14 +330,14 @@ def _value_problem(key: str, value: object) -> str:
     """Return why a value cannot be that of a field, or the empty text."""
     if key in ("references", "contexts"):
         is_texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
-        return "" if is_texts else "must be a list of texts"
+        return "" if is_texts else "must be a list of strings"
     if key in ("repeat", "turn"):
         is_repeat = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_REPEATS
         return "" if is_repeat else f"must be a whole number from 0 to {MAX_REPEATS - 1}, not {value!r:.60}"
     if key not in _TEXTS:
         return ""
     if not isinstance(value, str):
-        return f"must be a text, not {value!r:.60}"
+        return f"must be a string, not {value!r:.60}"
     return name_problem(value, _NAMES[key]) if key in _NAMES else ""
 
 

@@ -162,7 +162,7 @@ class _Reader:
         for key, meaning in value.items():
             score = self._score(_parsed(key), f"{where}.{key}", minimum, maximum)
             if not isinstance(meaning, str) or not meaning.strip():
-                self._report(f"{where}.{key}", "must be a text that says what this score means")
+                self._report(f"{where}.{key}", "must be a string that says what this score means")
             elif score is not None:
                 found[score] = meaning
         return dict(sorted(found.items()))
@@ -234,7 +234,7 @@ class _Reader:
         if value is None and not needed:
             return ""
         if not isinstance(value, str) or not value.strip():
-            self._report(place, "must be a text that is not empty")
+            self._report(place, "must be a string that is not empty")
             return ""
         if len(value) > most:
             self._report(place, f"is longer than {most:,} characters")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import SetupError
 from assay.local.home import Home
+from assay.local.install_hint import install_hint
 from assay.local.judge_environment import KEY_VARIABLES, changed_variables, record_variables
 from assay.local.lease import Lease
 
@@ -106,6 +107,8 @@ class LocalStack:
                     "when the run is done",
                     reason="SERVICE_OF_A_RUN",
                 )
+            for service in missing:  # before any is started: a stack that stays would keep the first of them
+                _check_installed(service)
             for service in missing:
                 self._spawn(service)
         return bool(missing)
@@ -128,6 +131,7 @@ class LocalStack:
                     "that command is done, or set ASSAY_HOME to another folder",
                     reason="SERVICE_OF_A_RUN",
                 )
+            _check_installed("judge")
             stays = _life(self._home, "judge").read_bytes() != _LEASED
             _stop_judge(self._home)
             self._spawn("judge", stays=stays)
@@ -211,11 +215,6 @@ class LocalStack:
 
     def _spawn(self, service: str, *, stays: bool | None = None) -> None:
         stays = self._stay if stays is None else stays
-        if importlib.util.find_spec(_PACKAGES[service]) is None or importlib.util.find_spec(_NEEDS[service]) is None:
-            raise SetupError(
-                f"this run needs the {service}, which is not installed: pip install 'assay[{service}]'",
-                reason="NOT_INSTALLED",
-            )
         with open(self._home.log(service), "wb", opener=_private) as log, _held(_life(self._home, service)) as life:
             child = subprocess.Popen(  # noqa: S603 - our own module, no shell
                 # -P: the current folder must not shadow a module of the service.
@@ -290,6 +289,13 @@ def stop_services(home: Home) -> list[str]:
                 continue
             stopped.append(service)
     return stopped
+
+
+def _check_installed(service: str) -> None:
+    if importlib.util.find_spec(_PACKAGES[service]) is None or importlib.util.find_spec(_NEEDS[service]) is None:
+        raise SetupError(
+            f"this run needs the {service}, which is not installed: {install_hint(service)}", reason="NOT_INSTALLED"
+        )
 
 
 @contextmanager

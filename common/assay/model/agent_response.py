@@ -25,6 +25,7 @@ from assay.model.response_fields import (
 )
 from assay.model.response_limits import MAX_TRACEBACK_CHARS
 from assay.model.response_text import USAGE_KEYS, find_text_key, missing_text
+from assay.parsing.names import kind_of
 
 __all__ = [
     "AgentError",
@@ -207,7 +208,7 @@ def response_from_json(data: object) -> AgentResponse:
     if isinstance(data, str):
         return AgentResponse(text=as_text(data, "text"))
     if not isinstance(data, dict):
-        raise MalformedAnswerError(f"an answer is a text or a mapping with a 'text' field, not {type(data).__name__}")
+        raise MalformedAnswerError(f"an answer is a string or a mapping with a 'text' field, not {kind_of(data)}")
     error = _error(data.get("error"))
     status = _status(data.get("status"), error)
     if status is AgentStatus.ERROR and error is None:

@@ -6,6 +6,8 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from assay.parsing.names import kind_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -37,7 +39,7 @@ def as_text(value: object, where: str) -> str:
     if isinstance(value, bool | int | float):
         return str(value)
     if not isinstance(value, str):
-        raise MalformedAnswerError(f"{where} must be a text, not {type(value).__name__}")
+        raise MalformedAnswerError(f"{where} must be a string, not {kind_of(value)}")
     return clean_text(value)
 
 
@@ -69,7 +71,7 @@ def as_items(value: object, where: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list | tuple):
-        raise MalformedAnswerError(f"{where} must be a list, not {type(value).__name__}")
+        raise MalformedAnswerError(f"{where} must be a list, not {kind_of(value)}")
     if len(value) > _MAX_ITEMS:
         raise MalformedAnswerError(f"{where} has {len(value):,} entries, more than {_MAX_ITEMS:,}")
     return list(value)
@@ -80,7 +82,7 @@ def as_mapping(value: object, where: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise MalformedAnswerError(f"{where} must be a mapping, not {type(value).__name__}")
+        raise MalformedAnswerError(f"{where} must be a mapping, not {kind_of(value)}")
     return value
 
 

@@ -169,7 +169,7 @@ class CaseResult:
         passed: The row's verdict; None when no metric decided.
         scores: One per metric, in the spec's order; of a row that a client has read also by name, `scores["rouge"]`.
         latency_ms: Wall time of the agent, where measured.
-        reason: Why the row failed or the agent erred, for people.
+        reason: Why the row or its agent failed, for people.
         sequence: The event's number within the run.
         response: The answer; None where it was not asked for.
         input: The user's text, or the case's variables as JSON where it has none; empty where it was not asked for.

@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["metric_name_problem", "name_problem", "nearest", "unknown_name", "writable"]
+__all__ = ["kind_of", "metric_name_problem", "name_problem", "nearest", "unknown_name", "writable"]
 
 
 _METRIC_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
+_KINDS: dict[type | tuple[type, ...], str] = {
+    str: "a string", bool: "a boolean", (int, float): "a number", dict: "an object", list: "a list", tuple: "a tuple"
+}  # fmt: skip
 _NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")  # control characters, half characters, line ends
 
 
@@ -50,6 +53,13 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 def writable(path: Path | str) -> str:
     """Return a file's name as a text that can be stored: bytes that are no UTF-8 as escapes."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def kind_of(value: object) -> str:
+    """Return what a value is called in messages: "an object" for a dict, "a number" for 3; else its type's name."""
+    if value is None:
+        return "nothing (None or null)"
+    return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), type(value).__name__)
 
 
 def unknown_name(what: str, name: object, known: Iterable[str]) -> str:

@@ -78,7 +78,8 @@ def parse_yaml(text: str, *, file: str, problems: list[Problem]) -> tuple[Any, L
         problems.append(Problem(problem.message, file=file, line=problem.line))
         return None, {}
     if len(nodes) != 1:
-        problems.append(Problem(f"holds {len(nodes)} YAML documents; exactly one is due", file=file))
+        message = f"has {len(nodes)} YAML documents: keep one" if nodes else "is empty; expected one YAML document"
+        problems.append(Problem(message, file=file))
         return None, {}
     lines: Lines = {}
     found: list[tuple[str, YamlSyntaxError]] = []

@@ -13,9 +13,9 @@ from grpc_health.v1 import health_pb2
 
 from assay.errors import SetupError, UnavailableError
 from assay.rpc.methods import service_config
-from assay.rpc.options import ChannelOptions, channel_arguments
+from assay.rpc.options import VERSION_KEY, ChannelOptions, channel_arguments
 
-__all__ = ["StreamReading", "open_channel", "read_stream", "wait_for_ready"]
+__all__ = ["StreamReading", "open_channel", "read_stream", "server_version", "wait_for_ready"]
 
 T = TypeVar("T")
 Status = health_pb2.HealthCheckResponse
@@ -37,6 +37,29 @@ def open_channel(address: str, options: ChannelOptions = ChannelOptions()) -> gr
     if options.credentials is None:
         return grpc.aio.insecure_channel(address, options=arguments, interceptors=interceptors)
     return grpc.aio.secure_channel(address, options.credentials, options=arguments, interceptors=interceptors)
+
+
+async def server_version(channel: grpc.aio.Channel, service_name: str) -> str | None:
+    """Return the version of Assay that a server runs; None where it does not say, as older ones.
+
+    Args:
+        channel: The channel to a server that is ready.
+        service_name: A service of it.
+
+    Raises:
+        UnavailableError: It does not answer.
+    """
+    call = channel.unary_unary(
+        "/grpc.health.v1.Health/Check",
+        request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+        response_deserializer=Status.FromString,
+    )(health_pb2.HealthCheckRequest(service=service_name))
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        raise UnavailableError(f"the server does not answer: {error.details()}") from error
+    found = {str(key): value for key, value in await call.initial_metadata()}.get(VERSION_KEY)
+    return found if isinstance(found, str) else None
 
 
 async def wait_for_ready(channel: grpc.aio.Channel, service_name: str, timeout_s: float) -> None:

@@ -10,7 +10,11 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from assay.rpc.options import VERSION_KEY
+from assay.version import __version__
+
 __all__ = ["Health"]
+
 
 Status = health_pb2.HealthCheckResponse
 
@@ -42,9 +46,10 @@ class Health(health_pb2_grpc.HealthServicer):
         self._wake()
 
     async def Check(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:  # noqa: N802
-        """Return the status of one service."""
+        """Return the status of one service, and in the metadata the version of Assay."""
         if request.service not in self._known:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"{request.service} is not served here")
+        await context.send_initial_metadata(((VERSION_KEY, __version__),))
         return Status(status=self._status(request.service))
 
     async def List(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:  # noqa: N802

@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     import grpc
     import grpc.aio
 
-__all__ = ["ChannelOptions", "ServerOptions", "channel_arguments", "server_arguments"]
+__all__ = ["VERSION_KEY", "ChannelOptions", "ServerOptions", "channel_arguments", "server_arguments"]
 
 Arguments = list[tuple[str, int | str]]
 
 MIB = 1024 * 1024
+VERSION_KEY = "assay-version"
+"""The metadata of an answer to a health check in which a server gives its version of Assay."""
 MAX_ATTEMPTS = 5  # gRPC silently clamps a larger number
 MIN_RETRY_MS = 10  # with pauses of 1 ms gRPC forgets every second retry, and the call hangs
 

@@ -23,7 +23,7 @@ from assay.metrics.core.score import Row, keeps_vector, usable_references
 from assay.metrics.rows.row_scores import score_row
 from assay.model.agent_response import AgentResponse, clean_text
 from assay.model.run import CaseResult, MetricSettings, MetricSummary, Score
-from assay.parsing.names import unknown_name
+from assay.parsing.names import kind_of, unknown_name
 from assay.scoring.evidence import evidence_of, verdicts_of, with_inputs
 from assay.scoring.inputs import BESIDE, NO_QUESTION, answered_file, answered_records, check_answered
 from assay.scoring.vectors import EmbedFunction, FunctionVectors, ServiceVectors, Vectors
@@ -96,7 +96,7 @@ def score(
 
     Raises:
         InvalidInputError: The metric, a parameter or a field is wrong; holds every problem.
-        AssayError: The embedder cannot be had.
+        AssayError: No embedder is available.
 
     Example:
         >>> score("exact_match", "Al-Ula", "al ula", strip_punctuation=True).value  # doctest: +SKIP
@@ -126,7 +126,7 @@ def score_many(
 
     Raises:
         InvalidInputError: The metric, a parameter or a row is wrong; holds every problem.
-        AssayError: The embedder cannot be had.
+        AssayError: No embedder is available.
     """
     scorer = Scorer(metric, parameters, embed=embed, embedder=embedder)
     dataset = answered_records(rows)
@@ -165,7 +165,7 @@ def score_file(
 
     Raises:
         InvalidInputError: The metric, a parameter or the file is wrong; holds every problem.
-        AssayError: The embedder cannot be had.
+        AssayError: No embedder is available.
 
     Warns:
         DatasetWarning: Something about the file is odd.
@@ -274,7 +274,7 @@ class Scorer:
 
         Raises:
             DatasetError: It is wrong, or a record has no answer; holds every problem.
-            AssayError: The embedder cannot be had.
+            AssayError: No embedder is available.
         """
         check_answered(dataset)
         cases = dataset.cases()
@@ -346,7 +346,7 @@ def _record(
         if name not in known and not name.startswith(_HIDDEN_FIELDS)
     ]
     if not isinstance(answer, str | Mapping):
-        problems.append(Problem(f"must be a text or a mapping, not {type(answer).__name__}", "answer"))
+        problems.append(Problem(f"must be a string or a mapping, not {kind_of(answer)}", "answer"))
     if problems:
         raise InvalidInputError(problems)
     assert isinstance(answer, str | Mapping)

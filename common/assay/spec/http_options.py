@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
-from assay.parsing.names import unknown_name
+from assay.parsing.names import kind_of, unknown_name
 from assay.spec.prompt_template import MAX_FILLED_CHARS, PLACEHOLDER, FilledTooLargeError
 from assay.spec.response_expressions import expression_problem
 from assay.spec.variables import VARIABLE
@@ -170,12 +170,12 @@ def _texts(value: object, where: str, problems: list[Problem]) -> dict[str, str]
     if value is None:
         return {}
     if not isinstance(value, dict):
-        problems.append(Problem(f"must be a mapping of names to texts, not {type(value).__name__}", where))
+        problems.append(Problem(f"must be a mapping of names to strings, not {kind_of(value)}", where))
         return {}
     texts = {}
     for name, item in value.items():
         if isinstance(item, bool | list | dict) or item is None:
-            problems.append(Problem(f"must be a text, not {type(item).__name__}", f"{where}.{name}"))
+            problems.append(Problem(f"must be a string, not {kind_of(item)}", f"{where}.{name}"))
         else:
             texts[str(name)] = str(item)
     return texts

@@ -247,7 +247,7 @@ class JudgeReader:
         if provider == "none" and not known and not in_jury:
             return None
         if not isinstance(provider, str):
-            is_missing = "is missing" if provider is None else "must be a text"
+            is_missing = "is missing" if provider is None else "must be a string"
             self._say("provider", f"{is_missing}: openai, anthropic, replay{'' if in_jury else ' or none'}")
             return None
         if provider == "none":
@@ -305,7 +305,7 @@ class JudgeReader:
     def _text(self, value: Mapping[str, Any], key: str) -> str:
         found = value.get(key, "")
         if not isinstance(found, str):
-            self._say(key, f"must be a text, not {found!r}")
+            self._say(key, f"must be a string, not {found!r}")
             return ""
         return found
 

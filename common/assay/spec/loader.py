@@ -245,7 +245,7 @@ class _Reader:
         default = (writable(self._base_dir.resolve().name) or "run")[:200]
         name = self._data.get("name", default)
         if not isinstance(name, str | int) or isinstance(name, bool) or not 1 <= len(str(name).strip()) <= 200:
-            self._report("name", f"must be a text of 1 to 200 characters, not {name!r}")
+            self._report("name", f"must be a string of 1 to 200 characters, not {name!r}")
             return default
         if problem := name_problem(str(name).strip(), 200):
             self._report("name", problem)
@@ -301,7 +301,7 @@ class _Reader:
     def _text(self, key: str) -> str | None:
         value = self._data.get(key)
         if value is not None and not isinstance(value, str):
-            self._report(key, f"must be a text, not {value!r}")
+            self._report(key, f"must be a string, not {value!r}")
             return None
         return value
 
@@ -360,7 +360,8 @@ class _Reader:
             return AgentSettings("replay")
         adapter = value.get("adapter")
         if not isinstance(adapter, str):
-            self._report("agent.adapter", f"is missing: {', '.join(ADAPTERS)}" if adapter is None else "must be a text")
+            message = "must be a string" if adapter is not None else f"is missing: {', '.join(ADAPTERS)}"
+            self._report("agent.adapter", message)
             return AgentSettings("replay")
         return self._known_agent(adapter, value)
 
@@ -375,7 +376,7 @@ class _Reader:
                 self._report(f"agent.{key}", unknown_name("field of agent", key, known))
         target = value.get("target", "")
         if not isinstance(target, str):
-            self._report("agent.target", f"must be a text, not {target!r}")
+            self._report("agent.target", f"must be a string, not {target!r}")
             target = ""
         found = read_prompt_files(options, self._base_dir) if adapter in PROVIDERS else []
         self._take(found)
@@ -467,7 +468,7 @@ class _Reader:
         for index, item in enumerate(value):
             where = f"gates[{index}]"
             if not isinstance(item, str):
-                self._report(where, f"must be a text such as 'pass_rate >= 0.85', not {item!r}")
+                self._report(where, f"must be a string such as 'pass_rate >= 0.85', not {item!r}")
                 continue
             try:
                 gates.append(parse_gate(item, metrics=metrics, repeats=repeats).expression)

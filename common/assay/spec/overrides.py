@@ -28,6 +28,9 @@ def apply_override(data: dict[str, Any], override: str, problems: list[Problem])
     if not sign or not key.strip():
         problems.append(Problem("must be KEY=VALUE, e.g. --set agent.timeout=5s", f"--set {override}"))
         return
+    if not text.strip():
+        problems.append(Problem(f"has no value: write {key.strip()}=VALUE, or {key.strip()}=null for none", where))
+        return
     try:
         value = parse_scalar(text)
     except YamlSyntaxError as problem:

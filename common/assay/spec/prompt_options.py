@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from assay.errors import Problem
-from assay.parsing.names import unknown_name
+from assay.parsing.names import kind_of, unknown_name
 from assay.spec.prompt_template import template_problem, variables_of
 from assay.spec.urls import has_user
 
@@ -179,7 +179,7 @@ def _place(options: Mapping[str, Any], name: str) -> str:
 def _template(options: Mapping[str, Any], name: str, problems: list[Problem]) -> str | None:
     text, where = options.get(name), _place(options, name)
     problems += [
-        Problem(f"must be a text, not {type(options[key]).__name__}", f"agent.{key}")
+        Problem(f"must be a string, not {kind_of(options[key])}", f"agent.{key}")
         for key in (f"{name}_file", f"{name}_sha256")
         if not isinstance(options.get(key, ""), str)
     ]
@@ -188,8 +188,8 @@ def _template(options: Mapping[str, Any], name: str, problems: list[Problem]) ->
             problems.append(Problem(f"has not been read: it comes with its text in agent.{name}", where))
         return None
     if not isinstance(text, str) or not text.strip():
-        shown = "an empty text" if isinstance(text, str) else type(text).__name__
-        problems.append(Problem(f"must be a text with {{{{variables}}}}, not {shown}", where))
+        shown = "an empty string" if isinstance(text, str) else kind_of(text)
+        problems.append(Problem(f"must be a string with {{{{variables}}}}, not {shown}", where))
         return None
     if len(text) > _MAX_TEMPLATE_CHARS:
         problems.append(Problem(f"is longer than {_MAX_TEMPLATE_CHARS:,} characters", where))
@@ -271,7 +271,7 @@ def _extra(value: object, provider: Provider, problems: list[Problem]) -> dict[s
         return {}
     if not isinstance(value, dict):
         problems.append(
-            Problem(f"must be a mapping of further fields of the request, not {type(value).__name__}", "agent.extra")
+            Problem(f"must be a mapping of further fields of the request, not {kind_of(value)}", "agent.extra")
         )
         return {}
     try:

@@ -1,4 +1,4 @@
-"""A judge held against people's labels: every figure of agreement, who says what for what, and how far to trust it.
+"""A judge compared with human labels: every figure of agreement, who says what for what, and how far to trust it.
 
 Several people count as one: their scores by the mean, their labels by the majority. Items that no person labelled, or
 on which people are divided evenly, are left out, and so are items without a valid verdict, which the invalid rate
@@ -103,7 +103,7 @@ def calibrate_scores(
     whole: bool,
     passing: Passing | None = None,
 ) -> Calibration:
-    """Hold a judge's scores against people's.
+    """Compare a judge's scores with human scores.
 
     Args:
         judge: A score an item, on the rubric's scale; None where there is no valid one.
@@ -137,7 +137,7 @@ def calibrate_scores(
 def calibrate_labels(
     judge: Sequence[float | None], people: Sequence[Sequence[str]], *, passing: Passing
 ) -> Calibration:
-    """Hold a judge's pass or fail against people's.
+    """Compare a judge's pass or fail with that of people.
 
     Args:
         judge: A score an item; None where there is no valid one.
@@ -161,7 +161,7 @@ def calibrate_pairs(
     *,
     winners: Sequence[str | None] | None = None,
 ) -> Calibration:
-    """Hold a judge's choice between two answers against people's.
+    """Compare a judge's choice between two answers with that of people.
 
     Args:
         judge: What it says of each pair in both orders; None where either verdict is not valid.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from assay.errors import SetupError
+from assay.local.install_hint import install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +68,7 @@ def open_database(tables: ServiceTables, *, path: Path, url: str = "", patience_
             from assay.storage.postgres import PostgresDatabase
         except ImportError as problem:
             raise SetupError(
-                f"the driver for PostgreSQL cannot be used ({problem}): pip install 'assay[postgres]'"
+                f"the driver for PostgreSQL cannot be used ({problem}): {install_hint('postgres')}"
             ) from problem
         return PostgresDatabase(url, tables, patience_s=patience_s)
     from assay.storage.sqlite import SqliteDatabase

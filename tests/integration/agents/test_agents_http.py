@@ -336,7 +336,7 @@ async def test_nobody_listening_is_unreachable(listen: Listen, agent_of: AgentOf
         (b"[" * 100_000, {}, "not JSON"),
         (b'{"text": "a", "text": "b"}', {}, "an object has the same key twice"),
         (b'{"nothing": 1}', {}, "finds nothing in {\"nothing\": 1}; fields found: 'nothing'"),
-        (b'{"text": {"a": 1}}', {}, "text must be a text, not dict"),
+        (b'{"text": {"a": 1}}', {}, "text must be a string, not an object"),
         (b'{"text": "t", "n": 5}', {"data_rows": "length(n)"}, "agent.response.data_rows (length(n))"),
         (b'{"text": "t"}', {"output": "contains(text, `5`)"}, "agent.response.output"),
         (b'{"text": "t", "n": NaN}', {"output": "n"}, "not JSON"),

@@ -236,5 +236,5 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "psycopg", None)
     for name in ("postgres", "postgres_errors"):
         monkeypatch.delitem(sys.modules, f"assay.storage.{name}")
-    with pytest.raises(SetupError, match=r"pip install 'assay\[postgres\]'"):
+    with pytest.raises(SetupError, match=r"pip install -e \S*\[postgres\]"):
         open_database(Settings("unix:none", Path("none"), database_url="postgresql://h/n"))

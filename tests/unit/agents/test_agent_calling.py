@@ -139,7 +139,7 @@ class Hostile(dict[str, Any]):
 @pytest.mark.parametrize(
     ("returned", "named"),
     [
-        ({"text": ["a"]}, "text must be a text"),
+        ({"text": ["a"]}, "text must be a string"),
         ({"text": "a", "status": "fine"}, "status must be"),
         ({"text": "a", "usage": {"input_tokens": -1}}, "usage.input_tokens"),
         ({"text": "a", "sources": [{"score": float("nan")}]}, "sources[0].score"),

@@ -34,7 +34,7 @@ def test_wrong_records_are_left_out_and_listed(write: Write, read: Read) -> None
     info = open_dataset(name, on_bad_case="skip").check()
     assert (info.case_count, info.left_out_count) == (2, 4)
     said = [str(problem) for problem in info.left_out]
-    assert said[0].startswith("x.jsonl:2: record 2, question: must be a text")
+    assert said[0].startswith("x.jsonl:2: record 2, question: must be a string")
     assert said[1].startswith("x.jsonl:2: record 2, weight: must be a number")
     assert [line.split(":")[1] for line in said] == ["2", "2", "3", "4", "5"]
     assert "x.jsonl: 4 records are wrong and left out" in str(info.warnings[-1])

@@ -42,7 +42,7 @@ def only(problems: list[str]) -> str:
         ("x.csv", b"PK\x03\x04\x14\x00", "save the sheet as CSV"),
         ("x.json", b"<!DOCTYPE html><p>", "is a web page"),
         ("x.json", b"BZh91AY", "compressed with bzip2"),
-        ("x.txt", "question,answer\nQ,A\n", "let the name end with .json, .jsonl"),
+        ("x.txt", "question,answer\nQ,A\n", "unknown file type: rename it to end with .json, .jsonl"),
         ("x.json", "question: Q", "begins with neither [ nor {"),
         ("x.jsonl", "{\0\0\0", "holds NUL bytes"),
         ("x.jsonl", '{"a":1}'.encode("utf-16-le"), "`encoding: utf-16-le`"),
@@ -100,10 +100,10 @@ def test_encoding_against_the_mark(write: Write, refusal: Refusal) -> None:
     ("content", "line", "said"),
     [
         ('[\n{"input": "a"},\n{"input": "b"', 3, "the file ends there: it may be cut off"),
-        ('[\n{"input": "a"},\n{"input": "b', 3, "Unterminated string; the file ends there: it may be cut off"),
+        ('[\n{"input": "a"},\n{"input": "b', 3, "string, column 11; the file ends there: it may be cut off"),
         ('[\n{"input": "a"},\n', 3, "cut off"),
         ('[\n{"input": "a"}\n', 3, "the file ends here: it may be cut off"),
-        ('[{"input": "a"},\n]', 2, "Expecting value"),
+        ('[{"input": "a"},\n]', 2, "a comma before ], which JSON does not allow: remove it, column 1"),
         ('[{"input": "a",}]', 1, "is not valid JSON"),
         ('[{"input": "a"}\n{"input": "b"}]', 2, '"," or "]" is due, found "{"'),
         ('[\n{"input": "a"}, // no\n{"input": "b"}]', 2, "is not valid JSON: Expecting value"),
@@ -198,27 +198,30 @@ def test_the_fiftieth_problem_is_the_last_one_listed(write: Write, refusal: Refu
         ({"question": None}, "record 2, question: is blank: every case needs a question"),
         ({"question": "  "}, "record 2, question: is blank"),
         ({"other": 1}, "record 2, input: is missing: every case needs a question"),
-        ({"question": True}, "record 2, question: must be a text, not true"),
-        ({"question": ["a", "b"]}, 'record 2, question: must be a text, not ["a", "b"]'),
+        ({"question": True}, "record 2, question: must be a string, not true"),
+        ({"question": ["a", "b"]}, 'record 2, question: must be a string, not ["a", "b"]'),
         ({"question": {}}, "record 2, question: is blank"),
         ({"question": {"a": 1}, "variables": {"b": 2}}, "record 2, question: is an object of variables, and so is"),
-        ({"question": "Q", "answer": {"text": "A"}}, "record 2, answer: must be a text or a list of texts, not"),
-        ({"question": "Q", "answer": ["A", False]}, "record 2, answer[1]: must be a text, not false"),
-        ({"question": "Q", "category": ["c"]}, 'record 2, category: must be a text, not ["c"]'),
-        ({"question": "Q", "tags": {"a": 1}}, "record 2, tags: must be a text"),
+        ({"question": "Q", "answer": {"text": "A"}}, "record 2, answer: must be a string or a list of strings, not"),
+        ({"question": "Q", "answer": ["A", False]}, "record 2, answer[1]: must be a string, not false"),
+        ({"question": "Q", "category": ["c"]}, 'record 2, category: must be a string, not ["c"]'),
+        ({"question": "Q", "tags": {"a": 1}}, "record 2, tags: must be a string"),
         ({"question": "Q", "filters": "all"}, 'record 2, filters: must be an object, not "all"'),
         ({"question": "Q", "variables": [1]}, "record 2, variables: must be an object, not [1]"),
-        ({"question": "Q", "id": ["x"]}, 'record 2, id: must be a text, not ["x"]'),
+        ({"question": "Q", "id": ["x"]}, 'record 2, id: must be a string, not ["x"]'),
         ({"question": "Q", "id": "x" * 201}, "record 2, id: must have at most 200 characters, not 201"),
         ({"question": "Q", "id": "a\nb"}, "record 2, id: must not hold control characters: 'a\\nb'"),
         ({"question": "Q", "history": "hi"}, "record 2, history: must be a list of messages"),
         ({"question": "Q", "history": [{"role": "boss", "content": "x"}]}, "record 2, history[0]: must be a message"),
         (
             {"question": "Q", "history": [{"role": "user", "content": []}]},
-            "record 2, history[0].content: must be a text",
+            "record 2, history[0].content: must be a string",
         ),
-        ({"question": "Q", "recorded": [1]}, "record 2, recorded: must be a text, not [1]"),
-        ({"question": "Q", "recorded": {"text": []}}, "record 2, recorded: is no recorded answer: text must be a text"),
+        ({"question": "Q", "recorded": [1]}, "record 2, recorded: must be a string, not [1]"),
+        (
+            {"question": "Q", "recorded": {"text": []}},
+            "record 2, recorded: is no recorded answer: text must be a string, not a list",
+        ),
         ({"turns": []}, "record 2, turns: must be a list of turns, not []"),
         ({"turns": [3]}, "record 2, turns[0]: must be an object with an input, not 3"),
         ({"turns": [{"input": ""}]}, "record 2, turns[0].input: is blank"),
@@ -246,8 +249,10 @@ def test_no_input_field(write: Write, refusal: Refusal) -> None:
     problem = only(refusal(write("x.jsonl", [{"qestion": "Q", "answer": "A"}] * 3)))
     assert problem.startswith('x.jsonl:1: no field holds the question (fields found: "qestion", "answer"; read as')
     assert problem.endswith('if "qestion" is the question, set `map: {input: qestion}`')
-    assert "set `map: {input: YOUR_FIELD}`" not in problem
-    assert "`map: {input: YOUR_FIELD}`" in only(refusal(write("x.csv", "xx,yy\n1,2\n")))
+    assert "say which field is the question" not in problem
+    assert 'say which field is the question, such as `map: {input: "xx"}`' in only(
+        refusal(write("x.csv", "xx,yy\n1,2\n"))
+    )
 
 
 def test_records_without_fields(write: Write, refusal: Refusal) -> None:

@@ -76,8 +76,8 @@ def test_a_target_that_is_no_letter_of_a_choice(write: Write, wired: Read) -> No
         ({"input": [{"role": "boss", "content": "Q"}], "target": "A"}, "input[0]: must be a message with a role"),
         ({"input": [{"role": "user", "content": [{"type": "image"}]}], "target": "A"}, "input[0].content: must be a"),
         ({"input": ["Q", "R"], "target": "A"}, "input[0]: must be a message with role and content"),
-        ({"input": "Q", "target": {"a": 1}}, "target: must be a text"),
-        ({"input": "Q", "target": "A", "choices": ["a", {}]}, "choices[1]: must be a text"),
+        ({"input": "Q", "target": {"a": 1}}, "target: must be a string"),
+        ({"input": "Q", "target": "A", "choices": ["a", {}]}, "choices[1]: must be a string"),
         ({"input": None, "target": "A"}, "input: is missing: every case needs a question"),
     ],
 )

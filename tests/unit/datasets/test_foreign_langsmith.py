@@ -45,7 +45,7 @@ def test_the_reading_is_told(write: Write, read: Read) -> None:
     info = open_dataset(name).check()
     assert (info.format, info.reference_count, info.recorded_count) == ("langsmith/jsonl", 2, 0)
     (warning,) = info.warnings
-    assert str(warning).startswith("x.jsonl:1: record 1: `outputs` is read as the right answer, as in LangSmith")
+    assert str(warning).startswith("x.jsonl:1: record 1: treating `outputs` as the reference, as in LangSmith")
     assert "(and 1 more)" in str(warning)
     one, two, _ = read(name, format="langsmith", field_map={"recorded": "outputs"})
     assert one.recorded is not None
@@ -81,8 +81,8 @@ def test_a_table_of_chosen_columns(write: Write, wired: Read) -> None:
     ("example", "said"),
     [
         ({"inputs": {}, "outputs": {"a": "A"}}, "input: is missing"),
-        ({"inputs": {"question": "Q"}, "outputs": [{"a": 1}]}, "outputs: must be a text"),
-        ({"inputs": {"question": "Q"}, "outputs": {"answer": [{}]}}, "outputs.answer[0]: must be a text"),
+        ({"inputs": {"question": "Q"}, "outputs": [{"a": 1}]}, "outputs: must be a string"),
+        ({"inputs": {"question": "Q"}, "outputs": {"answer": [{}]}}, "outputs.answer[0]: must be a string"),
         ({"inputs": 7, "outputs": {"answer": "A"}}, ""),
     ],
 )

@@ -51,11 +51,11 @@ def test_examples(write: Write, wired: Read) -> None:
 @pytest.mark.parametrize(
     ("example", "said"),
     [
-        ({"query": {"a": 1}, "query_by": None, "reference_answer": "A"}, "query: must be a text"),
-        ({"query": "Q", "query_by": None, "reference_answer": {"a": 1}}, "reference_answer: must be a text"),
+        ({"query": {"a": 1}, "query_by": None, "reference_answer": "A"}, "query: must be a string"),
+        ({"query": "Q", "query_by": None, "reference_answer": {"a": 1}}, "reference_answer: must be a string"),
         (
             {"query": "Q", "reference_answer": "A", "reference_contexts": ["a", 1.5, []]},
-            "reference_contexts[2]: must be a text",
+            "reference_contexts[2]: must be a string",
         ),
         ({"query": "", "query_by": None, "reference_answer": "A"}, "input: is missing"),
     ],

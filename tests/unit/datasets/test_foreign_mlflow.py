@@ -75,7 +75,7 @@ def test_a_table(write: Write, wired: Read) -> None:
         ({"inputs": {"q": "Q"}, "expectations": "A"}, "expectations: must be an object"),
         (
             {"inputs": {"q": "Q"}, "expectations": {"expected_response": {}}},
-            "expectations.expected_response: must be a text",
+            "expectations.expected_response: must be a string",
         ),
         (
             {"inputs": {"q": "Q"}, "expectations": {}, "outputs": {"a": "x", "b": "y"}},

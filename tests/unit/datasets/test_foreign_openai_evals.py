@@ -78,9 +78,9 @@ def test_hosted_items_without_a_question_fill_a_prompt(write: Write, wired: Read
         ({"sample": {"output_text": "A"}}, "sample: stands without the `item` that it answers"),
         ({"item": {"input": "Q"}, "sample": {"model": "m"}}, "sample: holds no text `output_text`"),
         ({"datasource_item": {"input": "Q"}, "results": []}, "datasource_item: makes it a result of an evaluation"),
-        ({"input": [{"role": "user", "content": {"a": 1}}], "ideal": "A"}, "input[0].content: must be a text"),
+        ({"input": [{"role": "user", "content": {"a": 1}}], "ideal": "A"}, "input[0].content: must be a string"),
         ({"input": [], "ideal": "A"}, "input: must end with the message that is to be answered"),
-        ({"input": "Q", "ideal": [["A"]]}, "ideal[0]: must be a text"),
+        ({"input": "Q", "ideal": [["A"]]}, "ideal[0]: must be a string"),
     ],
 )
 def test_records_that_are_refused(write: Write, refusal: Refusal, record: dict[str, Any], said: str) -> None:

@@ -60,7 +60,7 @@ def test_a_table(write: Write, wired: Read) -> None:
         ({"input": "Q", "output_1": "a", "output_2": "b", "label": True}, "label: must say which answer is better"),
         ({"input": "Q", "output_1": "a", "output_2": "b", "label": "left"}, "label: must say which answer is better"),
         ({"input": "Q", "output_1": "a", "label": 1}, "output_2: is missing: a pair has two answers"),
-        ({"input": "Q", "output_1": ["a"], "output_2": "b"}, "output_1: must be a text"),
+        ({"input": "Q", "output_1": ["a"], "output_2": "b"}, "output_1: must be a string"),
         ({"output_1": "a", "output_2": "b", "label": 1}, "input: is missing"),
     ],
 )

@@ -78,7 +78,7 @@ def test_what_is_not_read_of_a_config_is_told(write: Write, refusal: Refusal) ->
     info = open_dataset(write("x.yaml", CONFIG)).check()
     assert info.format == "promptfoo/yaml"
     (warning,) = info.warnings
-    assert "does not read prompts, providers of a promptfoo config" in str(warning)
+    assert "ignores `prompts`, `providers` of a promptfoo config: only its tests are imported" in str(warning)
     content = {"scenarios": [{"config": []}], "tests": [{"vars": {"q": "Q"}}]}
     assert "holds `scenarios`" in refusal(write("x.json", content))[0]
     content = {"defaultTest": "file://d.yaml", "tests": [{"vars": {"q": "Q"}}]}

@@ -136,7 +136,7 @@ def test_cells_that_are_no_lists(write: Write, wired: Read, cell: str) -> None:
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        ({"user_input": {"a": 1}, "reference": "A"}, "user_input: must be a text"),
+        ({"user_input": {"a": 1}, "reference": "A"}, "user_input: must be a string"),
         (
             {"user_input": [{"content": "x", "type": "robot"}], "reference": "A"},
             "user_input[0]: must be a message with",
@@ -145,7 +145,7 @@ def test_cells_that_are_no_lists(write: Write, wired: Read, cell: str) -> None:
             {"user_input": [{"content": "x", "type": "ai"}], "reference": "A"},
             "user_input: holds no message of the user",
         ),
-        ({"user_input": "Q", "retrieved_contexts": [{}], "response": "A"}, "retrieved_contexts[0]: must be a text"),
+        ({"user_input": "Q", "retrieved_contexts": [{}], "response": "A"}, "retrieved_contexts[0]: must be a string"),
         ({"user_input": "Q", "reference_tool_calls": [1]}, "reference_tool_calls[0]: must be a call of a tool"),
         ({"user_input": None, "reference": "A"}, "input: is missing: every case needs a question"),
     ],

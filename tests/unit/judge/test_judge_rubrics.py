@@ -66,7 +66,7 @@ def test_all_problems_are_said_at_once() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "exactly one"),
+        ("", "is empty; expected one YAML document"),
         ("- 1", "is not a mapping"),
         ("name: *x", "alias"),
         ("name: a\nname: b", "given twice"),

@@ -422,7 +422,7 @@ def test_numbers_of_ones_own(metric: Callable[..., Metric]) -> None:
     ("parameters", "field", "message"),
     [
         ({}, "m.formula", "is missing"),
-        ({"formula": 3}, "m.formula", "must be a text"),
+        ({"formula": 3}, "m.formula", "must be a string"),
         ({"formula": "a +"}, "m.formula", "instead of the end"),
         ({"formula": "1 + 2"}, "m.formula", "always the same"),
         ({"formula": "x", "parameters": {"x": 1}}, "m.formula", "always the same"),

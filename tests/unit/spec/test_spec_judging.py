@@ -70,7 +70,7 @@ OTHER = {"provider": "anthropic", "model": "n"}
         ({"provider": "opnai", "model": "m"}, "judge.provider", "did you mean 'openai'"),
         ({"provider": "none", "model": "m"}, "judge.provider", "nothing else may be set"),
         ({"provider": "openai"}, "judge.model", "is missing"),
-        ({"provider": "openai", "model": 3}, "judge.model", "must be a text"),
+        ({"provider": "openai", "model": 3}, "judge.model", "must be a string"),
         ({"provider": "replay", "base_url": "http://x"}, "judge.base_url", "no meaning for replay"),
         ({"provider": "openai", "model": "m", "base_url": "ftp://x"}, "judge.base_url", "http or https"),
         ({"provider": "openai", "model": "m", "base_url": "http://u:p@x"}, "judge.base_url", "without a user"),

@@ -67,7 +67,7 @@ def test_the_least_that_a_prompt_needs(tmp_path: Path) -> None:
         ("openai", {"prompt": "Hello"}, "agent.prompt", "no {{variable}}"),
         ("openai", {"prompt": "Hello {input}"}, "agent.prompt", "write {{input}}"),
         ("openai", {"prompt": "{{input}} {{x}"}, "agent.prompt", "without }}"),
-        ("openai", {"prompt": ["x"]}, "agent.prompt", "must be a text"),
+        ("openai", {"prompt": ["x"]}, "agent.prompt", "must be a string"),
         ("openai", {"prompt": "  "}, "agent.prompt", "empty"),
         ("openai", {"prompt": "{{x}}", "prompt_file": "a.md"}, "agent.prompt_file", "keep one"),
         ("openai", {"prompt_file": "nowhere.md"}, "agent.prompt_file", "no file 'nowhere.md'"),

@@ -61,7 +61,7 @@ def oddity(record: Mapping[str, Any]) -> str:
     if not Parts(record).has("outputs"):
         return ""
     return (
-        "`outputs` is read as the right answer, as in LangSmith; if it is what an agent once answered, set "
+        "treating `outputs` as the reference, as in LangSmith; if it holds recorded agent output, set "
         "`format: langsmith` and `map: {recorded: outputs}`"
     )
 

@@ -171,7 +171,7 @@ def text_of(value: object, field: str) -> str:
         return str(value)
     if isinstance(value, list) and value and all(_is_text_part(item) for item in value):
         return "".join(item["text"] for item in value)
-    raise BadRecordError(f"must be a text, not {shown(value)}", field)
+    raise BadRecordError(f"must be a string, not {shown(value)}", field)
 
 
 def _is_text_part(item: object) -> bool:

@@ -80,8 +80,8 @@ def unread_parts(top: Mapping[str, Any]) -> str:
     if not unread:
         return ""
     return (
-        f"does not read {', '.join(unread)} of a promptfoo config: only its tests are cases; the spec's agent takes "
-        "the place of prompts and providers"
+        f"ignores {', '.join(f'`{name}`' for name in unread)} of a promptfoo config: only its tests are imported, and "
+        "the spec names the agent"
     )
 
 

@@ -78,7 +78,7 @@ def value_problem(check: Check, assertion: Assertion) -> str:
         case "text" if not _is_scalar(value) or str(value) == "":
             return "needs a text as its value"
         case "texts" if not _texts(value):
-            return "needs a list of texts as its value"
+            return "needs a list of strings as its value"
         case "pattern":
             return pattern_problem(value) if isinstance(value, str) and value else "needs a pattern as its value"
         case "schema" if value is not None:

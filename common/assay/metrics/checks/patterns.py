@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from assay.errors import SetupError
+from assay.local.install_hint import install_hint
 
 __all__ = ["MAX_TEXT_CHARS", "compile_pattern", "pattern_problem", "pattern_size", "search_work"]
 
@@ -29,7 +30,7 @@ def compile_pattern(pattern: str, *, case_sensitive: bool = True) -> Any:
         import re2  # imported here: the library starts without it
     except ImportError:
         raise SetupError(
-            "regular expressions need google-re2, which is not installed: pip install 'assay[orchestrator]'",
+            f"regular expressions need google-re2, which is not installed: {install_hint('orchestrator')}",
             reason="NOT_INSTALLED",
         ) from None
     if len(pattern) > _MAX_PATTERN_CHARS:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import SetupError
+from assay.local.install_hint import install_hint
 from assay.metrics.checks.patterns import compile_pattern, pattern_problem, pattern_size, search_work
 from assay.metrics.checks.schema_limits import count_values, expanded_parts, expansion_problem, size_problem
 
@@ -144,7 +145,7 @@ def _library() -> Any:
         import jsonschema  # imported here: the library starts without it
     except ImportError:
         raise SetupError(
-            "JSON schemas need jsonschema, which is not installed: pip install 'assay[orchestrator]'",
+            f"JSON schemas need jsonschema, which is not installed: {install_hint('orchestrator')}",
             reason="NOT_INSTALLED",
         ) from None
     return jsonschema

@@ -50,7 +50,7 @@ def similar_problem(check: Assertion) -> str:
     """Return what is wrong with the value of such a check, as the end of a sentence, or the empty string."""
     texts = similar_texts(check)
     if not texts:
-        return "needs a text as its value, or a list of texts"
+        return "needs a string as its value, or a list of strings"
     return f"has {len(texts):,} texts, more than {_MAX_TEXTS}" if len(texts) > _MAX_TEXTS else ""
 
 

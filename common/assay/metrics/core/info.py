@@ -51,13 +51,13 @@ class Parameter:
             case "boolean" if not isinstance(value, bool):
                 return f"must be true or false, not {value!r}"
             case "text" if not isinstance(value, str) or not value.strip():
-                return f"must be a text, not {value!r}"
+                return f"must be a string, not {value!r}"
             case "text" if len(value) > _MAX_TEXT_CHARS:
                 return f"has {len(value):,} characters, more than {_MAX_TEXT_CHARS:,}"
             case "text" if self.choices and value not in self.choices:
                 return f"must be one of {', '.join(self.choices)}, not {value!r}"
             case "text_list" if not _is_text_list(value):
-                return "must be a list of texts that are not blank"
+                return "must be a list of strings that are not blank"
             case "text_list" if len(value) > _MAX_TEXTS:
                 return f"has {len(value):,} texts, more than {_MAX_TEXTS:,}"
             case "text_list" if sum(map(len, value)) > _MAX_LIST_CHARS:

@@ -1,0 +1,54 @@
+"""What a command waits for before it can begin: a line on a terminal that counts the seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from assay_cli.terminal import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+__all__ = ["show_waiting"]
+
+_SILENT_S = 0.5
+"""What is there within this time is not announced."""
+_TICK_S = 1.0
+
+T = TypeVar("T")
+
+
+async def show_waiting(work: Coroutine[object, object, T], text: str, *, in_logs: bool = False) -> T:
+    """Return what comes of work; while it takes long, say what is awaited and for how long.
+
+    Args:
+        work: What is awaited.
+        text: What is said of it, e.g. "starting the local orchestrator".
+        in_logs: Whether a stderr that is no terminal gets the text, too, once.
+    """
+    task = asyncio.ensure_future(work)
+    begun_at = time.monotonic()
+    is_live = sys.stderr is not None and sys.stderr.isatty()
+    is_shown = False
+    try:
+        await asyncio.wait({task}, timeout=_SILENT_S)
+        while not task.done():
+            if is_live:
+                seconds = time.monotonic() - begun_at
+                click.echo(f"\r\x1b[2K{clean(text)} … {seconds:.0f} s", err=True, nl=False)
+            elif in_logs and not is_shown:
+                click.echo(f"{clean(text)} …", err=True)
+            is_shown = True
+            await asyncio.wait({task}, timeout=_TICK_S)
+        return await task
+    finally:
+        if is_live and is_shown:
+            click.echo("\r\x1b[2K", err=True, nl=False)
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,48 @@
+"""What to type to install an extra of Assay: into a checkout's environment, or from the package index."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+__all__ = ["checkout", "install_hint"]
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def checkout(package: Path = _PACKAGE) -> Path | None:
+    """Return the root of the checkout that this process runs from; None for an installed package.
+
+    Args:
+        package: The folder of `assay`.
+    """
+    root = package.parent.parent
+    return root if (root / "pyproject.toml").is_file() and (root / "tools" / "install").is_file() else None
+
+
+def install_hint(*extras: str, package: Path = _PACKAGE) -> str:
+    """Return the command that installs extras, for the shell and the folder that the user is in.
+
+    Args:
+        extras: Names of extras of Assay, e.g. "judge".
+        package: The folder of `assay`.
+
+    Returns:
+        `pip install 'assay[judge]'`, or in a checkout `.venv/bin/pip install -e '.[judge]'`: the name is on no index
+        there, and the pip on PATH is often that of another environment.
+    """
+    named = f"[{','.join(extras)}]"
+    root = checkout(package)
+    if root is None:
+        return f"pip install {shlex.quote(f'assay{named}')}"
+    pip = _shown(Path(sys.prefix) / "bin" / "pip") if sys.prefix != sys.base_prefix else "pip"
+    return f"{shlex.quote(pip)} install -e {shlex.quote(_shown(root) + named)}"
+
+
+def _shown(path: Path) -> str:
+    """Return a path as short as it can be written in the current folder."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except (ValueError, OSError):  # elsewhere, or the current folder is gone
+        return str(path)

@@ -1,0 +1,270 @@
+"""What a new user types in the first hour: help, doctor, a server's address, hints on what to install."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import sqlite3
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import closing
+from fcntl import ioctl
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+ROOT = Path(__file__).resolve().parents[2]
+GROUPS = {
+    (): ("run", "init", "score", "metrics", "validate", "dataset", "runs", "up", "down", "serve", "doctor"),
+    ("runs",): ("list", "show", "watch", "pause", "resume", "cancel", "delete", "prune"),
+    ("metrics",): ("list", "show"),
+    ("dataset",): ("inspect",),
+    ("judge",): ("calibrate", "drift"),
+}
+
+
+def without(cli: Cli, *packages: str) -> None:
+    """Let a command find none of these packages."""
+    folder = cli.folder / "lacking"
+    folder.mkdir()
+    lines = ["import sys", *(f"sys.modules[{name!r}] = None" for name in packages)]
+    (folder / "sitecustomize.py").write_text("\n".join(lines), encoding="utf-8")
+    cli.env["PYTHONPATH"] = str(folder)
+
+
+def on_terminal(cli: Cli, *arguments: str, columns: int = 120, **variables: str) -> tuple[int, str]:
+    """Call in a terminal of so many columns; return the status and what it was sent."""
+    parent, child = pty.openpty()
+    ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    env = {name: value for name, value in cli.env.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
+    env |= {"TERM": "xterm", **variables}
+    process = subprocess.Popen(
+        cli.command(*arguments), cwd=cli.folder, env=env, stdin=child, stdout=child, stderr=child
+    )
+    os.close(child)
+    sent = b""
+    try:
+        while select.select([parent], [], [], 110)[0]:
+            sent += os.read(parent, 65536)
+    except OSError:  # Linux says so at the end of the terminal's last user
+        pass
+    finally:
+        os.close(parent)
+    return process.wait(timeout=60), sent.decode()
+
+
+@pytest.mark.parametrize(("group", "names"), GROUPS.items(), ids=lambda each: " ".join(each) or "assay")
+def test_help_of_groups_is_whole(cli: Cli, group: tuple[str, ...], names: tuple[str, ...]) -> None:
+    """Every command has a whole sentence, `help` asks for it too, and an unknown one is answered with the nearest."""
+    shown = cli.run(*group, "--help").stdout
+    assert "..." not in shown.partition("Commands:")[2]
+    assert re.findall(r"^  (\w+)  ", shown.partition("Commands:")[2], re.MULTILINE)[0]
+    for name in names:
+        assert re.search(rf"^  {name}\s", shown, re.MULTILINE)
+    assert cli.run(*group, "help").stdout == shown
+    assert cli.run(*group, "help", names[0]).stdout == cli.run(*group, names[0], "--help").stdout
+    assert f"did you mean '{names[-1]}'" in cli.run(*group, f"{names[-1]}x", status=2).stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("run",), ("validate",), ("doctor",), *(("runs", name) for name in GROUPS["runs",])]
+)
+def test_help_has_examples(cli: Cli, command: tuple[str, ...]) -> None:
+    """Each of them is a line of its own that a user can copy."""
+    shown = cli.run(*command, "--help").stdout
+    assert re.search(rf"^ {{4,}}assay {' '.join(command)}\b", shown, re.MULTILINE)
+
+
+def test_the_version_has_a_short_option(cli: Cli) -> None:
+    """`-V` is `--version`."""
+    assert cli.run("-V").stdout == cli.run("--version").stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_what_the_guide_says(cli: Cli, shell: str) -> None:
+    """The line of docs/installation.md prints a script for the shell."""
+    guide = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
+    assert f"_ASSAY_COMPLETE={shell}_source assay" in guide
+    cli.env["_ASSAY_COMPLETE"] = f"{shell}_source"
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv = ['assay']; from assay_cli.__main__ import main; main()"],
+        cwd=cli.folder, env=cli.env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert f"_ASSAY_COMPLETE={shell}_complete" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "package", "extra"),
+    [(("serve", "judge"), "openai", "judge"), (("up",), "sentence_transformers", "embedder")],
+)
+def test_what_is_missing_is_installed_by_the_command_that_is_named(
+    cli: Cli, command: tuple[str, ...], package: str, extra: str
+) -> None:
+    """In a checkout it names the environment's own pip and the checkout, from any folder."""
+    without(cli, package)
+    said = cli.run(*command, status=3).stderr
+    words = shlex.split(said.partition("not installed: ")[2])
+    assert words == [f"{sys.prefix}/bin/pip", "install", "-e", f"{ROOT}[{extra}]"]
+
+
+def test_doctor_says_what_only_some_runs_need(cli: Cli) -> None:
+    """An extra that is not there is said to be that, with what it is for, and the machine is fit without it."""
+    without(cli, "openai", "pyarrow")
+    lines = cli.run("doctor").stdout.splitlines()
+    assert any(line.startswith("not installed  judge, for metrics that a model judges: ") for line in lines)
+    assert any(line.startswith("not installed  parquet, for datasets in Parquet: ") for line in lines)
+    checks = {check["check"]: check for check in json.loads(cli.run("doctor", "--json").stdout)["checks"]}
+    assert (checks["judge"]["status"], checks["judge"]["ok"]) == ("not installed", False)
+
+
+def test_doctor_looks_at_path_and_database(cli: Cli) -> None:
+    """`assay` of this environment on PATH or not; a database that is none yet, whole, or damaged."""
+    cli.env["PATH"] = "/usr/bin:/bin"
+    said = cli.run("doctor").stdout
+    assert f"warning        `assay` is not on PATH: . {sys.prefix}/bin/activate" in said
+    assert "the first run makes it" in said
+    cli.env["PATH"] = f"{sys.prefix}/bin:/usr/bin:/bin"
+    with closing(sqlite3.connect(cli.home / "assay.db")) as database:
+        database.executescript(
+            "CREATE TABLE alembic_version (version_num); INSERT INTO alembic_version VALUES ('0013');"
+            "CREATE TABLE runs (run_id); INSERT INTO runs VALUES ('r1')"
+        )
+    said = cli.run("doctor").stdout
+    assert f"ok             `assay` on PATH is {sys.prefix}/bin/assay" in said
+    assert "assay.db, runs 1, 0.0 MiB, schema 0013" in said
+    (cli.home / "assay.db").write_bytes(b"no database at all" * 100)
+    said = cli.run("doctor", status=3).stdout
+    assert "MISSING" in said
+    assert "cannot be read as a database" in said
+
+
+def test_doctor_reaches_a_server_and_names_its_version(warm_cli: Cli) -> None:
+    """With --server the services of this machine are not needed, and the orchestrator's version is named."""
+    address = f"unix:{warm_cli.home / 'run' / 'orchestrator.sock'}"
+    version = warm_cli.run("--version").stdout.split()[1]
+    said = warm_cli.run("doctor", "--server", address).stdout
+    assert f"ok             orchestrator at {address} runs assay {version}" in said
+    without(warm_cli, "sqlalchemy")
+    try:
+        warm_cli.run("doctor", status=3)
+        said = warm_cli.run("doctor", "--server", address).stdout
+        assert "not installed  orchestrator, for runs on this machine: " in said
+    finally:
+        del warm_cli.env["PYTHONPATH"]
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("http://10.0.0.1:7070", "is a URL: write host:port, such as 10.0.0.1:7070"),
+        ("https://me:s3cret@assay.example.org/x", "is a URL: write host:port, such as assay.example.org:7070"),
+        ("localhost", "must be host:port, such as 127.0.0.1:7070, not 'localhost'"),
+        ("localhost:70700", "must be host:port"),
+        ("me:s3cret@host", "must be host:port, such as 127.0.0.1:7070"),
+    ],
+)
+def test_an_address_of_another_form_is_named_with_its_variable(project: Cli, address: str, said: str) -> None:
+    """Nothing is dialled; the sentence names the variable or the option that holds it, and no password."""
+    for command in (("runs", "list"), ("run", "assay.yaml"), ("validate",), ("doctor",)):
+        done = project.run(*command, "--server", address, status=2)
+        assert f"error: --server: {said}" in done.stderr
+    project.env["ASSAY_SERVER"] = address
+    done = project.run("runs", "list", status=2)
+    assert f"error: ASSAY_SERVER: {said}" in done.stderr
+    assert "s3cret" not in done.stderr
+
+
+def test_a_server_that_does_not_answer_is_named_with_its_variable(project: Cli) -> None:
+    """It is said what is awaited before the wait is over, and in the end which variable to unset."""
+    project.env["ASSAY_SERVER"] = "127.0.0.1:1"
+    said = project.run("runs", "list", status=3).stderr.splitlines()
+    assert said[0] == "waiting for the orchestrator at 127.0.0.1:1 (ASSAY_SERVER) …"
+    assert said[1].startswith("error: no orchestrator answers at 127.0.0.1:1 (ASSAY_SERVER): check that it runs")
+    assert "unset ASSAY_SERVER to use the local stack" in said[1]
+    assert "leave out --server" in project.run("runs", "list", "--server", "127.0.0.1:1", status=3).stderr
+
+
+def test_what_a_command_waits_for_is_counted_on_a_terminal(cli: Cli) -> None:
+    """While the local services start, a line says so; it goes away, and a pipe sees nothing of it."""
+    status, sent = on_terminal(cli, "up")
+    assert status == 0
+    assert re.search(r"\r\x1b\[2Kstarting the local \w+ … \d+ s", sent)
+    assert re.search(r"\r\x1b\[2Kthe local stack is up", sent)
+    cli.run("down")
+    assert cli.run("runs", "list").stderr == ""
+
+
+def test_a_terminal_that_cannot_redraw_gets_lines(project: Cli) -> None:
+    """Neither a dumb terminal nor a narrow one gets a bar, carriage returns or cursor movements."""
+    for columns, variables in ((40, {}), (120, {"TERM": "dumb"})):
+        status, sent = on_terminal(project, "run", "assay.yaml", columns=columns, **variables)
+        assert status == 0
+        assert "20/20 cases" in sent
+        assert "━" not in sent
+        assert "\x1b[2K" not in sent
+        assert "\r" not in sent.replace("\r\n", "")
+    assert "━" in on_terminal(project, "run", "assay.yaml")[1]
+
+
+def test_colours_follow_the_variables_of_terminals(project: Cli) -> None:
+    """A terminal has colours unless NO_COLOR or TERM=dumb says otherwise; FORCE_COLOR gives them to a pipe, too."""
+    green = "\x1b[32mPASS\x1b[0m"
+    assert green in on_terminal(project, "run", "assay.yaml")[1]
+    assert "\x1b[3" not in on_terminal(project, "runs", "show", "latest", TERM="dumb")[1]
+    assert "\x1b[3" not in on_terminal(project, "runs", "show", "latest", NO_COLOR="1", FORCE_COLOR="1")[1]
+    assert green not in project.run("runs", "show", "latest").stdout
+    del project.env["NO_COLOR"]
+    assert green not in project.run("runs", "show", "latest").stdout
+    project.env["FORCE_COLOR"] = "1"
+    assert green in project.run("runs", "show", "latest").stdout
+
+
+def test_empty_input_has_a_sentence(project: Cli) -> None:
+    """An empty spec, and a value that was forgotten behind --set."""
+    project.write("empty.yaml", "\n")
+    assert "empty.yaml: is empty; expected one YAML document" in project.run("run", "empty.yaml", status=2).stderr
+    done = project.run("validate", "--set", "repeats=", status=2)
+    assert "--set repeats: has no value: write repeats=VALUE, or repeats=null for none" in done.stderr
+
+
+def test_a_comma_too_many_is_found(project: Cli) -> None:
+    """JSON's usual slip has its line and column, in a file of one line, of many, and in JSON Lines."""
+    files = {
+        "one.json": ('[{"question": "a", "answer": "b"},]', "one.json:1", "comma before ]", "column 35"),
+        "many.json": ('[\n {"question": "a",\n  "answer": "b",\n }\n]', "many.json:4", "comma before }", "column 2"),
+        "lines.jsonl": ('{"question": "a", "answer": ["b",]}\n', "lines.jsonl:1", "comma before ]", "column 34"),
+    }
+    for name, (text, place, *words) in files.items():
+        project.write(name, text)
+        said = project.run("validate", "--dataset", name, status=2).stderr
+        assert place in said
+        assert all(word in said for word in words), said
+
+
+def test_a_default_threshold_is_no_gate(warm_cli: Cli) -> None:
+    """A threshold that has no part in the exit status is called that; one that was given is not."""
+    texts = ("similarity", "We open at nine.", "Zebras eat grass.")
+    assert "failed  (default threshold 0.75, not gated)" in warm_cli.run("score", *texts).stdout
+    assert "failed  (threshold 0.75)" in warm_cli.run("score", *texts, "--threshold", "0.75", status=1).stdout
+
+
+def test_deletion_is_announced(project: Cli) -> None:
+    """Runs, rows, dataset and room are said before anything goes; with --json on stderr, so that stdout is JSON."""
+    project.run("run", "assay.yaml")
+    refused = project.run("runs", "delete", "latest", status=2)
+    assert "qa.jsonl, deleted too" in refused.stdout
+    assert "to be deleted: 1 run with 20 rows and 1 dataset that no other run uses: about " in refused.stdout
+    assert "; reports that were written stay" in refused.stdout
+    done = project.run("runs", "delete", "latest", "--yes", "--json")
+    assert "to be deleted: 1 run with 20 rows" in done.stderr
+    assert json.loads(done.stdout)[0]["dataset_removed"] is True
