@@ -6,7 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay_judge.calling import Tally, Try, refused
+from assay_judge.call_usage import Tally, Try
+from assay_judge.calling import refused
 from assay_judge.orders import MOST_ORDERS, new_id
 from assay_judge.outcome import Outcome, Status
 from assay_judge.prompting import build_prompt

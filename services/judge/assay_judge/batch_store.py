@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from assay.judging.rubric import Rubric
-    from assay_judge.orders import Asker
+    from assay_judge.model import Asker
     from assay_judge.outcome import Outcome
     from assay_judge.store import JudgeStore
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import AssayError, OverloadedError, StorageError
 from assay.runtime.failpoints import failpoint
+from assay_judge.account import SpendCapReachedError
 from assay_judge.batch_journey import Journey
 from assay_judge.batch_results import Step
 from assay_judge.batch_store import Finished, LeaseLostError
-from assay_judge.budget import SpendCapReachedError
 from assay_judge.calling import CallFailedError, Payer, cap_reached
 from assay_judge.orders import Order, kept_outcome, new_id, outcome_text
 from assay_judge.outcome import Outcome, Status
@@ -30,13 +30,13 @@ from assay_judge.reading import wanted_parameters
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from assay_judge.account import Reservable
     from assay_judge.batch_store import BatchRecord, OrderStore
-    from assay_judge.budget import Ledger, Reservable
+    from assay_judge.budget import Ledger
     from assay_judge.calling import Line
     from assay_judge.clock import Clock
-    from assay_judge.grading import Grading
     from assay_judge.keeping import Keeping
-    from assay_judge.prompting import Prompt
+    from assay_judge.model import Grading, Prompt
     from assay_judge.providers.protocol import Parameters
     from assay_judge.switchboard import Switchboard
 

@@ -12,13 +12,13 @@ import dataclasses
 import random
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.judging.prices import NO_PRICE
 from assay.providers.retry_after import retry_after_s
+from assay_judge.account import SpendCapReachedError
 from assay_judge.breaker import Breaker, BreakerOpenError
-from assay_judge.budget import SpendCapReachedError
 from assay_judge.limits import Limiter
 from assay_judge.prices import NANO
 from assay_judge.providers.protocol import (
@@ -33,17 +33,16 @@ from assay_judge.token_usage import usable_tokens
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
-    from assay_judge.budget import Account, SpendJournal
+    from assay_judge.account import Account, SpendJournal
     from assay_judge.judges import JudgeChoice
     from assay_judge.limits import Grant, Limits
+    from assay_judge.model import Prompt
     from assay_judge.prices import Price
-    from assay_judge.prompting import Prompt
     from assay_judge.providers.batching import BatchApi
-    from assay_judge.providers.protocol import Provider, Reply, Tokens
-
-__all__ = ["CallFailedError", "Line", "Patience", "Payer", "Tally", "Try", "cap_reached", "refused"]
-
-MOST_TRIES = 20
+    from assay_judge.providers.protocol import Reply
+    from assay_judge.providers.provider import Provider
+from assay_judge.call_usage import Tally, Try
+from assay_judge.retry_policy import Patience
 
 _LONGEST_PAUSE_S = 20.0
 _LONGEST_ASKED_S = 60.0
@@ -60,72 +59,6 @@ class CallFailedError(Exception):
         super().__init__(message)
         self.reason = reason
         self.message = message
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long and how often a judge is asked.
-
-    Args:
-        attempts: Most attempts that fail for other reasons than a 429, the first one included.
-        attempt_timeout_s: How long one attempt may take.
-        pause_s: Longest pause before the second attempt; doubled before each further one.
-        breaker_s: How long a call waits for a judge that fails all the time.
-    """
-
-    attempts: int = 5
-    attempt_timeout_s: float = 60.0
-    pause_s: float = 0.5
-    breaker_s: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Try:
-    """One call.
-
-    Args:
-        outcome: What came of it, one stable word.
-        input: Tokens read; None where the judge does not say.
-        output: Tokens written; None where the judge does not say.
-        cost: In billionths of a dollar; None where the judge has no price.
-        latency_ms: From the call to its end; None in a batch.
-        estimated: Whether the tokens are estimated, and so the cost.
-    """
-
-    outcome: str
-    input: int | None = None
-    output: int | None = None
-    cost: int | None = None
-    latency_ms: float | None = None
-    estimated: bool = False
-
-
-@dataclass(slots=True)
-class Tally:
-    """What a verdict has cost so far.
-
-    Args:
-        calls: Calls of the judge.
-        tokens: What each counted that was answered.
-        cost: In billionths of a dollar; None where the judge has no price.
-        last_problem: Why the last call gave no reply, for people.
-        throttled: Whether that was because the judge was asked too fast.
-        temperature: What the last call sent.
-        tries: The calls one by one, at most MOST_TRIES.
-    """
-
-    calls: int = 0
-    tokens: list[Tokens] = field(default_factory=list)
-    cost: int | None = None
-    last_problem: str = ""
-    throttled: bool = False
-    temperature: float | None = None
-    tries: list[Try] = field(default_factory=list)
-
-    def note(self, one: Try) -> None:
-        """Note a call; of very many the first ones stay."""
-        if len(self.tries) < MOST_TRIES:
-            self.tries.append(one)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, OverloadedError, Problem
-from assay_judge.calling import CallFailedError, Payer, Tally
+from assay_judge.call_usage import Tally
+from assay_judge.calling import CallFailedError, Payer
 from assay_judge.content_key import canonical_json, content_key, fingerprint
 from assay_judge.joint_work import JointWork
 from assay_judge.keeping import verdict_from
-from assay_judge.orders import Asker
 from assay_judge.outcome import Outcome, Status
 from assay_judge.precheck import precheck_off_loop
 from assay_judge.prompting import build_prompt, template_hash
@@ -24,40 +24,10 @@ if TYPE_CHECKING:
     from assay_judge.batches import Batches
     from assay_judge.budget import Ledger
     from assay_judge.calling import Line
-    from assay_judge.judges import JudgeChoice
     from assay_judge.keeping import Keeping
-    from assay_judge.prompting import Material
     from assay_judge.recording import Recording
     from assay_judge.switchboard import Switchboard
-
-__all__ = ["Grader", "Grading", "Statistics"]
-
-
-@dataclass(frozen=True, slots=True)
-class Grading:
-    """A request for a verdict.
-
-    Args:
-        rubric: What is asked.
-        material: What is judged.
-        judge: Who is asked.
-        timeout_s: How long it may take.
-        run_id: The run that pays; empty for none.
-        cap: Most that the run may spend, in billionths of a dollar; None for no cap.
-        sample_index: Which of several verdicts on the same material.
-        batch: Whether it is asked through the provider's batch API.
-        asker: On whose behalf, for a batch.
-    """
-
-    rubric: Rubric
-    material: Material
-    judge: JudgeChoice
-    timeout_s: float
-    run_id: str = ""
-    cap: int | None = None
-    sample_index: int = 0
-    batch: bool = False
-    asker: Asker = field(default_factory=Asker)
+from assay_judge.model import Grading
 
 
 @dataclass(slots=True)

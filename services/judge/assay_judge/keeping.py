@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.errors import StorageError
-from assay_judge.calling import Tally
+from assay_judge.call_usage import Tally
 from assay_judge.outcome import Outcome, Status
 from assay_judge.providers.protocol import Tokens
 from assay_judge.recording import append_record

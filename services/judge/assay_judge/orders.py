@@ -9,42 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.judging.rubric import Criterion, Example, Rubric
-from assay_judge.calling import Tally, Try
+from assay_judge.call_usage import Tally, Try
 from assay_judge.judges import JudgeChoice
 from assay_judge.keeping import said_in, verdict_from
+from assay_judge.model import Asker, Material, Prompt
 from assay_judge.outcome import Outcome, Status
-from assay_judge.prompting import Material, Prompt
 from assay_judge.providers.batching import BatchRequest
 from assay_judge.providers.protocol import Form, Parameters, Tokens
 from assay_judge.verdicts import verdict_schema
 
-__all__ = [
-    "MOST_ORDERS",
-    "Asker",
-    "Order",
-    "judge_of_line",
-    "kept_outcome",
-    "line_of",
-    "new_id",
-    "outcome_for",
-    "outcome_text",
-]
-
 MOST_ORDERS = 3
 """How often a request is ordered that its batch did not answer, or whose answer is missing: then it is given up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asker:
-    """On whose behalf a verdict is ordered.
-
-    Args:
-        row: The row of the run; empty for none.
-        round: Which round of asking for the row's verdicts this is.
-    """
-
-    row: str = ""
-    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)

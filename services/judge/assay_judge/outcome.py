@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from assay_judge.calling import Tally
+from assay_judge.call_usage import Tally
 
 if TYPE_CHECKING:
     from assay_judge.verdicts import JudgeVerdict

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from assay_judge.grading import Grader, Grading
+    from assay_judge.grading import Grader
+    from assay_judge.model import Grading
     from assay_judge.outcome import Outcome
 
 __all__ = ["Comparison", "compare"]

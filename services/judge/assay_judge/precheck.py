@@ -16,7 +16,7 @@ from assay.text.folding import fold
 from assay_judge.disarming import hides_characters, holds_turn_markers
 
 if TYPE_CHECKING:
-    from assay_judge.prompting import Material
+    from assay_judge.model import Material
 
 __all__ = ["FLAGS", "Precheck", "precheck", "precheck_off_loop"]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay_judge.judges import JudgeChoice
-    from assay_judge.prompting import Prompt
+    from assay_judge.model import Prompt
     from assay_judge.providers.protocol import Tokens
 
 __all__ = ["NANO", "Price", "PriceTable", "nano_of", "usd_of"]

@@ -11,7 +11,6 @@ import dataclasses
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from assay.judging.rubric import Criterion, Example, Rubric
-
-__all__ = ["Material", "Prompt", "build_prompt", "rubric_text", "template_hash"]
+from assay_judge.model import Material, Prompt
 
 _ROLE = """\
 You are a careful and impartial judge of answers that others wrote. You judge by the rubric below and by nothing else.
@@ -61,56 +59,6 @@ That was the material. Now judge {what} by the rubric "{rubric}" from the system
 object that it describes, with the verdict_id from the system text."""
 _RUBRICS = 256  # whose texts are kept, because they are needed for every verdict
 _LAYOUT = "material/2"
-
-
-@dataclass(frozen=True, slots=True)
-class Material:
-    """What is judged.
-
-    Args:
-        question: The question that was asked.
-        answer: The answer; the first one where two are compared.
-        second: The second answer, where two are compared.
-        reference: The reference answer; None where there is none.
-        contexts: Passages that the answer should rest on.
-        history: Role and text of what was said before the question, oldest first.
-    """
-
-    question: str
-    answer: str
-    second: str | None = None
-    reference: str | None = None
-    contexts: tuple[str, ...] = ()
-    history: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def parts(self) -> list[tuple[str, str]]:
-        """The name and text of each part, in the order in which they are shown."""
-        shown = [(f"turn {number} of {role}", text) for number, (role, text) in enumerate(self.history, start=1)]
-        shown.append(("question", self.question))
-        if self.reference is not None:
-            shown.append(("reference", self.reference))
-        shown += [(f"passage {number}", text) for number, text in enumerate(self.contexts, start=1)]
-        if self.second is None:
-            return [*shown, ("answer", self.answer)]
-        return [*shown, ("first answer", self.answer), ("second answer", self.second)]
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """One request to a judge.
-
-    Args:
-        system: The part that is the same for all calls by the rubric.
-        call: The system part of this call alone.
-        user: The material.
-        verdict_id: What the verdict must repeat.
-    """
-
-    system: str
-    call: str
-    user: str
-    verdict_id: str
 
 
 def build_prompt(

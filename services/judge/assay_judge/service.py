@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from assay_judge.budget import Ledger
-    from assay_judge.grading import Grader, Grading
+    from assay_judge.grading import Grader
+    from assay_judge.model import Grading
     from assay_judge.rubrics import RubricShelf
     from assay_judge.settings import Settings
     from assay_judge.shared.store import SharedStore

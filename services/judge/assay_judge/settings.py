@@ -11,8 +11,8 @@ from assay.errors import InvalidInputError, Problem
 from assay.runtime.logs import LogSettings
 from assay.runtime.settings_flags import SettingsFlags, flag
 from assay_judge.batches import BatchRules
-from assay_judge.calling import Patience
 from assay_judge.judges import JudgeChoice, Permissions
+from assay_judge.retry_policy import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

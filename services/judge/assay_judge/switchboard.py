@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from assay_judge.calling import Patience
     from assay_judge.judges import JudgeChoice
     from assay_judge.prices import PriceTable
-    from assay_judge.providers.protocol import Provider
+    from assay_judge.providers.provider import Provider
+    from assay_judge.retry_policy import Patience
 
 __all__ = ["Switchboard", "read_limits"]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from assay_judge.providers.protocol import Tokens
 
 if TYPE_CHECKING:
-    from assay_judge.prompting import Prompt
+    from assay_judge.model import Prompt
 
 __all__ = ["most_input", "usable_tokens"]
 

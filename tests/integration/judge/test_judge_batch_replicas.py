@@ -23,9 +23,10 @@ from assay.v1 import judge_pb2 as pb
 from assay.v1 import judge_pb2_grpc
 from assay_judge.batch_store import Finished, LeaseLostError
 from assay_judge.judges import JudgeChoice
-from assay_judge.orders import Asker, Order, new_id, outcome_text
+from assay_judge.model import Asker, Material
+from assay_judge.orders import Order, new_id, outcome_text
 from assay_judge.outcome import Outcome, Status
-from assay_judge.prompting import Material, build_prompt
+from assay_judge.prompting import build_prompt
 from assay_judge.providers.protocol import Parameters
 from assay_judge.rubrics import BUILT_IN
 from assay_judge.shared.batch_store import SharedBatchStore

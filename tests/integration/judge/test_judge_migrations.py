@@ -16,7 +16,7 @@ from assay.errors import SetupError
 from assay.judging.rubric import Criterion, Rubric
 from assay_judge.batch_store import BatchRecord, BatchStore
 from assay_judge.migrations import MIGRATIONS, apply_migrations
-from assay_judge.orders import Asker
+from assay_judge.model import Asker
 from assay_judge.store import JudgeStore
 
 if TYPE_CHECKING:

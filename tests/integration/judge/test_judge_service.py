@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from assay_judge.prompting import Material
+    from assay_judge.model import Material
 
     Start = Callable[..., Any]
 

@@ -22,7 +22,8 @@ from assay.testing.judges import says
 from assay.testing.providers import ScriptedProvider
 from assay.v1 import judge_pb2 as pb
 from assay.v1 import judge_pb2_grpc
-from assay_judge.budget import Ledger, SpendCapReachedError
+from assay_judge.account import SpendCapReachedError
+from assay_judge.budget import Ledger
 from assay_judge.hosting import open_service
 from assay_judge.judges import JudgeChoice
 from assay_judge.settings import Settings

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay_judge.calling import Tally
+from assay_judge.call_usage import Tally
 from assay_judge.judges import JudgeChoice
 from assay_judge.keeping import Keeping, verdict_from
 from assay_judge.outcome import Outcome, Status

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.testing.virtual_time import run_in_virtual_time
+from assay_judge.account import Account
 from assay_judge.breaker import Breaker
-from assay_judge.budget import Account, Ledger
-from assay_judge.calling import CallFailedError, Line, Patience, Payer, Tally
+from assay_judge.budget import Ledger
+from assay_judge.call_usage import Tally
+from assay_judge.calling import CallFailedError, Line, Payer
 from assay_judge.limits import Limiter, Limits
-from assay_judge.prompting import Prompt
+from assay_judge.model import Prompt
 from assay_judge.providers.protocol import Parameters, ProviderStatusError, Reply, Tokens, UnreachableError
 from assay_judge.rate_headers import Allowance, read_allowances
+from assay_judge.retry_policy import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,9 +16,10 @@ from assay_judge import prompting
 from assay_judge.content_key import content_key, fingerprint
 from assay_judge.disarming import disarm
 from assay_judge.judges import JudgeChoice
+from assay_judge.model import Material
 from assay_judge.orders import Order
 from assay_judge.precheck import precheck
-from assay_judge.prompting import Material, build_prompt, rubric_text, template_hash
+from assay_judge.prompting import build_prompt, rubric_text, template_hash
 from assay_judge.providers.protocol import Parameters
 from assay_judge.rubrics import BUILT_IN
 

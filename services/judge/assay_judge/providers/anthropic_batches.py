@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import anthropic
 import httpx2
 
-from assay_judge.providers.anthropic import message_of, message_request
+from assay_judge.providers.anthropic_messages import message_of, message_request
 from assay_judge.providers.batching import BatchResult, BatchSearch, BatchStanding, Standing, id_of, objects_of
 from assay_judge.providers.connection import failure_of
 from assay_judge.providers.protocol import MalformedReplyError, ProviderStatusError

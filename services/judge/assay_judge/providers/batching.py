@@ -12,7 +12,7 @@ from assay_judge.providers.protocol import MalformedReplyError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 
-    from assay_judge.prompting import Prompt
+    from assay_judge.model import Prompt
     from assay_judge.providers.protocol import Parameters, ProviderStatusError, Reply
 
 __all__ = [

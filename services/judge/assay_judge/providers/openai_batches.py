@@ -11,7 +11,7 @@ import openai
 from assay.model.agent_response import clean_text
 from assay_judge.providers.batching import BatchResult, BatchSearch, BatchStanding, Standing, id_of, objects_of
 from assay_judge.providers.connection import failure_of
-from assay_judge.providers.openai import completion_of, completion_request
+from assay_judge.providers.openai_messages import completion_of, completion_request
 from assay_judge.providers.protocol import MalformedReplyError, ProviderStatusError
 
 if TYPE_CHECKING:

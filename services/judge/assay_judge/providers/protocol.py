@@ -6,30 +6,13 @@ import dataclasses
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_response import clean_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay_judge.prompting import Prompt
-    from assay_judge.providers.batching import BatchApi
-
-__all__ = [
-    "NO_HEADERS",
-    "Form",
-    "MalformedReplyError",
-    "Parameters",
-    "Provider",
-    "ProviderStatusError",
-    "Reply",
-    "Stop",
-    "Tokens",
-    "UnreachableError",
-    "text_of_parts",
-    "token_count",
-]
 
 _TOKEN_FIELDS = ("max_tokens", "max_completion_tokens")
 _UNKNOWN_WORDS = ("unsupported", "not supported", "unrecognized", "unknown", "not permitted", "unexpected", "invalid")
@@ -171,26 +154,6 @@ class Parameters:
             other = _TOKEN_FIELDS[self.token_field == _TOKEN_FIELDS[0]]
             return dataclasses.replace(self, token_field=other, swapped=True)
         return None
-
-
-class Provider(Protocol):
-    """One service of a provider."""
-
-    @property
-    def batches(self) -> BatchApi:
-        """The batch API of the service, whether it has one or not."""
-
-    async def ask(self, model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: Parameters) -> Reply:
-        """Return what a model says.
-
-        Raises:
-            ProviderStatusError: The service answered with an HTTP error.
-            UnreachableError: It did not answer.
-            MalformedReplyError: What it answered is no answer.
-        """
-
-    async def aclose(self) -> None:
-        """Close the connections."""
 
 
 def text_of_parts(parts: list[Any]) -> str:

@@ -8,10 +8,10 @@ import secrets
 from collections import deque
 from typing import TYPE_CHECKING
 
-from assay_judge.budget import Account, SpendCapReachedError
+from assay_judge.account import Account, SpendCapReachedError
 
 if TYPE_CHECKING:
-    from assay_judge.budget import SpendJournal
+    from assay_judge.account import SpendJournal
     from assay_judge.shared.spending import Standing
     from assay_judge.shared.store import SharedStore
 

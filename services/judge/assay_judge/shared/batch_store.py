@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from assay.judging.rubric import Rubric
     from assay.storage.database import Database
     from assay_judge.batch_store import Finished, OpenOrder
-    from assay_judge.orders import Asker
+    from assay_judge.model import Asker
     from assay_judge.outcome import Outcome
 
 __all__ = ["Backlog", "Progress", "SharedBatchStore"]

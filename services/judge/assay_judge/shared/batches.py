@@ -17,12 +17,13 @@ from assay_judge.outcome import Outcome, Status
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from assay_judge.account import Reservable
     from assay_judge.batch_store import Finished
     from assay_judge.batches import BatchRules
-    from assay_judge.budget import Ledger, Reservable
+    from assay_judge.budget import Ledger
     from assay_judge.clock import Clock
-    from assay_judge.grading import Grading
     from assay_judge.keeping import Keeping
+    from assay_judge.model import Grading
     from assay_judge.orders import Order
     from assay_judge.shared.batch_store import SharedBatchStore
     from assay_judge.switchboard import Switchboard
