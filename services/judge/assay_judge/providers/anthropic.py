@@ -14,7 +14,7 @@ from assay_judge.providers.connection import (
     read_object,
     wide_connection_to,
 )
-from assay_judge.providers.protocol import (
+from assay_judge.providers.messages import (
     Reply,
 )
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import httpx2
 
     from assay_judge.model import Prompt
-    from assay_judge.providers.batching import BatchApi
-    from assay_judge.providers.protocol import Parameters
+    from assay_judge.providers.batch_api import BatchApi
+    from assay_judge.providers.messages import Parameters
 from assay_judge.providers.anthropic_messages import message_of, message_request
 
 

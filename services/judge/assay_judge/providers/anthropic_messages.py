@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_response import clean_text
-from assay_judge.providers.protocol import (
+from assay_judge.providers.messages import (
     NO_HEADERS,
     Form,
     MalformedReplyError,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay_judge.model import Prompt
-    from assay_judge.providers.protocol import Parameters
+    from assay_judge.providers.messages import Parameters
 
 _STOPS = {
     "refusal": Stop.REFUSED,

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay_judge.model import Prompt
-    from assay_judge.providers.batching import BatchApi
-    from assay_judge.providers.protocol import Parameters, Reply
+    from assay_judge.providers.batch_api import BatchApi
+    from assay_judge.providers.messages import Parameters, Reply
 
 
 class Provider(Protocol):
