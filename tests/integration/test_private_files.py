@@ -9,7 +9,7 @@ import pytest
 
 from assay.reports.atomic import atomic_writer
 from assay.rpc.server import RpcServer
-from assay_judge.store import JudgeStore
+from assay_judge.state.store import JudgeStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

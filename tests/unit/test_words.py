@@ -19,7 +19,7 @@ PAGES = [
     *ROOT.glob("services/*/README.md"),
     *ROOT.glob("protos/**/*.proto"),
 ]
-PROMPTS = ("common/assay/judging/canaries.py", "services/judge/assay_judge/prompting.py")
+PROMPTS = ("common/assay/judging/canaries.py", "services/judge/assay_judge/verdicts/prompt.py")
 """Texts for models: another word would be another prompt, whose verdicts could not be compared with earlier ones."""
 SOURCES = [
     path

@@ -21,8 +21,17 @@ AREAS: dict[str, tuple[str, ...]] = {
     ),
     "store": (f"{_ORCHESTRATOR}/store/*.py", "common/assay/storage/*.py"),
     "engine": (f"{_ORCHESTRATOR}/engine/*.py", f"{_ORCHESTRATOR}/creation.py", f"{_ORCHESTRATOR}/flusher.py"),
-    "ledger": (f"{_JUDGE}/budget.py", f"{_JUDGE}/prices.py", f"{_JUDGE}/store.py"),
-    "cache keys": (f"{_JUDGE}/content_key.py", f"{_JUDGE}/keeping.py", f"{_JUDGE}/joint_work.py"),
+    "ledger": (
+        f"{_JUDGE}/state/account.py",
+        f"{_JUDGE}/state/ledger.py",
+        f"{_JUDGE}/calls/prices.py",
+        f"{_JUDGE}/state/store.py",
+    ),
+    "cache keys": (
+        f"{_JUDGE}/verdicts/cache_key.py",
+        f"{_JUDGE}/verdicts/cache.py",
+        f"{_JUDGE}/grading/single_flight.py",
+    ),
     "addresses": (
         f"{_ORCHESTRATOR}/agents/http.py",
         f"{_ORCHESTRATOR}/agents/http_hosts.py",

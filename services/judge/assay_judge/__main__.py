@@ -14,7 +14,7 @@ from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
 from assay.runtime.logs import configure_logging
 from assay.v1 import judge_pb2_grpc
-from assay_judge.hosting import open_service
+from assay_judge.resources import open_service
 from assay_judge.service import SERVICE_NAME
 from assay_judge.settings import Settings, read_settings
 

@@ -10,8 +10,8 @@ from assay.rpc.interceptors import presentable
 from assay.rpc.status import code_of
 from assay.rpc.streams import answered
 from assay.v1 import judge_pb2, judge_pb2_grpc
+from assay_judge.grading.pairs import compare
 from assay_judge.judges import choose_judge
-from assay_judge.pairs import compare
 from assay_judge.wire import (
     asked_judge,
     cache_message,
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator
 
-    from assay_judge.budget import Ledger
-    from assay_judge.grading import Grader, Grading
-    from assay_judge.rubrics import RubricShelf
+    from assay_judge.grading.grader import Grader
+    from assay_judge.model import Grading
     from assay_judge.settings import Settings
-    from assay_judge.shared.store import SharedStore
-    from assay_judge.store import JudgeStore
+    from assay_judge.state.ledger import Ledger
+    from assay_judge.state.shared.store import SharedStore
+    from assay_judge.state.store import JudgeStore
+    from assay_judge.verdicts.rubric_registry import RubricShelf
 
 __all__ = ["SERVICE_NAME", "JudgeService"]
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import InvalidInputError, Problem
 from assay.runtime.logs import LogSettings
 from assay.runtime.settings_flags import SettingsFlags, flag
-from assay_judge.batches import BatchRules
-from assay_judge.calling import Patience
+from assay_judge.batches.dispatcher import BatchRules
+from assay_judge.calls.retry_policy import Patience
 from assay_judge.judges import JudgeChoice, Permissions
 
 if TYPE_CHECKING:

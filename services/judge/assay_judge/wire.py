@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import InvalidInputError, Problem
 from assay.model.agent_response import clean_text
 from assay.v1 import agent_pb2, judge_pb2
-from assay_judge.grading import Grading
+from assay_judge.calls.prices import nano_of, usd_of
 from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice
-from assay_judge.orders import Asker
-from assay_judge.outcome import Status
-from assay_judge.prices import nano_of, usd_of
-from assay_judge.prompting import Material
+from assay_judge.model import Asker, Grading, Material
+from assay_judge.verdicts.outcome import Status
 
 if TYPE_CHECKING:
     from assay.judging.rubric import Rubric
-    from assay_judge.budget import Account
-    from assay_judge.calling import Tally, Try
-    from assay_judge.grading import Statistics
-    from assay_judge.outcome import Outcome
+    from assay_judge.calls.usage import Tally, Try
+    from assay_judge.grading.grader import Statistics
+    from assay_judge.state.account import Account
+    from assay_judge.verdicts.outcome import Outcome
 
 __all__ = [
     "asked_judge", "cache_message", "grading_of", "rubric_message", "spending_message", "verdict_message",

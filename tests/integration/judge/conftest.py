@@ -16,8 +16,8 @@ from assay.testing.providers import ScriptedProvider
 from assay.v1 import judge_pb2 as pb
 from assay.v1 import judge_pb2_grpc
 from assay_judge.clock import SYSTEM_CLOCK
-from assay_judge.hosting import open_service
 from assay_judge.judges import JudgeChoice, Permissions
+from assay_judge.resources import open_service
 from assay_judge.service import SERVICE_NAME
 from assay_judge.settings import Settings
 

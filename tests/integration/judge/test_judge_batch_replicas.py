@@ -21,20 +21,21 @@ from assay.testing.judges import says, system_of
 from assay.testing.providers import Reply, ScriptedProvider
 from assay.v1 import judge_pb2 as pb
 from assay.v1 import judge_pb2_grpc
-from assay_judge.batch_store import Finished, LeaseLostError
+from assay_judge.batches.orders import Order, new_id, outcome_text
+from assay_judge.batches.shared_store import SharedBatchStore
+from assay_judge.batches.store import Finished, LeaseLostError
 from assay_judge.judges import JudgeChoice
-from assay_judge.orders import Asker, Order, new_id, outcome_text
-from assay_judge.outcome import Outcome, Status
-from assay_judge.prompting import Material, build_prompt
-from assay_judge.providers.protocol import Parameters
-from assay_judge.rubrics import BUILT_IN
-from assay_judge.shared.batch_store import SharedBatchStore
-from assay_judge.shared.store import SharedStore
+from assay_judge.model import Asker, Material
+from assay_judge.providers.messages import Parameters
+from assay_judge.state.shared.store import SharedStore
+from assay_judge.verdicts.outcome import Outcome, Status
+from assay_judge.verdicts.prompt import build_prompt
+from assay_judge.verdicts.rubric_registry import BUILT_IN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
-    from assay_judge.batch_store import BatchRecord
+    from assay_judge.batches.store import BatchRecord
 
 GOOD = {"reasoning": "It is right.", "score": 4}
 HALF_PRICE = 0.000975

@@ -18,7 +18,7 @@ from assay_cli.commands.judge_drift import BUILT_IN_ANCHORS
 from assay_cli.commands.judge_labels import Labels, read_items
 from assay_cli.commands.judge_outcome import Asked, Outcome, calibrated
 from assay_cli.commands.judge_rubrics import AskedRubric, known_rubric, listed_rubric
-from assay_judge.rubrics import BUILT_IN
+from assay_judge.verdicts.rubric_registry import BUILT_IN
 from assay_judge.wire import rubric_message
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import pytest
 
 from assay.errors import SetupError
 from assay.judging.rubric import Criterion, Rubric
-from assay_judge.batch_store import BatchRecord, BatchStore
-from assay_judge.migrations import MIGRATIONS, apply_migrations
-from assay_judge.orders import Asker
-from assay_judge.store import JudgeStore
+from assay_judge.batches.store import BatchRecord, BatchStore
+from assay_judge.model import Asker
+from assay_judge.state.migrations import MIGRATIONS, apply_migrations
+from assay_judge.state.store import JudgeStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,7 +186,7 @@ def test_a_kill_in_the_middle_of_a_migration_leaves_the_version_before_it(tmp_pa
     before = contents(tmp_path)
     code = (
         "import os, signal, sqlite3, sys\n"
-        "from assay_judge.migrations import MIGRATIONS, apply_migrations\n"
+        "from assay_judge.state.migrations import MIGRATIONS, apply_migrations\n"
         "database = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
         "database.execute('PRAGMA cache_size = 1')\n"
         "database.create_function('die', 0, lambda: os.kill(os.getpid(), signal.SIGKILL))\n"
@@ -210,8 +210,8 @@ async def test_an_opened_database_is_not_migrated_again(tmp_path: Path) -> None:
 def test_a_judge_with_a_file_of_its_own_imports_no_sqlalchemy() -> None:
     """A laptop's judge needs neither SQLAlchemy nor alembic, which are extras of the services with PostgreSQL."""
     code = (
-        "import asyncio, sys, assay_judge.__main__, assay_judge.hosting\n"
-        "from assay_judge.store import JudgeStore\n"
+        "import asyncio, sys, assay_judge.__main__, assay_judge.resources\n"
+        "from assay_judge.state.store import JudgeStore\n"
         "async def main():\n    await (await JudgeStore.open(None)).aclose()\n"
         "asyncio.run(main())\n"
         "print(sorted({'sqlalchemy', 'alembic', 'assay.storage'} & set(sys.modules)))"

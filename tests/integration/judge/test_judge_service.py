@@ -20,13 +20,13 @@ from assay.testing.providers import Reply, Tokens
 from assay.v1 import agent_pb2 as pb_agent
 from assay.v1 import judge_pb2 as pb
 from assay_judge.judges import JudgeChoice, Permissions
-from assay_judge.precheck import Precheck, precheck
+from assay_judge.verdicts.precheck import Precheck, precheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from assay_judge.prompting import Material
+    from assay_judge.model import Material
 
     Start = Callable[..., Any]
 
@@ -255,7 +255,7 @@ async def test_long_material_is_checked_outside_of_the_event_loop(
             assert moved.wait(60), "the event loop stood still"
         return precheck(material)
 
-    monkeypatch.setattr("assay_judge.precheck.precheck", waits)
+    monkeypatch.setattr("assay_judge.verdicts.precheck.precheck", waits)
     long = asyncio.ensure_future(judge.grade("كلمة " * 5_000))
     await until(began.is_set)
     assert (await judge.grade("Paris")).verdict.scores

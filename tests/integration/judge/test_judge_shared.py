@@ -22,13 +22,14 @@ from assay.testing.judges import says
 from assay.testing.providers import ScriptedProvider
 from assay.v1 import judge_pb2 as pb
 from assay.v1 import judge_pb2_grpc
-from assay_judge.budget import Ledger, SpendCapReachedError
-from assay_judge.hosting import open_service
 from assay_judge.judges import JudgeChoice
+from assay_judge.resources import open_service
 from assay_judge.settings import Settings
-from assay_judge.shared import schema
-from assay_judge.shared.store import SharedStore
-from assay_judge.store import JudgeStore
+from assay_judge.state.account import SpendCapReachedError
+from assay_judge.state.ledger import Ledger
+from assay_judge.state.shared import schema
+from assay_judge.state.shared.store import SharedStore
+from assay_judge.state.store import JudgeStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.testing.judges import says
-from assay_judge.store import JudgeStore
+from assay_judge.state.store import JudgeStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,8 +23,8 @@ from assay.rpc.server import RpcServer
 from assay.testing.judges import says
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
 from assay.v1 import judge_pb2_grpc
-from assay_judge.hosting import open_service
 from assay_judge.judges import Permissions
+from assay_judge.resources import open_service
 from assay_judge.service import SERVICE_NAME
 from assay_judge.settings import Settings
 

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from assay.errors import InvalidInputError, SetupError
 from assay.testing.virtual_time import run_in_virtual_time
-from assay_judge.budget import Account, Ledger, SpendCapReachedError
+from assay_judge.calls.prices import Price, PriceTable, nano_of, usd_of
 from assay_judge.judges import JudgeChoice
-from assay_judge.prices import Price, PriceTable, nano_of, usd_of
-from assay_judge.prompting import Prompt
-from assay_judge.providers.protocol import Tokens
-from assay_judge.store import JudgeStore
+from assay_judge.model import Prompt
+from assay_judge.providers.messages import Tokens
+from assay_judge.state.account import Account, SpendCapReachedError
+from assay_judge.state.ledger import Ledger
+from assay_judge.state.store import JudgeStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.testing.virtual_time import run_in_virtual_time
-from assay_judge.joint_work import JointWork
+from assay_judge.grading.single_flight import JointWork
 
 
 class Calls:

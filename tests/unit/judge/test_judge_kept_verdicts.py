@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay_judge.calling import Tally
+from assay_judge.calls.usage import Tally
 from assay_judge.judges import JudgeChoice
-from assay_judge.keeping import Keeping, verdict_from
-from assay_judge.outcome import Outcome, Status
-from assay_judge.providers.protocol import Tokens
-from assay_judge.rubrics import BUILT_IN
-from assay_judge.store import JudgeStore
-from assay_judge.verdicts import JudgeVerdict
+from assay_judge.providers.messages import Tokens
+from assay_judge.state.store import JudgeStore
+from assay_judge.verdicts.cache import Keeping, verdict_from
+from assay_judge.verdicts.outcome import Outcome, Status
+from assay_judge.verdicts.parser import JudgeVerdict
+from assay_judge.verdicts.rubric_registry import BUILT_IN
 
 if TYPE_CHECKING:
     from pathlib import Path

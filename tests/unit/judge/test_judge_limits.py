@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.testing.virtual_time import run_in_virtual_time
-from assay_judge.breaker import Breaker
-from assay_judge.budget import Account, Ledger
-from assay_judge.calling import CallFailedError, Line, Patience, Payer, Tally
-from assay_judge.limits import Limiter, Limits
-from assay_judge.prompting import Prompt
-from assay_judge.providers.protocol import Parameters, ProviderStatusError, Reply, Tokens, UnreachableError
-from assay_judge.rate_headers import Allowance, read_allowances
+from assay_judge.calls.circuit_breaker import Breaker
+from assay_judge.calls.provider_client import CallFailedError, Line, Payer
+from assay_judge.calls.rate_headers import Allowance, read_allowances
+from assay_judge.calls.rate_limiter import Limiter, Limits
+from assay_judge.calls.retry_policy import Patience
+from assay_judge.calls.usage import Tally
+from assay_judge.model import Prompt
+from assay_judge.providers.messages import Parameters, ProviderStatusError, Reply, Tokens, UnreachableError
+from assay_judge.state.account import Account
+from assay_judge.state.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from assay.providers.retry_after import retry_after_s
 from assay.testing.hostile_verdicts import FAMILIES
-from assay_judge.rubrics import BUILT_IN
-from assay_judge.verdicts import InvalidVerdictError, read_verdict
+from assay_judge.verdicts.parser import InvalidVerdictError, read_verdict
+from assay_judge.verdicts.rubric_registry import BUILT_IN
 
 ID = "0123456789abcdef0123456789abcdef"
 VERDICTS: dict[str, dict[str, Any]] = {

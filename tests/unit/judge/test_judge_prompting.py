@@ -11,16 +11,17 @@ import pytest
 from assay.judging.rubric import Example
 from assay.testing.injections import INJECTIONS
 from assay.text.folding import fold
-from assay_judge import precheck as module
-from assay_judge import prompting
-from assay_judge.content_key import content_key, fingerprint
-from assay_judge.disarming import disarm
+from assay_judge.batches.orders import Order
 from assay_judge.judges import JudgeChoice
-from assay_judge.orders import Order
-from assay_judge.precheck import precheck
-from assay_judge.prompting import Material, build_prompt, rubric_text, template_hash
-from assay_judge.providers.protocol import Parameters
-from assay_judge.rubrics import BUILT_IN
+from assay_judge.model import Material
+from assay_judge.providers.messages import Parameters
+from assay_judge.verdicts import precheck as module
+from assay_judge.verdicts import prompt as prompting
+from assay_judge.verdicts.cache_key import content_key, fingerprint
+from assay_judge.verdicts.precheck import precheck
+from assay_judge.verdicts.prompt import build_prompt, rubric_text, template_hash
+from assay_judge.verdicts.rubric_registry import BUILT_IN
+from assay_judge.verdicts.sanitizer import disarm
 
 
 def test_what_is_random_differs_and_what_is_fixed_does_not() -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from assay.errors import InvalidInputError
 from assay.judging.rubric_file import read_rubric
-from assay_judge.prompting import rubric_text
-from assay_judge.rubrics import BUILT_IN, RubricShelf
+from assay_judge.verdicts.prompt import rubric_text
+from assay_judge.verdicts.rubric_registry import BUILT_IN, RubricShelf
 
 TONE = """
 name: tone

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay_judge.store import JudgeStore
+from assay_judge.state.store import JudgeStore
 
 if TYPE_CHECKING:
     import sqlite3

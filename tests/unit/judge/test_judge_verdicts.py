@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from assay.testing.hostile_verdicts import FAMILIES
 from assay.testing.injections import INJECTIONS, obey
-from assay_judge.prompting import Material, build_prompt
-from assay_judge.rubrics import BUILT_IN
-from assay_judge.verdicts import InvalidVerdictError, read_verdict, verdict_schema
+from assay_judge.model import Material
+from assay_judge.verdicts.parser import InvalidVerdictError, read_verdict, verdict_schema
+from assay_judge.verdicts.prompt import build_prompt
+from assay_judge.verdicts.rubric_registry import BUILT_IN
 
 if TYPE_CHECKING:
     from assay.judging.rubric import Rubric

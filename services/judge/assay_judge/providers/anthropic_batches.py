@@ -9,15 +9,15 @@ from urllib.parse import urlsplit
 import anthropic
 import httpx2
 
-from assay_judge.providers.anthropic import message_of, message_request
-from assay_judge.providers.batching import BatchResult, BatchSearch, BatchStanding, Standing, id_of, objects_of
+from assay_judge.providers.anthropic_messages import message_of, message_request
+from assay_judge.providers.batch_api import BatchResult, BatchSearch, BatchStanding, Standing, id_of, objects_of
 from assay_judge.providers.connection import failure_of
-from assay_judge.providers.protocol import MalformedReplyError, ProviderStatusError
+from assay_judge.providers.messages import MalformedReplyError, ProviderStatusError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
-    from assay_judge.providers.batching import BatchRequest
+    from assay_judge.providers.batch_api import BatchRequest
 
 __all__ = ["AnthropicBatches"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 
 from assay.providers.http_client import TIMEOUT, ReplyRules
-from assay_judge.providers.protocol import MalformedReplyError, ProviderStatusError, UnreachableError
+from assay_judge.providers.messages import MalformedReplyError, ProviderStatusError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

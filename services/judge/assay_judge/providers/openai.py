@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 
-from assay.model.agent_response import clean_text
 from assay_judge.providers.connection import (
     TIMEOUT,
     connection_to,
@@ -15,15 +14,8 @@ from assay_judge.providers.connection import (
     read_object,
     wide_connection_to,
 )
-from assay_judge.providers.protocol import (
-    NO_HEADERS,
-    Form,
-    MalformedReplyError,
+from assay_judge.providers.messages import (
     Reply,
-    Stop,
-    Tokens,
-    text_of_parts,
-    token_count,
 )
 
 if TYPE_CHECKING:
@@ -31,13 +23,10 @@ if TYPE_CHECKING:
 
     import httpx2
 
-    from assay_judge.prompting import Prompt
-    from assay_judge.providers.batching import BatchApi
-    from assay_judge.providers.protocol import Parameters
-
-__all__ = ["OpenAIProvider", "completion_of", "completion_request", "connect"]
-
-_STOPS = {"length": Stop.TRUNCATED, "content_filter": Stop.REFUSED}
+    from assay_judge.model import Prompt
+    from assay_judge.providers.batch_api import BatchApi
+    from assay_judge.providers.messages import Parameters
+from assay_judge.providers.openai_messages import completion_of, completion_request
 
 
 def connect(url: str, key: str, concurrency: int) -> OpenAIProvider:
@@ -109,71 +98,3 @@ class OpenAIProvider:
         await self._client.close()
         if self._batch_client is not None:
             await self._batch_client.close()
-
-
-def completion_request(model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: Parameters) -> dict[str, Any]:
-    """Return a request for a completion, as the protocol has it."""
-    request: dict[str, Any] = {
-        "model": model,
-        "messages": [
-            {"role": "system", "content": f"{prompt.system}\n\n{prompt.call}"},
-            {"role": "user", "content": prompt.user},
-        ],
-        parameters.token_field: parameters.max_tokens,
-    }
-    if parameters.temperature is not None:
-        request["temperature"] = parameters.temperature
-    if parameters.form is Form.SCHEMA:
-        named = {"name": "verdict", "strict": True, "schema": schema}
-        request["response_format"] = {"type": "json_schema", "json_schema": named}
-    elif parameters.form is Form.OBJECT:
-        request["response_format"] = {"type": "json_object"}
-    return request
-
-
-def completion_of(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> Reply:
-    """Return what a completion says.
-
-    Raises:
-        MalformedReplyError: It is none.
-    """
-    choices = data.get("choices")
-    choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
-    message = choice.get("message") if isinstance(choice, dict) else None
-    if not isinstance(choice, dict) or not isinstance(message, dict):
-        raise MalformedReplyError("the reply does not hold one message of a model")
-    content, refusal = message.get("content"), message.get("refusal")
-    if isinstance(content, list):  # of parts, as Mistral's reasoning models answer
-        refusal = refusal or _refusal_in(content)
-        content = text_of_parts(content)
-    finish = choice.get("finish_reason")
-    stop = _STOPS.get(finish, Stop.COMPLETE) if isinstance(finish, str) else Stop.COMPLETE
-    if isinstance(refusal, str) and refusal:
-        stop, content = Stop.REFUSED, content or refusal
-    model = data.get("model")
-    return Reply(
-        clean_text(content) if isinstance(content, str) else "",
-        stop,
-        _tokens(data.get("usage")),
-        clean_text(model)[:200] if isinstance(model, str) else "",
-        headers,
-    )
-
-
-def _refusal_in(parts: list[Any]) -> object:
-    found = (part.get("refusal") for part in parts if isinstance(part, dict) and part.get("type") == "refusal")
-    return next(found, None)
-
-
-def _tokens(usage: object) -> Tokens | None:
-    read, written = token_count(usage, "prompt_tokens"), token_count(usage, "completion_tokens")
-    if read is None or written is None:
-        return None
-    cached = min(token_count(usage, "prompt_tokens_details", "cached_tokens") or 0, read)
-    return Tokens(
-        read,
-        written,
-        cached,
-        min(token_count(usage, "prompt_tokens_details", "cache_write_tokens") or 0, read - cached),
-        min(token_count(usage, "completion_tokens_details", "reasoning_tokens") or 0, written),
-    )

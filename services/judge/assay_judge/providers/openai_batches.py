@@ -9,15 +9,15 @@ import httpx2
 import openai
 
 from assay.model.agent_response import clean_text
-from assay_judge.providers.batching import BatchResult, BatchSearch, BatchStanding, Standing, id_of, objects_of
+from assay_judge.providers.batch_api import BatchResult, BatchSearch, BatchStanding, Standing, id_of, objects_of
 from assay_judge.providers.connection import failure_of
-from assay_judge.providers.openai import completion_of, completion_request
-from assay_judge.providers.protocol import MalformedReplyError, ProviderStatusError
+from assay_judge.providers.messages import MalformedReplyError, ProviderStatusError
+from assay_judge.providers.openai_messages import completion_of, completion_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
-    from assay_judge.providers.batching import BatchRequest
+    from assay_judge.providers.batch_api import BatchRequest
 
 __all__ = ["OpenAIBatches"]
 

@@ -1,0 +1,201 @@
+"""Orders: requests for verdicts that wait for a batch, or for its results, and are kept on disk meanwhile."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.judging.rubric import Criterion, Example, Rubric
+from assay_judge.calls.usage import Tally, Try
+from assay_judge.judges import JudgeChoice
+from assay_judge.model import Asker, Material, Prompt
+from assay_judge.providers.batch_api import BatchRequest
+from assay_judge.providers.messages import Form, Parameters, Tokens
+from assay_judge.verdicts.cache import said_in, verdict_from
+from assay_judge.verdicts.outcome import Outcome, Status
+from assay_judge.verdicts.parser import verdict_schema
+
+MOST_ORDERS = 3
+"""How often a request is ordered that its batch did not answer, or whose answer is missing: then it is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One request of a batch.
+
+    Args:
+        item_id: What names it in the batch; random, and new for each turn.
+        key: What the verdict rests on.
+        run_id: The run that pays; empty for none.
+        cap: Most that the run may spend, in billionths of a dollar; None for no cap.
+        reserved: What is set aside for it, in billionths of a dollar.
+        judge: Who is asked.
+        rubric: What is asked.
+        material: What is judged.
+        prompt: What is sent; it holds the verdict_id.
+        sent: How it is asked.
+        turn: 1, or 2 after a reply that was no verdict.
+        tally: What earlier turns have cost.
+        round: The round in which it was ordered.
+        orders: How often this turn was ordered, this time included.
+        reservation: What the money that is set aside for it is found by; empty where one process has the books.
+    """
+
+    item_id: str
+    key: str
+    run_id: str
+    cap: int | None
+    reserved: int
+    judge: JudgeChoice
+    rubric: Rubric
+    material: Material
+    prompt: Prompt
+    sent: Parameters
+    turn: int = 1
+    tally: Tally = field(default_factory=Tally)
+    round: int = 0
+    orders: int = 1
+    reservation: str = ""
+
+    @property
+    def request(self) -> BatchRequest:
+        """What the provider is sent."""
+        return BatchRequest(self.item_id, self.prompt, verdict_schema(self.rubric), self.sent)
+
+    @property
+    def line(self) -> str:
+        """The judge whose batches it travels in."""
+        return line_of(self.judge)
+
+    @property
+    def text(self) -> str:
+        """What of it is kept as text, besides its columns."""
+        parts = {
+            "judge": dataclasses.asdict(self.judge),
+            "rubric": _rubric_data(self.rubric),
+            "material": dataclasses.asdict(self.material),
+            "prompt": dataclasses.asdict(self.prompt),
+            "sent": dataclasses.asdict(self.sent),
+            "turn": self.turn,
+            "tally": dataclasses.asdict(self.tally),
+            "round": self.round,
+            "orders": self.orders,
+            "reservation": self.reservation,
+        }
+        return _json(parts)
+
+    @classmethod
+    def from_row(cls, item_id: str, key: str, run_id: str, cap: int | None, reserved: int, text: str) -> Order:
+        """Return an order that was kept."""
+        data = json.loads(text)
+        return cls(
+            item_id,
+            key,
+            run_id,
+            cap,
+            reserved,
+            JudgeChoice(**data["judge"]),
+            _rubric_from(data["rubric"]),
+            _material_from(data["material"]),
+            Prompt(**data["prompt"]),
+            Parameters(**{**data["sent"], "form": Form(data["sent"]["form"])}),
+            data["turn"],
+            _tally_from(data["tally"]),
+            data.get("round", 0),  # orders of earlier versions have none of these
+            data.get("orders", 1),
+            data.get("reservation", ""),
+        )
+
+
+def new_id() -> str:
+    """Return a name that nothing else has."""
+    return secrets.token_hex(16)
+
+
+def _material_from(data: dict[str, Any]) -> Material:
+    history = tuple((role, text) for role, text in data.get("history", ()))
+    return Material(**{**data, "contexts": tuple(data["contexts"]), "history": history})
+
+
+def line_of(judge: JudgeChoice) -> str:
+    """Return what judges have in common whose requests may share a batch."""
+    return json.dumps([judge.provider, judge.model, judge.base_url, judge.key_variable])
+
+
+def judge_of_line(line: str) -> JudgeChoice:
+    """Return the judge of a line, with parameters that say nothing."""
+    return JudgeChoice(*json.loads(line))
+
+
+def outcome_text(outcome: Outcome, order_round: int) -> str:
+    """Return an outcome as text, to be kept for the row that asks for it."""
+    return _json(
+        {
+            "status": outcome.status,
+            "reason": outcome.reason,
+            "message": outcome.message,
+            "verdict": None if outcome.verdict is None else said_in(outcome.verdict),
+            "temperature": outcome.temperature,
+            "model": outcome.model,
+            "tally": dataclasses.asdict(outcome.tally),
+            "round": order_round,
+        }
+    )
+
+
+def outcome_for(asker: Asker, text: str, rubric: Rubric) -> tuple[Outcome | None, str]:
+    """Return what a kept outcome is to an asker, and its text from now on, empty where it is to be forgotten.
+
+    The first row that has it gets its usage, each time; other rows get it without usage. It is None for an asker that
+    is to order anew: the verdict is not valid any more, or there was none and this is a later round.
+    """
+    data = json.loads(text)
+    outcome = _outcome_from(data, rubric)
+    if outcome is None or (outcome.verdict is None and asker.round > data.get("round", 0)):
+        return None, ""
+    owner = data.get("row")
+    if owner is None:
+        text = _json({**data, "row": asker.row}) if asker.row else ""
+    elif owner != asker.row:
+        outcome = outcome.as_found()
+    return outcome, text
+
+
+def kept_outcome(text: str, rubric: Rubric) -> Outcome | None:
+    """Return an outcome that was kept as text; None where its verdict is not valid any more."""
+    return _outcome_from(json.loads(text), rubric)
+
+
+def _outcome_from(data: dict[str, Any], rubric: Rubric) -> Outcome | None:
+    """Return an outcome that was kept, its verdict checked again; None where that is not valid any more."""
+    if data["status"] == Status.VALID:
+        found = verdict_from(data, rubric)
+        if found is None:
+            return None
+    else:
+        found = Outcome(Status(data["status"]), reason=data["reason"], message=data["message"], model=data["model"])
+    return dataclasses.replace(found, tally=_tally_from(data["tally"]), temperature=data["temperature"], batched=True)
+
+
+def _json(data: dict[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False, allow_nan=False)
+
+
+def _tally_from(data: dict[str, Any]) -> Tally:
+    tries = [Try(**one) for one in data.get("tries", ())]  # orders of earlier versions have none
+    return Tally(**{**data, "tokens": [Tokens(**tokens) for tokens in data["tokens"]], "tries": tries})
+
+
+def _rubric_data(rubric: Rubric) -> dict[str, Any]:
+    data = dataclasses.asdict(rubric)
+    for criterion in data["criteria"]:
+        criterion["anchors"] = list(criterion["anchors"].items())  # JSON would make texts of the scores
+    return data
+
+
+def _rubric_from(data: dict[str, Any]) -> Rubric:
+    criteria = tuple(Criterion(**{**one, "anchors": dict(map(tuple, one["anchors"]))}) for one in data["criteria"])
+    return Rubric(**{**data, "criteria": criteria, "examples": tuple(Example(**one) for one in data["examples"])})

@@ -1,0 +1,207 @@
+"""Batches of all replicas: any of them takes an order, one owns its batch by lease, the others poll for outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from assay.errors import StorageError
+from assay.model.agent_response import clean_text
+from assay.runtime.failpoints import failpoint
+from assay_judge.batches.dispatcher import MOST_CHARS, Batches, Ordered, returned
+from assay_judge.batches.orders import outcome_text
+from assay_judge.verdicts.outcome import Outcome, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay_judge.batches.dispatcher import BatchRules
+    from assay_judge.batches.orders import Order
+    from assay_judge.batches.shared_store import SharedBatchStore
+    from assay_judge.batches.store import Finished
+    from assay_judge.calls.provider_registry import Switchboard
+    from assay_judge.clock import Clock
+    from assay_judge.model import Grading
+    from assay_judge.state.account import Reservable
+    from assay_judge.state.ledger import Ledger
+    from assay_judge.verdicts.cache import Keeping
+
+__all__ = ["SharedBatches", "lease_s"]
+
+logger = logging.getLogger("assay_judge")
+
+_POLL_S = 0.5
+_KEYS_PER_S = 5_000  # the more orders there are whose outcomes are awaited here, the longer the pause
+_SHORTEST_LEASE_S = 5.0
+_POLLS_OF_LEASE = 2
+_RENEWALS = 4  # of one lease
+
+
+def lease_s(rules: BatchRules) -> float:
+    """Return how long a lease on a batch lasts: two pauses between looks at a new batch, at least five seconds."""
+    return max(_SHORTEST_LEASE_S, _POLLS_OF_LEASE * rules.poll_s)
+
+
+class SharedBatches(Batches):
+    """Takes orders and brings their outcomes, together with the other replicas on the same database.
+
+    An order is in memory only while callers wait for it here.
+
+    Args:
+        store: Orders and batches of all replicas.
+        switchboard: The judges.
+        ledger: What runs have spent.
+        keeping: Takes valid verdicts.
+        rules: How batches are made up.
+        clock: Tells when to look at a batch.
+        stopping: Set when the process stops; callers that wait are then answered "not yet".
+    """
+
+    def __init__(
+        self,
+        store: SharedBatchStore,
+        switchboard: Switchboard,
+        ledger: Ledger,
+        keeping: Keeping,
+        *,
+        rules: BatchRules,
+        clock: Clock,
+        stopping: asyncio.Event,
+    ) -> None:
+        super().__init__(store, switchboard, ledger, keeping, rules=rules, clock=clock, stopping=stopping)
+        self._shared = store
+        self._order_count = 0
+        self._renewed_at = 0.0
+
+    async def start(self) -> None:
+        """Poll the database from now on."""
+        await super().start()
+        await self._shared.prune()
+        self._task(self._poll())
+
+    async def aclose(self) -> None:
+        """Stop work and release the leases of this replica."""
+        await super().aclose()
+        try:
+            await self._shared.release()
+        except StorageError as error:
+            logger.warning("leases on batches end by themselves after %g s: %s", self._shared.lease_s, error)
+
+    async def _joined(self, key: str) -> Ordered | None:
+        """Return the order that is out for a key, at whichever replica."""
+        ordered = self._open.get(key)
+        if ordered is None:
+            found = await self._shared.find(key)
+            ordered = self._open.get(key)  # another caller may have found it meanwhile
+            if ordered is None and found is not None:
+                ordered = self._open[key] = Ordered("", found.run_id, None, _nothing, found.batch_id)
+                ordered.is_kept.set()
+        return ordered
+
+    async def _awaited(self, ordered: Ordered, grading: Grading, key: str, until: float) -> Outcome | None:
+        ordered.callers += 1
+        try:
+            return await super()._awaited(ordered, grading, key, until)
+        finally:
+            ordered.callers -= 1
+            if not ordered.callers and ordered.is_kept.is_set():
+                self._drop(key, ordered)
+
+    def _backlog(self) -> int:
+        return self._order_count
+
+    async def _accept(self, order: Order, ordered: Ordered, reservation: Reservable) -> None:
+        """Store an order, or wait for the one that its key has already."""
+        try:
+            winner = await self._shared.add(order, self._clock.now())
+        except StorageError:
+            self._drop(order.key, ordered)
+            ordered.close()
+            with contextlib.suppress(StorageError):  # else it stays set aside
+                await self._shared.withdraw(order)
+            failed = Outcome(Status.UNAVAILABLE, reason="batch_failed", message="the database cannot be written")
+            ordered.done.set_result(outcome_text(failed, order.round))
+            raise
+        if winner is not None:
+            ordered.run_id = winner
+            await returned(reservation, ordered.close)
+        elif order.reservation:
+            ordered.close()
+        else:  # no run pays, no account in the database has it
+            await returned(reservation, ordered.close)
+        failpoint("judge.order_after_commit")
+        ordered.is_kept.set()
+
+    def _collect(self, line: str, chars: int, count: int = 1) -> None:
+        """Leave orders to whichever replica polls first when they are due."""
+
+    async def _settled(self, finished: Sequence[Finished], reservations: Sequence[Reservable | None]) -> None:
+        """Hand outcomes to the callers that wait here; they are paid for already."""
+        for one in finished:
+            ordered = self._open.get(one.order.key)
+            if ordered is not None and one.again is not None:
+                ordered.batch_id = ""
+            elif ordered is not None and not ordered.done.done():
+                ordered.done.set_result(one.outcome)
+                self._drop(one.order.key, ordered)
+
+    async def _poll(self) -> None:
+        while True:
+            try:
+                await self._renew_leases()
+                if not self._stopping.is_set():
+                    await self._take_up()
+                await self._look()
+            except StorageError as error:
+                logger.warning("batches wait for the database: %s", error)
+            await asyncio.sleep(max(_POLL_S, len(self._open) / _KEYS_PER_S))
+
+    async def _renew_leases(self) -> None:
+        """Renew the leases of this replica's batches, and leave those that another one has acquired."""
+        now = asyncio.get_running_loop().time()
+        if now - self._renewed_at < self._shared.lease_s / _RENEWALS:
+            return
+        owned = {batch_id: journey.record for batch_id, journey in self._journeys.items()}
+        for batch_id in owned.keys() - await self._shared.renew_all(list(owned.values())):
+            self._journeys.pop(batch_id, None)  # it ends at its next write
+        self._renewed_at = now
+
+    async def _take_up(self) -> None:
+        """Acquire orphaned batches, and make batches of the orders that are due."""
+        rules = self._rules
+        backlog = await self._shared.backlog(wait_s=rules.wait_s, most=rules.requests, most_chars=MOST_CHARS)
+        self._order_count = backlog.orders
+        if backlog.has_expired:
+            for record in await self._shared.acquire(list(self._journeys)):
+                logger.info("acquired orphaned batch %s, epoch %d", record.batch_id, record.epoch)
+                self._travel(record, is_new=False)
+        for line in backlog.lines:
+            await self._form(line)
+
+    async def _look(self) -> None:
+        """Learn the outcomes of orders in batches of other replicas, for the callers that wait here."""
+        waiting = {
+            key: ordered
+            for key, ordered in self._open.items()
+            if ordered.is_kept.is_set() and ordered.batch_id not in self._journeys
+        }
+        if not waiting:
+            return
+        for key, found in (await self._shared.progress(list(waiting))).items():
+            ordered = waiting[key]
+            own = next((one for one in found if one.run_id == clean_text(ordered.run_id)), None)
+            if own is not None and not own.outcome:
+                ordered.batch_id = own.batch_id
+            elif not ordered.done.done():
+                ordered.done.set_result("" if own is None else own.outcome)
+                self._drop(key, ordered)
+
+    def _drop(self, key: str, ordered: Ordered) -> None:
+        if self._open.get(key) is ordered:
+            del self._open[key]
+
+
+def _nothing() -> None:
+    """Close no account: none was opened."""

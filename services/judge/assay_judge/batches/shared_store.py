@@ -1,0 +1,312 @@
+"""Orders and batches in PostgreSQL: an order exists once over all replicas, a batch has one owner by lease.
+
+A replica owns a batch until the lease ends, by the database's clock, and renews it meanwhile. An expired lease is
+acquired by any replica, with the next epoch. Each write of a batch or its orders locks the batch's row and checks the
+epoch, so that a replica that was suspended writes nothing after another one has acquired its batch.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from assay.runtime.failpoints import failpoint
+from assay_judge.batches.orders import Order, outcome_for
+from assay_judge.batches.store import OUTCOMES_KEPT_S, BatchRecord, LeaseLostError
+from assay_judge.state.shared import schema, spending
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from assay.judging.rubric import Rubric
+    from assay.storage.database import Database
+    from assay_judge.batches.store import Finished, OpenOrder
+    from assay_judge.model import Asker
+    from assay_judge.verdicts.outcome import Outcome
+
+__all__ = ["Backlog", "Progress", "SharedBatchStore"]
+
+_NOW = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Float(53))
+_WAITING = ""  # the batch of orders that have none yet
+_MOST_NANO = 2**63 - 1
+_orders, _batches = schema.orders, schema.batches
+_OPEN = _orders.c.outcome.is_(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What there is to do.
+
+    Args:
+        orders: How many have no outcome; those of batches whose results are being read are counted too.
+        lines: The judges whose orders are to be submitted now.
+        has_expired: Whether the lease of a batch has ended.
+    """
+
+    orders: int
+    lines: Sequence[str]
+    has_expired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """An order that was found.
+
+    Args:
+        run_id: The run that pays.
+        batch_id: Its batch; empty where it waits for one.
+        outcome: Its outcome as text; empty where it has none.
+    """
+
+    run_id: str
+    batch_id: str
+    outcome: str
+
+
+class SharedBatchStore:
+    """The batches of all replicas, as one of them uses them.
+
+    Args:
+        database: The database, with its tables.
+        lease_s: How long a lease lasts that is not renewed.
+    """
+
+    def __init__(self, database: Database, lease_s: float) -> None:
+        self._database = database
+        self._owner = secrets.token_hex(16)
+        self._lease_until = _NOW + lease_s
+        self.lease_s = lease_s
+
+    async def batches(self) -> list[BatchRecord]:
+        """Return none: what another process left is acquired when its lease has ended."""
+        return []
+
+    async def open_orders(self) -> list[OpenOrder]:
+        """Return none: orders belong to no replica."""
+        return []
+
+    async def add(self, order: Order, now: float) -> str | None:
+        """Keep an order unless its key has one without an outcome, or its run has one with this key."""
+
+        def work(connection: sa.Connection) -> str | None:
+            insert = postgresql.insert(_orders).values(key=order.key, run_id=order.run_id, **_values(order))
+            insert = insert.on_conflict_do_nothing()
+            added = connection.execute(insert.returning(_orders.c.item_id)).one_or_none()
+            failpoint("judge.order_before_commit")
+            if added is not None:
+                return None
+            found = connection.execute(sa.select(_orders.c.run_id).where(_orders.c.key == order.key, _OPEN)).scalar()
+            return order.run_id if found is None else str(found)
+
+        return await self._database.write(work)
+
+    async def withdraw(self, order: Order) -> None:
+        """Return the money of an order whose `add` has failed, unless its commit took place all the same."""
+        stored = sa.select(_orders.c.item_id).where(_orders.c.item_id == order.item_id)
+
+        def work(connection: sa.Connection) -> None:
+            if connection.execute(stored).one_or_none() is None and order.reservation:
+                spending.settle(connection, order.run_id, order.reservation, 0)
+
+        await self._database.write(work)
+
+    async def backlog(self, *, wait_s: float, most: int, most_chars: int) -> Backlog:
+        """Return what there is to do: orders are due after `wait_s`, or when there are enough for a batch."""
+        count, size = sa.func.count(), sa.func.sum(_orders.c.size)
+        waited_s = _NOW - sa.func.min(_orders.c.changed_at)
+        is_due = sa.or_(count >= most, size >= most_chars, waited_s >= wait_s)
+        waiting = sa.select(_orders.c.line, count.label("count"), is_due.label("is_due"))
+        waiting = waiting.where(_orders.c.batch_id == _WAITING, _OPEN).group_by(_orders.c.line)
+        batches = sa.select(
+            sa.func.coalesce(sa.func.sum(_batches.c.requests), 0).label("requests"),
+            sa.func.coalesce(sa.func.min(_batches.c.lease_until) <= _NOW, False).label("has_expired"),
+        )
+
+        def query(connection: sa.Connection) -> Backlog:
+            lines, found = connection.execute(waiting).all(), connection.execute(batches).one()
+            orders = found.requests + sum(row[1] for row in lines)
+            return Backlog(orders, [row.line for row in lines if row.is_due], found.has_expired)
+
+        return await self._database.read(query)
+
+    async def form(
+        self, batch_id: str, line: str, now: float, *, most: int, most_chars: int
+    ) -> tuple[BatchRecord, set[str]] | None:
+        """Make a batch of what waits, the oldest first, and own it; orders that another replica takes are left out."""
+        waiting = sa.select(_orders.c.item_id, _orders.c.size)
+        waiting = waiting.where(_orders.c.batch_id == _WAITING, _orders.c.line == line, _OPEN)
+        waiting = waiting.order_by(_orders.c.changed_at).limit(most).with_for_update(skip_locked=True)
+
+        def work(connection: sa.Connection) -> tuple[BatchRecord, set[str]] | None:
+            size = 0
+            chosen: list[str] = []
+            for row in connection.execute(waiting).all():
+                size += row.size
+                if chosen and size > most_chars:
+                    break
+                chosen.append(row.item_id)
+            if not chosen:
+                return None
+            connection.execute(_orders.update().where(_among(_orders.c.item_id, chosen)).values(batch_id=batch_id))
+            values = {"batch_id": batch_id, "line": line, "provider_id": "", "created_at": _NOW}
+            lease = {"owner": self._owner, "epoch": 1, "lease_until": self._lease_until}
+            insert = _batches.insert().values(**values, requests=len(chosen), **lease).returning(_batches)
+            return _record(connection.execute(insert).one()), set(chosen)
+
+        return await self._database.write(work)
+
+    async def acquire(self, excluded: Collection[str]) -> list[BatchRecord]:
+        """Acquire the batches whose leases have ended, except some; each gets the next epoch."""
+        expired = sa.select(_batches.c.batch_id).where(_batches.c.lease_until <= _NOW)
+        expired = expired.where(_batches.c.batch_id.not_in(excluded)).with_for_update(skip_locked=True)
+        lease = {"owner": self._owner, "epoch": _batches.c.epoch + 1, "lease_until": self._lease_until}
+
+        def work(connection: sa.Connection) -> list[BatchRecord]:
+            found = connection.execute(expired).scalars().all()
+            update = _batches.update().where(_among(_batches.c.batch_id, found)).values(**lease).returning(_batches)
+            return [_record(row) for row in connection.execute(update)] if found else []
+
+        return await self._database.write(work)
+
+    async def renew(self, record: BatchRecord) -> None:
+        """Extend the lease on a batch.
+
+        Raises:
+            LeaseLostError: Another replica has acquired it.
+        """
+        await self._database.write(lambda connection: self._hold(connection, record))
+
+    async def renew_all(self, records: Sequence[BatchRecord]) -> set[str]:
+        """Extend the leases on some batches; return those that no other replica has acquired."""
+        if not records:
+            return set()
+        held = sa.tuple_(_batches.c.batch_id, _batches.c.epoch).in_([(one.batch_id, one.epoch) for one in records])
+        renewed = _batches.update().where(held).values(lease_until=self._lease_until).returning(_batches.c.batch_id)
+        return await self._database.write(lambda connection: set(connection.execute(renewed).scalars()))
+
+    async def release(self) -> None:
+        """End the leases of this replica, so that others may acquire its batches at once."""
+        ended = _batches.update().where(_batches.c.owner == self._owner).values(lease_until=0.0)
+        await self._database.write(lambda connection: connection.execute(ended))
+
+    async def submitted(self, record: BatchRecord, provider_id: str) -> None:
+        """Keep the provider's id of a batch."""
+        update = _batches.update().where(_batches.c.batch_id == record.batch_id).values(provider_id=provider_id)
+
+        def work(connection: sa.Connection) -> None:
+            self._hold(connection, record)
+            connection.execute(update)
+
+        await self._database.write(work)
+
+    async def orders(self, batch_id: str, item_ids: Collection[str] | None = None) -> list[Order]:
+        """Return the orders of a batch that have no outcome, all or some of them."""
+        table = _orders.c
+        query = sa.select(table.item_id, table.key, table.run_id, table.cap, table.reserved, table.request)
+        query = query.where(table.batch_id == batch_id, _OPEN)
+        if item_ids is not None:
+            query = query.where(_among(table.item_id, item_ids))
+        rows = await self._database.read(lambda connection: connection.execute(query).all())
+        return [Order.from_row(*row) for row in rows]
+
+    async def finish(self, record: BatchRecord, finished: Sequence[Finished], now: float) -> None:
+        """Keep what has come of some orders and pay for it, all or nothing; what was asked is forgotten."""
+
+        def work(connection: sa.Connection) -> None:
+            self._hold(connection, record)
+            for one in sorted(finished, key=lambda each: each.order.run_id):  # two that lock runs do so in one order
+                order = one.order
+                values = {"outcome": one.outcome, "request": "", "size": 0, "changed_at": _NOW}
+                changed = _values(one.again) if one.again is not None else values
+                connection.execute(_orders.update().where(_orders.c.item_id == order.item_id).values(**changed))
+                if order.reservation:
+                    spending.settle(connection, order.run_id, order.reservation, one.cost)
+
+        await self._database.write(work)
+
+    async def remove(self, record: BatchRecord) -> None:
+        """Forget a batch whose orders all have outcomes."""
+
+        def work(connection: sa.Connection) -> None:
+            self._hold(connection, record)
+            connection.execute(_batches.delete().where(_batches.c.batch_id == record.batch_id))
+
+        await self._database.write(work)
+
+    async def find(self, key: str) -> Progress | None:
+        """Return the order without an outcome that a key has."""
+        query = _PROGRESS.where(_orders.c.key == key, _OPEN)
+        row = await self._database.read(lambda connection: connection.execute(query).one_or_none())
+        return None if row is None else Progress(*row[1:])
+
+    async def progress(self, keys: Collection[str]) -> dict[str, list[Progress]]:
+        """Return the orders of some keys, of all runs."""
+        query = _PROGRESS.where(_among(_orders.c.key, keys))
+        found: dict[str, list[Progress]] = {key: [] for key in keys}
+        for row in await self._database.read(lambda connection: connection.execute(query).all()):
+            found[row.key].append(Progress(*row[1:]))
+        return found
+
+    async def fetch(self, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
+        """Return what has come of a run's order; None where there is nothing, or it is to be ordered anew."""
+        is_kept = (_orders.c.key == key, _orders.c.run_id == run_id, _orders.c.outcome.is_not(None))
+        query = sa.select(_orders.c.outcome).where(*is_kept)
+
+        def work(connection: sa.Connection) -> Outcome | None:
+            text = connection.execute(query.with_for_update()).scalar()
+            if text is None:
+                return None
+            outcome, kept = outcome_for(asker, text, rubric)
+            if not kept:
+                connection.execute(_orders.delete().where(*is_kept))
+            elif kept != text:
+                connection.execute(_orders.update().where(*is_kept).values(outcome=kept))
+            return outcome
+
+        if await self._database.read(lambda connection: connection.execute(query).scalar()) is None:
+            return None
+        return await self._database.write(work)
+
+    async def prune(self) -> None:
+        """Forget outcomes that were not fetched for a month."""
+        old = _orders.delete().where(_orders.c.outcome.is_not(None), _orders.c.changed_at < _NOW - OUTCOMES_KEPT_S)
+        await self._database.write(lambda connection: connection.execute(old))
+
+    def _hold(self, connection: sa.Connection, record: BatchRecord) -> None:
+        """Lock the row of a batch, and extend the lease on it."""
+        held = _batches.update().where(_batches.c.batch_id == record.batch_id, _batches.c.epoch == record.epoch)
+        if not connection.execute(held.values(lease_until=self._lease_until)).rowcount:
+            raise LeaseLostError
+
+
+_PROGRESS = sa.select(
+    _orders.c.key, _orders.c.run_id, _orders.c.batch_id, sa.func.coalesce(_orders.c.outcome, "").label("outcome")
+)
+
+
+def _values(order: Order) -> dict[str, Any]:
+    """Return the columns of an order that waits for a batch, besides its key and run."""
+    text = order.text
+    return {
+        "item_id": order.item_id,
+        "batch_id": _WAITING,
+        "line": order.line,
+        "cap": None if order.cap is None else min(order.cap, _MOST_NANO),
+        "reserved": order.reserved,
+        "size": len(text),
+        "request": text,
+        "changed_at": _NOW,
+    }
+
+
+def _among(column: sa.ColumnElement[str], names: Collection[str]) -> sa.ColumnElement[bool]:
+    """Return whether a column has one of many values, which are one parameter."""
+    return column == sa.any_(sa.literal(list(names), postgresql.ARRAY(sa.Text)))
+
+
+def _record(row: sa.Row[Any]) -> BatchRecord:
+    return BatchRecord(row.batch_id, row.line, row.provider_id, row.created_at, row.requests, row.epoch)

@@ -1,0 +1,344 @@
+"""Calls of a judge: paced, paid for, tried again where that may help, and given up in time.
+
+A 429 costs no attempt: the limiter waits and the call is made again until its deadline. Other failures that may pass
+are tried again with full jitter, up to a number of attempts and within the run's retry budget. Each call is paid for
+before it is made; one whose outcome is unknown has cost the most that it could.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.judging.prices import NO_PRICE
+from assay.providers.retry_after import retry_after_s
+from assay_judge.calls.circuit_breaker import Breaker, BreakerOpenError
+from assay_judge.calls.prices import NANO
+from assay_judge.calls.rate_headers import read_allowances
+from assay_judge.calls.rate_limiter import Limiter
+from assay_judge.calls.token_usage import usable_tokens
+from assay_judge.providers.messages import (
+    MalformedReplyError,
+    Parameters,
+    ProviderStatusError,
+    UnreachableError,
+)
+from assay_judge.state.account import SpendCapReachedError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+
+    from assay_judge.calls.prices import Price
+    from assay_judge.calls.rate_limiter import Grant, Limits
+    from assay_judge.judges import JudgeChoice
+    from assay_judge.model import Prompt
+    from assay_judge.providers.batch_api import BatchApi
+    from assay_judge.providers.messages import Reply
+    from assay_judge.providers.provider import Provider
+    from assay_judge.state.account import Account, SpendJournal
+from assay_judge.calls.retry_policy import Patience
+from assay_judge.calls.usage import Tally, Try
+
+_LONGEST_PAUSE_S = 20.0
+_LONGEST_ASKED_S = 60.0
+_CHARS_PER_TOKEN = 3.5
+_SETTLED_S = 60.0  # after its end a call is paid for within this time, or its process is gone
+_DENIED = (401, 402, 403, 404, 429)
+"""What a judge answers whoever may not ask it, or asks where it is not, whatever the request is."""
+
+
+class CallFailedError(Exception):
+    """There is no reply of the judge: `reason` is a stable word, `message` a sentence."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """Who pays for a call.
+
+    Args:
+        account: The run's.
+        cap: Most that it may spend, in billionths of a dollar; None for no cap.
+        journal: Where spending is kept.
+    """
+
+    account: Account
+    cap: int | None
+    journal: SpendJournal
+
+
+class Line:
+    """One judge as it is called: its provider, model, pace and price.
+
+    Args:
+        provider: The service.
+        model: The model's id.
+        price: What it costs; None where nobody has said it.
+        limits: How fast it may be asked.
+        patience: How long and how often it is asked.
+        jitter: Returns a number in [0, 1).
+        choice: The judge as it was chosen, for advice; None for none.
+        redact: Returns a text without any key.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        model: str,
+        price: Price | None,
+        *,
+        limits: Limits,
+        patience: Patience,
+        jitter: Callable[[], float] = random.random,
+        choice: JudgeChoice | None = None,
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        self.limiter = Limiter(limits, pause_s=2 * patience.pause_s, jitter=jitter)
+        self.breaker = Breaker()
+        self.price = price
+        self._provider = provider
+        self._model = model
+        self._patience = patience
+        self._jitter = jitter
+        self._choice = choice
+        self._redact = redact
+        self._refused: dict[str, Any] = {}
+
+    async def call(
+        self,
+        prompt: Prompt,
+        schema: Mapping[str, Any],
+        wanted: Parameters,
+        payer: Payer,
+        tally: Tally,
+    ) -> Reply:
+        """Return a judge's reply.
+
+        Args:
+            prompt: What it is sent.
+            schema: The form of the verdict.
+            wanted: How it is asked, as far as it accepts that.
+            payer: Who pays.
+            tally: Takes what the calls have cost, also where there is no reply in the end.
+
+        Raises:
+            CallFailedError: There is none.
+            StorageError: Spending cannot be kept.
+        """
+        self.check_price(payer.cap)
+        failures = 0
+        sent = self.accepted(wanted)
+        while True:
+            try:
+                return await self._attempt(prompt, schema, sent, payer, tally)
+            except ProviderStatusError as refusal:
+                adapted = sent.without_refused(refusal)
+                if adapted is not None:
+                    self.learn(sent, adapted)
+                    sent = adapted
+                    continue
+                tally.last_problem = refused(refusal).message
+                tally.throttled = refusal.throttles
+                if refusal.throttles:
+                    continue
+                if not refusal.may_pass:
+                    raise self.refused(refusal) from None
+                asked_s = retry_after_s(refusal.headers)
+            except (UnreachableError, MalformedReplyError) as problem:
+                tally.last_problem, tally.throttled = str(problem), False
+                asked_s = None
+            except BreakerOpenError:
+                said = f"; last: {tally.last_problem}" if tally.last_problem else ""
+                message = f"judge unavailable: circuit breaker open after repeated failures{said}"
+                raise CallFailedError("judge_unavailable", message) from None
+            failures += 1
+            await self._pause(failures, asked_s, payer.account, tally)
+
+    @property
+    def model(self) -> str:
+        """The model's id."""
+        return self._model
+
+    @property
+    def batches(self) -> BatchApi:
+        """The batch API of the judge's service."""
+        return self._provider.batches
+
+    def check_price(self, cap: int | None) -> None:
+        """Refuse a cap that cannot hold.
+
+        Raises:
+            CallFailedError: Nobody has said what the judge costs.
+        """
+        if cap is not None and self.price is None:
+            raise CallFailedError("price_unknown", NO_PRICE.format(model=self._model))
+
+    def clean(self, reply: Reply) -> Reply:
+        """Return a reply without any key, which a service may repeat that was sent one."""
+        text, model = self._redact(reply.text), self._redact(reply.model)
+        return (
+            reply if (text, model) == (reply.text, reply.model) else dataclasses.replace(reply, text=text, model=model)
+        )
+
+    def refused(self, refusal: ProviderStatusError) -> CallFailedError:
+        """Return the failure of a call that will be refused again, with what to do about it."""
+        failure = refused(refusal)
+        advice = self._choice.remedy(refusal.status) if self._choice else ""
+        return CallFailedError(failure.reason, f"{failure.message}: {advice}") if advice else failure
+
+    def accepted(self, wanted: Parameters) -> Parameters:
+        """Return the parameters without what the model is known not to take."""
+        return dataclasses.replace(wanted, **self._refused)
+
+    def learn(self, sent: Parameters, adapted: Parameters) -> None:
+        """Remember what the model does not take, so that later calls need not be refused for it."""
+        for name in ("temperature", "form", "token_field", "swapped"):
+            if getattr(adapted, name) != getattr(sent, name):
+                self._refused[name] = getattr(adapted, name)
+
+    async def _pause(self, failures: int, asked_s: float | None, account: Account, tally: Tally) -> None:
+        if failures >= self._patience.attempts:
+            message = f"no answer after {failures} attempts; last: {tally.last_problem}"
+            raise CallFailedError("judge_unavailable", message)
+        if not self.breaker.is_open:  # then probes are few anyway
+            if not account.may_retry():
+                message = f"too many calls of this run were repeats already; last: {tally.last_problem}"
+                raise CallFailedError("retry_budget_spent", message)
+            account.retries += 1
+        longest = min(_LONGEST_PAUSE_S, self._patience.pause_s * 2 ** (failures - 1))
+        await asyncio.sleep(min(asked_s or 0.0, _LONGEST_ASKED_S) + self._jitter() * longest)
+
+    async def _attempt(
+        self, prompt: Prompt, schema: Mapping[str, Any], sent: Parameters, payer: Payer, tally: Tally
+    ) -> Reply:
+        most = self.price.most_nano(prompt, sent.max_tokens) if self.price else 0
+        if payer.cap is not None and payer.account.spent + most > payer.cap:
+            raise cap_reached(most, payer)
+        estimate = len(prompt.system + prompt.call + prompt.user) / _CHARS_PER_TOKEN + sent.max_tokens
+        async with self._turn(payer.account, estimate, first=bool(tally.last_problem)) as turn:
+            try:
+                reservation = await payer.account.reserve(
+                    most, payer.cap, payer.journal, lasts_s=self._patience.attempt_timeout_s + _SETTLED_S
+                )
+            except SpendCapReachedError:
+                raise cap_reached(most, payer) from None
+            turn.cost, turn.used = most, estimate  # until more is known
+            payer.account.calls += 1
+            tally.calls += 1
+            tally.temperature = sent.temperature
+            begun, counted = time.perf_counter(), len(tally.tokens)
+            try:
+                return await self._asked(prompt, schema, sent, turn, tally)
+            finally:
+                if self.price is not None:
+                    tally.cost = (tally.cost or 0) + turn.cost
+                tokens = tally.tokens[-1] if len(tally.tokens) > counted else None
+                tally.note(
+                    Try(
+                        turn.outcome,
+                        tokens.input if tokens else None,
+                        tokens.output if tokens else None,
+                        turn.cost if self.price is not None else None,
+                        (time.perf_counter() - begun) * 1000,
+                        estimated=tokens is not None and tokens.estimated,
+                    )
+                )
+                await asyncio.shield(reservation.settle(turn.cost))
+
+    @asynccontextmanager
+    async def _turn(self, account: Account, estimate: float, *, first: bool) -> AsyncIterator[_Turn]:
+        """Wait until a call may be made; leave the next one its turn."""
+        turn = _Turn()
+        try:
+            while turn.grant is None:
+                turn.probes = await self.breaker.enter(self._patience.breaker_s)
+                turn.grant = await self.limiter.acquire(account.run_id, estimate, first=first)
+                if self.breaker.is_open and not turn.probes:  # it opened while this call waited for its turn
+                    self.limiter.release(turn.grant, used=0.0)
+                    turn.grant = None
+            yield turn
+        finally:
+            if turn.probes and not turn.answered:
+                self.breaker.left()
+            if turn.grant is not None:
+                self.limiter.release(turn.grant, used=turn.used)
+
+    async def _asked(
+        self, prompt: Prompt, schema: Mapping[str, Any], sent: Parameters, turn: _Turn, tally: Tally
+    ) -> Reply:
+        try:
+            reply = self.clean(await self._in_time(self._provider.ask(self._model, prompt, schema, sent)))
+        except ProviderStatusError as refusal:
+            turn.cost, turn.used, turn.answered = 0, 0.0, True
+            turn.outcome = f"http_{refusal.status}"
+            self._take_refusal(refusal, turn)
+            raise
+        except (UnreachableError, MalformedReplyError) as problem:
+            turn.answered = True
+            turn.outcome = "malformed" if isinstance(problem, MalformedReplyError) else "unreachable"
+            self.breaker.failed()
+            if isinstance(problem, UnreachableError) and not problem.sent:
+                turn.cost, turn.used = 0, 0.0
+            raise
+        turn.answered, turn.outcome = True, "replied"
+        self.breaker.succeeded()
+        self.limiter.observe(*read_allowances(reply.headers, now=time.time()))
+        self.limiter.succeeded()
+        tokens = usable_tokens(reply.tokens, prompt, sent.max_tokens)
+        turn.used = float(tokens.input + tokens.output)
+        turn.cost = self.price.nano(tokens) if self.price else 0
+        tally.tokens.append(tokens)
+        return reply
+
+    async def _in_time(self, asking: Coroutine[Any, Any, Reply]) -> Reply:
+        try:
+            async with asyncio.timeout(self._patience.attempt_timeout_s):
+                return await asking
+        except TimeoutError:
+            message = f"no answer within {self._patience.attempt_timeout_s:g} s"
+            raise UnreachableError(message, sent=True) from None
+
+    def _take_refusal(self, refusal: ProviderStatusError, turn: _Turn) -> None:
+        self.limiter.observe(*read_allowances(refusal.headers, now=time.time()))
+        if refusal.throttles and turn.grant is not None:
+            self.limiter.throttled(turn.grant, retry_after_s(refusal.headers))
+        if refusal.status >= 500:
+            self.breaker.failed()
+        else:
+            self.breaker.succeeded()
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One call under way: what it has cost and counted, and whether the service said anything."""
+
+    grant: Grant | None = None
+    cost: int = 0
+    used: float = 0.0
+    answered: bool = False
+    probes: bool = False
+    outcome: str = "broken_off"
+
+
+def refused(refusal: ProviderStatusError) -> CallFailedError:
+    """Return the failure of a call that will be refused again."""
+    reason = "judge_denied" if refusal.status in _DENIED else "judge_refuses_request"
+    return CallFailedError(reason, f"HTTP {refusal.status}: {refusal.message or '(no explanation)'}")
+
+
+def cap_reached(most: int, payer: Payer) -> CallFailedError:
+    """Return the failure of a call for which a run has too little left."""
+    spent, cap = payer.account.spent / NANO, (payer.cap or 0) / NANO
+    return CallFailedError(
+        "spend_cap_reached",
+        f"this call may cost up to {most / NANO:.6f} dollars; {spent:.6f} of the run's cap of {cap:g} are spent",
+    )

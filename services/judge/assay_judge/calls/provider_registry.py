@@ -1,0 +1,195 @@
+"""The judges that are connected: one line for each, made when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from assay.errors import OverloadedError, SetupError
+from assay.judging.prices import NO_PRICE
+from assay.parsing.model_tables import matches, read_table
+from assay_judge.calls.provider_client import Line
+from assay_judge.calls.rate_limiter import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from assay_judge.calls.prices import PriceTable
+    from assay_judge.calls.retry_policy import Patience
+    from assay_judge.judges import JudgeChoice
+    from assay_judge.providers.provider import Provider
+
+__all__ = ["Switchboard", "read_limits"]
+
+_MOST_LINES = 1_000
+_MODELS_AT_ONCE = 8  # of one service: they share its connections
+_NO_KEY = "no-key"
+_RECOGNISABLE_CHARS = 8
+_REDACTED = "[redacted]"
+
+
+class Switchboard:
+    """Connects judges.
+
+    Args:
+        environment: Where the keys are.
+        prices: What judges cost.
+        limits: How fast judges may be asked, by pattern.
+        patience: How long and how often they are asked.
+        max_concurrency: Most calls at once of each.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        prices: PriceTable,
+        *,
+        limits: Sequence[dict[str, Any]] = (),
+        patience: Patience,
+        max_concurrency: int,
+    ) -> None:
+        self._environment = environment
+        self._prices = prices
+        self._limits = limits
+        self._patience = patience
+        self._max_concurrency = max_concurrency
+        self._providers: dict[tuple[str, str, str], Provider] = {}
+        self._lines: dict[tuple[str, str, str, str], Line] = {}
+        self._connecting = asyncio.Lock()
+        self._keys: set[str] = set()
+
+    async def line(self, choice: JudgeChoice) -> Line:
+        """Return the line to a judge.
+
+        Raises:
+            SetupError: Its package or its key is missing.
+            OverloadedError: Too many judges are connected.
+        """
+        name = (choice.provider, choice.base_url, choice.key_name, choice.model)
+        line = self._lines.get(name)
+        if line is None:
+            async with self._connecting:
+                line = self._lines.get(name)
+                if line is None:
+                    if len(self._lines) >= _MOST_LINES:
+                        raise OverloadedError("Too many different judges are asked here.", reason="QUEUE_FULL")
+                    line = self._lines[name] = await self._new_line(choice)
+        return line
+
+    def check(self, choice: JudgeChoice, *, capped: bool) -> None:
+        """Raise what a line to a judge would lack.
+
+        Args:
+            choice: The judge.
+            capped: Whether what it costs is to stay below a cap.
+
+        Raises:
+            SetupError: Its package or its key is missing, or its price where there is a cap.
+        """
+        self._key(choice)
+        _require_installed(choice)
+        if capped and self._prices.find(choice) is None:
+            raise SetupError(NO_PRICE.format(model=choice.model), reason="JUDGE_PRICE_UNKNOWN")
+
+    def redact(self, text: str) -> str:
+        """Return the text without any key, nor the beginning of one."""
+        for key in sorted(self._keys, key=len, reverse=True):
+            text = text.replace(key, _REDACTED)
+        return self._without_long_keys(text)
+
+    def _without_long_keys(self, text: str) -> str:
+        """Return a judge's reply without any key but those that are so short that its words may hold them."""
+        for key in self._keys:
+            if len(key) > _RECOGNISABLE_CHARS:
+                text = _without_beginning(text, key)
+        return text
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for provider in self._providers.values():
+            await provider.aclose()
+
+    async def _new_line(self, choice: JudgeChoice) -> Line:
+        service = (choice.provider, choice.base_url, choice.key_name)
+        provider = self._providers.get(service)
+        if provider is None:
+            key = self._key(choice)
+            # The packages take a second or two to import.
+            provider = await asyncio.to_thread(_connect, choice, key, _MODELS_AT_ONCE * self._max_concurrency)
+            self._providers[service] = provider
+        return Line(
+            provider,
+            choice.model,
+            self._prices.find(choice),
+            limits=self._limits_of(choice),
+            patience=self._patience,
+            choice=choice,
+            redact=self._without_long_keys,
+        )
+
+    def _key(self, choice: JudgeChoice) -> str:
+        if not choice.key_name:
+            return _NO_KEY
+        key = self._environment.get(choice.key_name, "")
+        if not key:
+            raise SetupError(
+                f"the judge {choice.identity} needs a key, and {choice.key_name} is not set where the judge service "
+                "runs: set it there and start the service again",
+                reason="JUDGE_KEY_MISSING",
+            )
+        if not (key.isascii() and key.isprintable()) or key != key.strip():
+            raise SetupError(f"{choice.key_name} holds no key: it must be printable ASCII without spaces around it",
+                             reason="JUDGE_KEY_MISSING")  # fmt: skip
+        self._keys |= {key, quote(key), quote(key, safe="")}
+        return key
+
+    def _limits_of(self, choice: JudgeChoice) -> Limits:
+        place = {"provider": choice.provider, "model": choice.model, "base_url": choice.url}
+        entry = next((entry for entry in self._limits if matches(entry, place)), {})
+        return Limits(
+            entry.get("requests_per_minute") or None,
+            entry.get("tokens_per_minute") or None,
+            min(self._max_concurrency, int(entry.get("max_concurrency") or self._max_concurrency)),
+        )
+
+
+def read_limits(path: Path | None) -> list[dict[str, Any]]:
+    """Return the entries of a file of limits; 0 is no limit.
+
+    Raises:
+        InvalidInputError: All that is wrong with it.
+    """
+    if path is None:
+        return []
+    return read_table(path, "limits", ("requests_per_minute", "tokens_per_minute", "max_concurrency"))
+
+
+def _connect(choice: JudgeChoice, key: str, concurrency: int) -> Provider:
+    _require_installed(choice)
+    module = importlib.import_module(f"assay_judge.providers.{choice.provider}")
+    provider: Provider = module.connect(choice.url, key, concurrency)
+    return provider
+
+
+def _require_installed(choice: JudgeChoice) -> None:
+    missing = [name for name in (choice.provider, "httpx2") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise SetupError(
+            f"judges of {choice.provider} need the package {missing[0]}: pip install 'assay[judge]'",
+            reason="JUDGE_NOT_INSTALLED",
+        )
+
+
+def _without_beginning(text: str, key: str) -> str:
+    start = text.find(key[:_RECOGNISABLE_CHARS])
+    while start >= 0:
+        end = start + _RECOGNISABLE_CHARS
+        while end < len(text) and end - start < len(key) and text[end] == key[end - start]:
+            end += 1
+        text = text[:start] + _REDACTED + text[end:]
+        start = text.find(key[:_RECOGNISABLE_CHARS], start + len(_REDACTED))
+    return text

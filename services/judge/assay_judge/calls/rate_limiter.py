@@ -1,0 +1,309 @@
+"""How fast one judge is asked: requests and tokens per minute, and as many calls at once as it bears.
+
+Rates are token buckets, charged with an estimate before a call and corrected after it. They come from the
+configuration and from the provider's headers, whichever is lower. Concurrency starts low, doubles while all goes well,
+is cut by a fifth when the provider says 429, comes back quickly to nearly where it was, and then grows by one with
+every round of calls (AIMD). After a 429 nobody is asked until the provider's retry-after is over: a call that would
+only be refused helps nobody. Where the provider does not say how fast it may be asked, the rate at which it answered
+before a 429 is the pace from then on, raised a little every second.
+
+Times are those of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay_judge.calls.rate_headers import Allowance
+
+__all__ = ["Grant", "Limiter", "Limits"]
+
+_START_CONCURRENCY = 4.0
+_DECREASE = 0.8
+_QUICK_STEP = 0.25
+_NEARLY = 0.95
+_PACE_AFTER_429 = 0.9
+_PACE_GROWTH_PER_S = 0.02
+_MEASURED_S = 15.0
+_BURST_S = 6.0
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an operator allows one judge.
+
+    Args:
+        requests_per_minute: None: as the provider says.
+        tokens_per_minute: Input and output together; None: as the provider says.
+        max_concurrency: Most calls at once.
+    """
+
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    max_concurrency: int = 32
+
+
+@dataclass(slots=True)
+class Grant:
+    """Leave to make one call.
+
+    Args:
+        tokens: The estimate that was charged.
+        round: Which round of calls it belongs to; a new one begins with every 429.
+    """
+
+    tokens: float
+    round: int
+
+
+@dataclass(slots=True)
+class _Waiting:
+    tokens: float
+    granted: asyncio.Future[Grant]
+
+
+class Limiter:
+    """The pace of one judge; runs take turns.
+
+    Args:
+        limits: What the operator allows.
+        pause_s: Longest pause after a first 429 without a retry-after; doubled after each that follows.
+        jitter: Returns a number in [0, 1).
+    """
+
+    def __init__(
+        self, limits: Limits, *, pause_s: float = _FIRST_PAUSE_S, jitter: Callable[[], float] = random.random
+    ) -> None:
+        self._limits = limits
+        self._pause_s = pause_s
+        self._jitter = jitter
+        self._requests = _Bucket(limits.requests_per_minute)
+        self._tokens = _Bucket(limits.tokens_per_minute)
+        self._queues: dict[str, deque[_Waiting]] = {}  # in the order of their turns
+        self._concurrency = min(_START_CONCURRENCY, float(limits.max_concurrency))
+        self._active = 0
+        self._cut_from = float("inf")  # the concurrency before the last 429
+        self._pace = _Pace()
+        self._round = 0
+        self._refused_in_a_row = 0
+        self._paused_until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def concurrency(self) -> int:
+        """Calls that may be made at once now."""
+        return int(self._concurrency)
+
+    async def acquire(self, run_id: str, tokens: float, *, first: bool = False) -> Grant:
+        """Wait until a call may be made; give the grant back with `release`.
+
+        Args:
+            run_id: Who waits; runs take turns.
+            tokens: Estimate of what the call will count.
+            first: Whether it goes before others of its run, because it has waited its turn before.
+        """
+        waiting = _Waiting(tokens, asyncio.get_running_loop().create_future())
+        queue = self._queues.setdefault(run_id, deque())
+        (queue.appendleft if first else queue.append)(waiting)
+        self._pump()
+        try:
+            return await waiting.granted
+        except asyncio.CancelledError:
+            if waiting.granted.done() and not waiting.granted.cancelled():
+                self.release(waiting.granted.result(), used=0.0)
+            raise
+
+    def release(self, grant: Grant, *, used: float | None) -> None:
+        """End a call.
+
+        Args:
+            grant: What `acquire` returned.
+            used: The tokens that it counted; None where nobody knows.
+        """
+        self._active -= 1
+        if used is not None:
+            self._tokens.correct(grant.tokens - used, self._now())
+        self._pump()
+
+    def succeeded(self) -> None:
+        """Take note of an answer: more calls at once may be possible."""
+        self._refused_in_a_row = 0
+        self._pace.answered(self._now())
+        if self._queues or self._active >= self.concurrency:
+            step = 1.0 / self._concurrency
+            if self._concurrency < _NEARLY * self._cut_from:
+                step = 1.0 if self._cut_from == float("inf") else _QUICK_STEP
+            self._concurrency = min(self._concurrency + step, float(self._limits.max_concurrency))
+
+    def throttled(self, grant: Grant, retry_after_s: float | None) -> None:
+        """Take note of a 429. Of calls that were made together, the first one counts for all.
+
+        Args:
+            grant: The call's.
+            retry_after_s: How long the provider asks to wait; more than a minute is not believed.
+        """
+        if grant.round != self._round:
+            return
+        self._round += 1
+        self._pace.refused(self._now())
+        if self._cut_from == float("inf") or self._concurrency >= _NEARLY * self._cut_from:
+            self._cut_from = self._concurrency
+        self._concurrency = max(1.0, self._concurrency * _DECREASE)
+        pause_s = min(retry_after_s or 0.0, _LONGEST_PAUSE_S)
+        if retry_after_s is None or self._refused_in_a_row:
+            # Equal jitter: full jitter falls to nothing, which quotas per minute punish.
+            longest = min(self._pause_s * 2**self._refused_in_a_row, _LONGEST_PAUSE_S)
+            pause_s = max(pause_s, longest * (0.5 + self._jitter() / 2))
+        self._refused_in_a_row = min(self._refused_in_a_row + 1, 10)
+        self._paused_until = self._now() + pause_s
+
+    def observe(self, requests: Allowance | None, tokens: Allowance | None) -> None:
+        """Take note of what the provider allows."""
+        for bucket, said in ((self._requests, requests), (self._tokens, tokens)):
+            if said is not None and said.per_minute:
+                bucket.learn(said.limit, said.remaining, self._now())
+
+    def _pump(self) -> None:
+        """Let go whoever may; come back when the next one may."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._active < self.concurrency and (run_id := self._next_run()) is not None:
+            now = self._now()
+            first = self._queues[run_id][0]
+            wait_s = max(
+                self._paused_until - now,
+                self._requests.wait_s(1.0, now),
+                self._tokens.wait_s(first.tokens, now),
+                0.0 if self._requests.is_known else self._pace.wait_s(now),
+            )
+            if wait_s > 0:
+                self._timer = asyncio.get_running_loop().call_later(wait_s, self._pump)
+                return
+            queue = self._queues.pop(run_id)
+            queue.popleft()
+            if queue:
+                self._queues[run_id] = queue  # now the last in turn
+            self._requests.take(1.0)
+            self._pace.take(now)
+            self._tokens.take(first.tokens)
+            self._active += 1
+            first.granted.set_result(Grant(first.tokens, self._round))
+
+    def _next_run(self) -> str | None:
+        for run_id in list(self._queues):
+            queue = self._queues[run_id]
+            while queue and queue[0].granted.done():  # whoever waited has left
+                queue.popleft()
+            if queue:
+                return run_id
+            del self._queues[run_id]
+        return None
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+class _Pace:
+    """The rate at which a provider is asked that has said 429 but not how fast it may be asked."""
+
+    def __init__(self) -> None:
+        self._answers: deque[float] = deque()
+        self._since = 0.0
+        self._per_s: float | None = None
+        self._growth = 0.0
+        self._next = 0.0
+
+    def answered(self, now: float) -> None:
+        """Take note of an answer."""
+        self._answers.append(now)
+        self._forget(now)
+
+    def refused(self, now: float) -> None:
+        """Take note of a 429: what was answered of late is what the provider bears."""
+        self._forget(now)
+        measured = len(self._answers) / _MEASURED_S
+        if now - self._since < _MEASURED_S or not measured:
+            # Too short a time to measure in: a part of what there was.
+            measured = self._rate(now) or measured
+        if measured:
+            self._per_s = measured * _PACE_AFTER_429
+            self._growth = measured * _PACE_GROWTH_PER_S
+            self._since = now
+
+    def wait_s(self, now: float) -> float:
+        """Return how long the next call has to wait."""
+        return max(0.0, self._next - now)
+
+    def take(self, now: float) -> None:
+        """Take note of a call."""
+        rate = self._rate(now)
+        if rate:
+            # What was missed of late may be made up for, a second's worth of it.
+            self._next = max(self._next, now - 1.0) + 1.0 / rate
+
+    def _rate(self, now: float) -> float:
+        return 0.0 if self._per_s is None else self._per_s + self._growth * (now - self._since)
+
+    def _forget(self, now: float) -> None:
+        while self._answers and self._answers[0] < now - _MEASURED_S:
+            self._answers.popleft()
+
+
+class _Bucket:
+    """What may be used per minute, with a burst of a few seconds' worth; without a rate nothing ever waits."""
+
+    def __init__(self, per_minute: float | None) -> None:
+        self._configured = per_minute
+        self._per_minute = per_minute
+        self._level = self._burst()
+        self._at: float | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a rate."""
+        return self._per_minute is not None
+
+    def wait_s(self, amount: float, now: float) -> float:
+        """Return how long to wait for an amount; what exceeds the burst is taken in advance of what comes."""
+        if self._per_minute is None:
+            return 0.0
+        self._refill(now)
+        lacking = min(amount, self._burst()) - self._level
+        # A wait too short for the clock would never end.
+        return max(lacking * 60 / self._per_minute, 1e-3) if lacking > 1e-9 else 0.0
+
+    def take(self, amount: float) -> None:
+        """Use an amount."""
+        self._level -= amount
+
+    def correct(self, amount: float, now: float) -> None:
+        """Give back what was taken too much, or take what was taken too little."""
+        if self._per_minute is not None:
+            self._refill(now)
+            self._level = min(self._level + amount, self._burst())
+
+    def learn(self, limit: float, remaining: float, now: float) -> None:
+        """Take over what the provider says, where it is less than what is known."""
+        known = self._per_minute is not None
+        self._refill(now)
+        self._per_minute = min(limit, self._configured) if self._configured else limit
+        self._level = min(self._level, remaining) if known else min(self._burst(), remaining)
+
+    def _refill(self, now: float) -> None:
+        if self._per_minute is not None and self._at is not None:
+            self._level = min(self._level + (now - self._at) * self._per_minute / 60, self._burst())
+        self._at = now
+
+    def _burst(self) -> float:
+        return max(1.0, (self._per_minute or 0.0) * _BURST_S / 60)

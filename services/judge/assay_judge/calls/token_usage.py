@@ -1,0 +1,55 @@
+"""What a call counted: what the service says where that can be true, else an estimate of our own.
+
+A service may leave its usage out, name it otherwise, or say what cannot be: negative numbers, texts, 0 for a request
+that was read, 2⁶⁴ − 1 after an underflow. A spend cap rests on these numbers, so that the estimate is on the safe side:
+
+    input  = ⌈bytes of the request / 2⌉ + 500      tokens of two bytes, and what the protocol puts around them
+    output = max_tokens                            thoughts that the reply does not show are paid for too
+
+It is never more than what was set aside for the call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay_judge.providers.messages import Tokens
+
+if TYPE_CHECKING:
+    from assay_judge.model import Prompt
+
+__all__ = ["most_input", "usable_tokens"]
+
+_FRAME_TOKENS = 2_000
+"""More than what a protocol puts around a request: roles, and the verdict's schema."""
+_LIKELY_FRAME_TOKENS = 500
+_BYTES_PER_TOKEN = 2
+_SLACK = 4
+"""How many times the most that we expect is still believed: services may add instructions of their own."""
+
+
+def usable_tokens(said: Tokens | None, prompt: Prompt, max_tokens: int) -> Tokens:
+    """Return what a call counted.
+
+    Args:
+        said: What the service says; None where it does not.
+        prompt: What it was sent.
+        max_tokens: Most tokens of the reply.
+    """
+    if said is not None and _is_possible(said, prompt, max_tokens):
+        return said
+    read = -(-_size(prompt) // _BYTES_PER_TOKEN) + _LIKELY_FRAME_TOKENS
+    return Tokens(read, max_tokens, estimated=True)
+
+
+def most_input(prompt: Prompt) -> int:
+    """Return the most tokens that a request can have: none is shorter than a byte."""
+    return _size(prompt) + _FRAME_TOKENS
+
+
+def _is_possible(said: Tokens, prompt: Prompt, max_tokens: int) -> bool:
+    return 0 < said.input <= _SLACK * most_input(prompt) and 0 < said.output <= _SLACK * max_tokens
+
+
+def _size(prompt: Prompt) -> int:
+    return sum(len(part.encode()) for part in (prompt.system, prompt.call, prompt.user))

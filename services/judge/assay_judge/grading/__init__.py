@@ -1,0 +1,1 @@
+"""One verdict from request to outcome."""

@@ -1,0 +1,100 @@
+"""The plain values of the judge: what is graded, on whose behalf, and what is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assay.judging.rubric import Rubric
+    from assay_judge.judges import JudgeChoice
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What is judged.
+
+    Args:
+        question: The question that was asked.
+        answer: The answer; the first one where two are compared.
+        second: The second answer, where two are compared.
+        reference: The reference answer; None where there is none.
+        contexts: Passages that the answer should rest on.
+        history: Role and text of what was said before the question, oldest first.
+    """
+
+    question: str
+    answer: str
+    second: str | None = None
+    reference: str | None = None
+    contexts: tuple[str, ...] = ()
+    history: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def parts(self) -> list[tuple[str, str]]:
+        """The name and text of each part, in the order in which they are shown."""
+        shown = [(f"turn {number} of {role}", text) for number, (role, text) in enumerate(self.history, start=1)]
+        shown.append(("question", self.question))
+        if self.reference is not None:
+            shown.append(("reference", self.reference))
+        shown += [(f"passage {number}", text) for number, text in enumerate(self.contexts, start=1)]
+        if self.second is None:
+            return [*shown, ("answer", self.answer)]
+        return [*shown, ("first answer", self.answer), ("second answer", self.second)]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One request to a judge.
+
+    Args:
+        system: The part that is the same for all calls by the rubric.
+        call: The system part of this call alone.
+        user: The material.
+        verdict_id: What the verdict must repeat.
+    """
+
+    system: str
+    call: str
+    user: str
+    verdict_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """On whose behalf a verdict is ordered.
+
+    Args:
+        row: The row of the run; empty for none.
+        round: Which round of asking for the row's verdicts this is.
+    """
+
+    row: str = ""
+    round: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Grading:
+    """A request for a verdict.
+
+    Args:
+        rubric: What is asked.
+        material: What is judged.
+        judge: Who is asked.
+        timeout_s: How long it may take.
+        run_id: The run that pays; empty for none.
+        cap: Most that the run may spend, in billionths of a dollar; None for no cap.
+        sample_index: Which of several verdicts on the same material.
+        batch: Whether it is asked through the provider's batch API.
+        asker: On whose behalf, for a batch.
+    """
+
+    rubric: Rubric
+    material: Material
+    judge: JudgeChoice
+    timeout_s: float
+    run_id: str = ""
+    cap: int | None = None
+    sample_index: int = 0
+    batch: bool = False
+    asker: Asker = field(default_factory=Asker)

@@ -1,0 +1,175 @@
+"""What the batch API of a provider is to the rest of the judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from assay.parsing.strict_json import REPLY_DECODER
+from assay_judge.providers.messages import MalformedReplyError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+
+    from assay_judge.model import Prompt
+    from assay_judge.providers.messages import Parameters, ProviderStatusError, Reply
+
+__all__ = [
+    "BatchApi",
+    "BatchRequest",
+    "BatchResult",
+    "BatchSearch",
+    "BatchStanding",
+    "Standing",
+    "id_of",
+    "objects_of",
+]
+
+_LINE_BYTES = 4 * 1024 * 1024
+
+
+class Standing(StrEnum):
+    """How a batch, or one request of it, stands."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """One request of a batch.
+
+    Args:
+        item_id: What names it in the batch and in its results.
+        prompt: What the model is sent.
+        schema: The form of the verdict.
+        parameters: How it is asked.
+    """
+
+    item_id: str
+    prompt: Prompt
+    schema: Mapping[str, Any]
+    parameters: Parameters
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStanding:
+    """How a batch stands.
+
+    Args:
+        standing: The word for it.
+        done: Requests that are done, as far as the provider says.
+        message: The provider's explanation; untrusted text.
+    """
+
+    standing: Standing
+    done: int = 0
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSearch:
+    """What looking for a batch has shown whose submission may or may not have arrived.
+
+    Args:
+        provider_id: The batch; empty where it was not found.
+        is_open: Whether it may still turn out to be one that the provider lists but does not describe yet.
+    """
+
+    provider_id: str = ""
+    is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """What came of one request: one of these.
+
+    Args:
+        item_id: The request.
+        reply: What the model said.
+        refusal: The HTTP error that it would have been.
+        standing: Why it was not worked on.
+        problem: Why what the provider says is no answer.
+    """
+
+    item_id: str
+    reply: Reply | None = None
+    refusal: ProviderStatusError | None = None
+    standing: Standing | None = None
+    problem: str = ""
+
+
+class BatchApi(Protocol):
+    """The batch API of one service.
+
+    All methods raise ProviderStatusError, UnreachableError or MalformedReplyError where the service does not answer.
+    """
+
+    async def submit(
+        self, batch_id: str, model: str, requests: Sequence[BatchRequest], confirm: Callable[[], Awaitable[None]]
+    ) -> str:
+        """Submit a batch; return the provider's id for it.
+
+        Args:
+            batch_id: Our id for it.
+            model: Who is asked.
+            requests: What is asked.
+            confirm: Awaited directly before the call that creates the batch; what it raises prevents that call.
+        """
+
+    async def search(self, batch_id: str, item_ids: Collection[str], since: float) -> BatchSearch:
+        """Look for a batch that was perhaps submitted.
+
+        Args:
+            batch_id: Our id for it.
+            item_ids: Its requests.
+            since: When it was submitted at the earliest, in seconds since 1970.
+        """
+
+    async def standing(self, provider_id: str) -> BatchStanding:
+        """Return how a batch stands."""
+
+    def results(self, provider_id: str) -> AsyncIterator[BatchResult]:
+        """Return the results of a batch that runs no more, in any order; some may be missing."""
+
+
+def id_of(thing: object) -> str:
+    """Return the id of what a provider's package has made of a reply, whatever the service really sent.
+
+    Raises:
+        MalformedReplyError: It has none.
+    """
+    name = getattr(thing, "id", None)
+    if not isinstance(name, str) or not name:
+        raise MalformedReplyError("the reply names no id")
+    return name
+
+
+async def objects_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+    """Return the JSON objects of a file that has one in each line; lines that hold none are left out.
+
+    Raises:
+        MalformedReplyError: A line is longer than any answer may be.
+    """
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if (data := _object(line)) is not None:
+                yield data
+        if len(rest) > _LINE_BYTES:
+            raise MalformedReplyError(f"a result is larger than {_LINE_BYTES // 1024 // 1024} MiB")
+    if (data := _object(rest)) is not None:
+        yield data
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        data = REPLY_DECODER.decode(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None

@@ -1,0 +1,124 @@
+"""Everything that a judge process opens, in one place, and closes again."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.errors import InvalidInputError, Problem
+from assay.judging.rubric_file import read_rubric
+from assay_judge.batches.dispatcher import Batches
+from assay_judge.batches.store import BatchStore
+from assay_judge.calls.prices import PriceTable
+from assay_judge.calls.provider_registry import Switchboard, read_limits
+from assay_judge.clock import SYSTEM_CLOCK
+from assay_judge.grading.grader import Grader
+from assay_judge.service import JudgeService
+from assay_judge.state.ledger import Ledger
+from assay_judge.state.store import JudgeStore
+from assay_judge.verdicts.cache import Keeping
+from assay_judge.verdicts.recording import Recording
+from assay_judge.verdicts.rubric_registry import BUILT_IN, RubricShelf
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from assay.judging.rubric import Rubric
+    from assay_judge.batches.store import OrderStore
+    from assay_judge.clock import Clock
+    from assay_judge.settings import Settings
+    from assay_judge.state.shared.store import SharedStore
+
+__all__ = ["open_service", "read_rubrics"]
+
+
+@asynccontextmanager
+async def open_service(
+    settings: Settings, environment: Mapping[str, str], stopping: asyncio.Event, clock: Clock = SYSTEM_CLOCK
+) -> AsyncIterator[JudgeService]:
+    """Open a judge service.
+
+    Args:
+        settings: How it runs.
+        environment: Where its keys are.
+        stopping: Set when the process stops.
+        clock: Tells when to look after batches.
+
+    Raises:
+        InvalidInputError: All that is wrong with a file that the settings name.
+        SetupError: Its state cannot be kept, or its own judge's package or key is missing.
+    """
+    shelf = RubricShelf(read_rubrics(settings.rubrics))
+    prices, limits = PriceTable(settings.prices), read_limits(settings.limits)
+    recording = Recording.read(settings.replay) if settings.replay else None
+    async with AsyncExitStack() as stack:
+        store = await JudgeStore.open(settings.state_dir, max_verdicts=settings.cache_entries)
+        stack.push_async_callback(store.aclose)
+        shared = await _open_shared(settings)
+        if shared is not None:
+            stack.push_async_callback(shared.aclose)
+        switchboard = Switchboard(
+            environment, prices, limits=limits, patience=settings.patience, max_concurrency=settings.max_concurrency
+        )
+        stack.push_async_callback(switchboard.aclose)
+        ledger = Ledger(store, shared=shared)
+        keeping = Keeping(shared or store, caches=settings.cache, record_to=settings.record)
+        orders, kind = await _order_store(store, shared, settings, clock)
+        batches = kind(orders, switchboard, ledger, keeping, rules=settings.batch_rules, clock=clock, stopping=stopping)
+        grader = Grader(switchboard, keeping, ledger, batches, recording=recording, queue_limit=settings.queue_limit)
+        stack.push_async_callback(grader.aclose)
+        stack.push_async_callback(batches.aclose)
+        if settings.judge.provider not in ("none", "replay"):
+            await switchboard.line(settings.judge)  # a missing key is said now, not with the first answer
+        await batches.start()
+        yield JudgeService(grader, shelf, store=shared or store, ledger=ledger, settings=settings, stopping=stopping)
+
+
+async def _open_shared(settings: Settings) -> SharedStore | None:
+    """Return the store that all replicas share; None where there is only this process."""
+    if not settings.database_url:
+        return None
+    from assay_judge.state.shared.store import SharedStore  # imported here: most judges need no SQLAlchemy
+
+    path = Path("judge.db")  # of no use: the URL names the database
+    return await SharedStore.open(
+        settings.database_url, path=path, max_verdicts=settings.cache_entries, patience_s=settings.database_patience_s
+    )
+
+
+async def _order_store(
+    store: JudgeStore, shared: SharedStore | None, settings: Settings, clock: Clock
+) -> tuple[OrderStore, type[Batches]]:
+    """Return where orders and batches are kept, and what works with that."""
+    if shared is None:
+        return await BatchStore.open(store, clock.now()), Batches
+    from assay_judge.batches.shared_dispatcher import SharedBatches, lease_s
+    from assay_judge.batches.shared_store import SharedBatchStore  # imported here, as above
+
+    return SharedBatchStore(shared.database, lease_s(settings.batch_rules)), SharedBatches
+
+
+def read_rubrics(paths: Sequence[Path]) -> Mapping[str, Rubric]:
+    """Return the rubrics of some files beside those that come with Assay.
+
+    Raises:
+        InvalidInputError: All that is wrong with all files.
+    """
+    rubrics = dict(BUILT_IN)
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            rubric = read_rubric(path.read_text(encoding="utf-8-sig"), file=str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(Problem(f"cannot be read: {error}", file=str(path)))
+        except InvalidInputError as error:
+            problems += error.problems
+        else:
+            if rubric.name in rubrics:
+                problems.append(Problem(f"there is a rubric {rubric.name!r} already", "name", str(path)))
+            rubrics[rubric.name] = rubric
+    if problems:
+        raise InvalidInputError(problems, reason="INVALID_SETTINGS")
+    return rubrics

@@ -1,0 +1,203 @@
+"""What one run may spend on judging: reserved before a call, settled after it, never more than the cap."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    pass
+
+_RETRIES_ALWAYS = 10
+
+_RETRY_SHARE = 0.2
+
+
+class SpendCapReachedError(Exception):
+    """The call may cost more than is left under the cap."""
+
+
+class SpendJournal(Protocol):
+    """Where spending is kept."""
+
+    async def spending(self, run_id: str) -> int:
+        """Return what a run has spent or set aside."""
+
+    async def put_spending(self, run_id: str, nano: int) -> None:
+        """Keep what a run has spent or set aside."""
+
+
+class Reservable(Protocol):
+    """Money that is set aside for one call; `settle` it."""
+
+    @property
+    def name(self) -> str:
+        """What it is found by after a restart; empty where that is not needed."""
+
+    async def settle(self, cost: int) -> None:
+        """Replace what was set aside by what the call has cost, in billionths of a dollar."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    most: int
+    cap: int
+    fits: asyncio.Future[bool]
+
+
+@dataclass(eq=False)
+class Account:
+    """What one run has spent, set aside and tried again.
+
+    Args:
+        run_id: The run; empty for calls of no run, whose spending nobody asks about.
+        spent: In billionths of a dollar.
+        reserved: Set aside for calls under way.
+        calls: Calls that were made.
+        retries: Those among them that repeated one which had failed.
+        users: Requests under way.
+    """
+
+    run_id: str
+    spent: int = 0
+    reserved: int = 0
+    calls: int = 0
+    retries: int = 0
+    users: int = 0
+    _queue: deque[_Waiting] = field(default_factory=deque)
+    _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _version: int = 0
+    _written: int = 0
+
+    async def refresh(self) -> None:
+        """Look at what other replicas have spent; here there are none."""
+
+    def may_retry(self) -> bool:
+        """Return whether the run has a retry left: ten, or a fifth of its calls, so that no storm feeds itself."""
+        return self.retries < max(_RETRIES_ALWAYS, _RETRY_SHARE * self.calls)
+
+    async def reserve(
+        self,
+        most: int,
+        cap: int | None,
+        journal: SpendJournal,
+        *,
+        waits: asyncio.Event | None = None,
+        lasts_s: float = 0.0,
+    ) -> Reservable:
+        """Set aside the most that a call may cost; wait where other calls may leave enough.
+
+        Args:
+            most: In billionths of a dollar.
+            cap: Most that the run may spend; None for no cap.
+            journal: Where spending is kept.
+            waits: Set where it has to wait for the money of others.
+            lasts_s: How long the call may take, for other replicas: later it is spent. One process needs no limit.
+
+        Raises:
+            SpendCapReachedError: Too little is left, whatever the calls under way will cost.
+            StorageError: The journal cannot be written.
+        """
+        if cap is not None:
+            await self._wait_for(most, cap, waits)
+        else:
+            self.reserved += most
+        reservation = Reservation(self, most, journal)
+        try:
+            await self._keep(journal)
+        except BaseException:
+            await asyncio.shield(reservation.settle(0))
+            raise
+        return reservation
+
+    async def reserve_now(
+        self, most: int, cap: int | None, journal: SpendJournal, *, lasts_s: float = 0.0
+    ) -> Reservable | None:
+        """Set an amount aside if it fits at once and nobody waits for the money already; else return None.
+
+        Raises:
+            StorageError: The journal cannot be written.
+        """
+        if cap is not None and (self._queue or self.spent + self.reserved + most > cap):
+            return None
+        return await self.reserve(most, cap, journal)
+
+    def adopt(self, amount: int, journal: SpendJournal, name: str = "") -> Reservable:
+        """Return the reservation of a call that an earlier process made and whose outcome will still come.
+
+        The journal has it already, among what was spent as far as anyone knew.
+        """
+        known = min(amount, self.spent)
+        self.spent -= known
+        self.reserved += known
+        return Reservation(self, known, journal)
+
+    async def _wait_for(self, most: int, cap: int, waits: asyncio.Event | None) -> None:
+        """Set an amount aside as soon as it fits under the cap, in the order in which calls came."""
+        if self.spent + most > cap:
+            raise SpendCapReachedError
+        waiting = _Waiting(most, cap, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        self._review()
+        if waits is not None and not waiting.fits.done():
+            waits.set()
+        try:
+            fits = await waiting.fits
+        except asyncio.CancelledError:
+            if waiting.fits.done() and not waiting.fits.cancelled() and waiting.fits.result():
+                self._settle(most, 0)
+            else:
+                self._review()
+            raise
+        if not fits:
+            raise SpendCapReachedError
+
+    def _settle(self, reserved: int, cost: int) -> None:
+        self.reserved -= reserved
+        self.spent += cost
+        self._review()
+
+    def _review(self) -> None:
+        """Tell those who wait, from the first one on, whether their amount fits; stop where that is still open."""
+        while self._queue:
+            first = self._queue[0]
+            if not first.fits.done():
+                fits = self.spent + self.reserved + first.most <= first.cap
+                if not fits and self.reserved and self.spent + first.most <= first.cap:
+                    return
+                if fits:
+                    self.reserved += first.most
+                first.fits.set_result(fits)
+            self._queue.popleft()
+
+    async def _keep(self, journal: SpendJournal) -> None:
+        """Return once the journal holds the present state, or a later one: one write serves all who wait."""
+        if not self.run_id:
+            return
+        self._version += 1
+        wanted = self._version
+        async with self._writing:
+            if self._written < wanted:
+                version = self._version
+                await journal.put_spending(self.run_id, self.spent + self.reserved)
+                self._written = version
+
+
+@dataclass(slots=True)
+class Reservation:
+    """Money that is set aside for one call; settle it exactly once."""
+
+    account: Account
+    amount: int
+    _journal: SpendJournal
+    _open: bool = True
+    name: str = ""
+
+    async def settle(self, cost: int) -> None:
+        """Replace what was set aside by what the call has cost, in billionths of a dollar."""
+        if self._open:
+            self._open = False
+            self.account._settle(self.amount, cost)  # noqa: SLF001 - the other half of the account
+            await self.account._keep(self._journal)  # noqa: SLF001

@@ -1,0 +1,72 @@
+"""What a run may spend on judging: set aside before a call, settled after it, never more than the cap.
+
+Amounts are whole billionths of a dollar. Reserving and settling happen in the event loop's thread between two awaits,
+so that no two calls can both take the last of the money. What is set aside is on disk before the call is made: a
+process that dies between call and settlement has spent it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay_judge.state.shared.store import SharedStore
+from assay_judge.state.account import Account, SpendJournal
+
+_ACCOUNTS = 10_000
+
+
+class Ledger:
+    """The accounts of all runs; those that nobody uses are forgotten, and read again from the journal.
+
+    Args:
+        journal: Where spending is kept.
+        accounts: Most accounts in memory, besides those in use.
+        shared: Where it is kept for all replicas instead; None where there is only this process.
+    """
+
+    def __init__(self, journal: SpendJournal, accounts: int = _ACCOUNTS, *, shared: SharedStore | None = None) -> None:
+        self.journal = journal
+        self._shared = shared
+        self._most = accounts
+        self._accounts: OrderedDict[str, Account] = OrderedDict()
+        self._loading = asyncio.Lock()
+
+    async def open(self, run_id: str) -> tuple[Account, Callable[[], None]]:
+        """Return a run's account, and what is to be called when the request is over.
+
+        Raises:
+            StorageError: The journal cannot be read.
+        """
+        account = self._accounts.get(run_id)
+        if account is None:
+            async with self._loading:
+                account = self._accounts.get(run_id)
+                if account is None:
+                    account = self._accounts[run_id] = await self._opened(run_id)
+        self._accounts.move_to_end(run_id)
+        account.users += 1
+
+        def close() -> None:
+            account.users -= 1
+            self._forget()
+
+        return account, close
+
+    async def _opened(self, run_id: str) -> Account:
+        if self._shared is None or not run_id:
+            return Account(run_id, await self.journal.spending(run_id) if run_id else 0)
+        from assay_judge.state.shared.accounts import SharedAccount  # imported here: it needs SQLAlchemy
+
+        account = SharedAccount(run_id, self._shared)
+        await account.refresh()
+        return account
+
+    def _forget(self) -> None:
+        surplus = len(self._accounts) - self._most
+        for run_id in [name for name, account in self._accounts.items() if not account.users][: max(0, surplus)]:
+            del self._accounts[run_id]

@@ -1,0 +1,158 @@
+"""Accounts of runs over all replicas: the database decides whether an amount fits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections import deque
+from typing import TYPE_CHECKING
+
+from assay_judge.state.account import Account, SpendCapReachedError
+
+if TYPE_CHECKING:
+    from assay_judge.state.account import SpendJournal
+    from assay_judge.state.shared.spending import Standing
+    from assay_judge.state.shared.store import SharedStore
+
+__all__ = ["SharedAccount", "SharedReservation"]
+
+_POLL_S = 0.5  # for money that another replica's call leaves
+
+
+class SharedAccount(Account):
+    """What one run has spent and set aside, here and elsewhere, as far as the last look has shown.
+
+    Args:
+        run_id: The run.
+        store: Where all of it is.
+    """
+
+    def __init__(self, run_id: str, store: SharedStore) -> None:
+        super().__init__(run_id)
+        self._store = store
+        self._waiting: deque[_Turn] = deque()
+        self._is_short = False
+
+    async def refresh(self) -> None:
+        """Look at what is spent and set aside now."""
+        self._note(await self._store.standing(self.run_id))
+
+    async def reserve(
+        self,
+        most: int,
+        cap: int | None,
+        journal: SpendJournal,
+        *,
+        waits: asyncio.Event | None = None,
+        lasts_s: float = 0.0,
+    ) -> SharedReservation:
+        """Set aside the most that a call may cost; wait where other calls, of any replica, may leave enough.
+
+        Those that wait here have their turn in the order in which they came.
+
+        Raises:
+            SpendCapReachedError: Too little is left, whatever the calls under way will cost.
+            StorageError: The database cannot be written.
+        """
+        turn = _Turn(waits)
+        self._waiting.append(turn)
+        if self._is_short:
+            turn.say_that_it_waits()
+        try:
+            while True:
+                if self._waiting[0] is not turn:
+                    await turn.comes.wait()
+                    continue
+                turn.comes.clear()
+                found = await self._reserved(most, cap, lasts_s)
+                self._is_short = found is None
+                if found is not None:
+                    return found
+                for other in self._waiting:
+                    other.say_that_it_waits()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_S):
+                        await turn.comes.wait()
+        finally:
+            self._waiting.remove(turn)
+            self._wake()
+
+    async def reserve_now(
+        self, most: int, cap: int | None, journal: SpendJournal, *, lasts_s: float = 0.0
+    ) -> SharedReservation | None:
+        """Set an amount aside if it fits at once; else return None."""
+        if cap is not None and self._waiting:
+            return None
+        try:
+            return await self._reserved(most, cap, lasts_s)
+        except SpendCapReachedError:
+            return None
+
+    def adopt(self, amount: int, journal: SpendJournal, name: str = "") -> SharedReservation:
+        """Return the reservation of a call that an earlier process made and whose outcome will still come."""
+        return SharedReservation(self, amount, name)
+
+    async def settled(self, name: str, cost: int) -> None:
+        """Replace a reservation by what was paid."""
+        self._note(await self._store.settle(self.run_id, name, cost))
+        self._wake()
+
+    async def _reserved(self, most: int, cap: int | None, lasts_s: float) -> SharedReservation | None:
+        """Return a reservation; None where others may leave enough for it."""
+        name = secrets.token_hex(16)
+        work = asyncio.ensure_future(self._store.reserve(self.run_id, name, most, cap, lasts_s))
+        try:
+            found = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            if (await work).fits:
+                await asyncio.shield(self.settled(name, 0))
+            raise
+        self._note(found)
+        if found.fits:
+            return SharedReservation(self, most, name)
+        if cap is not None and found.spent + most > cap:
+            raise SpendCapReachedError
+        return None
+
+    def _wake(self) -> None:
+        """Let the first of those that wait look again."""
+        if self._waiting:
+            self._waiting[0].comes.set()
+        else:
+            self._is_short = False
+
+    def _note(self, found: Standing) -> None:
+        self.spent, self.reserved = found.spent, found.reserved
+
+
+class _Turn:
+    """One that waits for money."""
+
+    def __init__(self, waits: asyncio.Event | None) -> None:
+        self.comes = asyncio.Event()
+        self._waits = waits
+
+    def say_that_it_waits(self) -> None:
+        """Note that the cap has no room at present."""
+        if self._waits is not None:
+            self._waits.set()
+
+
+class SharedReservation:
+    """Money that is set aside in the database for one call.
+
+    Args:
+        account: The run's.
+        amount: In billionths of a dollar.
+        name: Its name in the database.
+    """
+
+    def __init__(self, account: SharedAccount, amount: int, name: str) -> None:
+        self.account = account
+        self.amount = amount
+        self.name = name
+
+    async def settle(self, cost: int) -> None:
+        """Replace what was set aside by what the call has cost; the database does so once."""
+        await self.account.settled(self.name, cost)

@@ -1,0 +1,90 @@
+"""Queries about what runs spend; the row of a run is locked while an amount is set aside or paid."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from assay_judge.state.shared import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Standing", "read", "reserve", "settle", "upsert"]
+
+_MOST_NANO = 2**63 - 1
+_UPSERTS: dict[str, Callable[[sa.Table], postgresql.Insert | sqlite.Insert]] = {
+    "postgresql": postgresql.insert,
+    "sqlite": sqlite.insert,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a run has spent and set aside, in billionths of a dollar.
+
+    Args:
+        spent: What was paid, and what was set aside for calls whose process ended in the midst of them.
+        reserved: What is set aside for calls under way.
+        fits: Whether the amount that was asked for is set aside now.
+    """
+
+    spent: int
+    reserved: int
+    fits: bool = False
+
+
+def read(connection: sa.Connection, run_id: str) -> Standing:
+    """Return how a run stands."""
+    table = schema.spending
+    paid = connection.execute(sa.select(table.c.nano).where(table.c.run_id == run_id)).scalar() or 0
+    held = schema.reservations
+    amounts = connection.execute(sa.select(held.c.nano, held.c.expires_at).where(held.c.run_id == run_id)).all()
+    now = time.time()
+    lost = sum(row.nano for row in amounts if row.expires_at <= now)
+    return Standing(int(paid) + lost, sum(row.nano for row in amounts) - lost)
+
+
+def reserve(
+    connection: sa.Connection, run_id: str, reservation_id: str, most: int, cap: int | None, lasts_s: float
+) -> Standing:
+    """Set an amount aside if it fits under a cap together with all that is spent and set aside."""
+    _lock(connection, run_id)
+    found = read(connection, run_id)
+    if cap is not None and found.spent + found.reserved + most > cap:
+        return found
+    connection.execute(
+        schema.reservations.insert().values(
+            reservation_id=reservation_id, run_id=run_id, nano=most, expires_at=time.time() + lasts_s
+        )
+    )
+    return Standing(found.spent, found.reserved + most, fits=True)
+
+
+def settle(connection: sa.Connection, run_id: str, reservation_id: str, cost: int) -> Standing:
+    """Replace what was set aside by what was paid; once for each reservation."""
+    _lock(connection, run_id)
+    held, table = schema.reservations, schema.spending
+    gone = connection.execute(held.delete().where(held.c.reservation_id == reservation_id)).rowcount
+    if gone:
+        before = connection.execute(sa.select(table.c.nano).where(table.c.run_id == run_id)).scalar_one()
+        values = {"nano": min(before + cost, _MOST_NANO), "changed_at": time.time()}
+        connection.execute(table.update().where(table.c.run_id == run_id).values(**values))
+    return read(connection, run_id)
+
+
+def upsert(connection: sa.Connection, table: sa.Table) -> postgresql.Insert | sqlite.Insert:
+    """Return an insert that knows what to do where the row is there already."""
+    return _UPSERTS[connection.dialect.name](table)
+
+
+def _lock(connection: sa.Connection, run_id: str) -> None:
+    """Lock the row of a run, which is made where it is missing."""
+    table = schema.spending
+    row = {"run_id": run_id, "nano": 0, "changed_at": time.time()}
+    connection.execute(upsert(connection, table).values(**row).on_conflict_do_nothing())
+    connection.execute(sa.select(table.c.run_id).where(table.c.run_id == run_id).with_for_update())

@@ -1,0 +1,123 @@
+"""Verdicts that are kept: in the cache, to be used again, and in a file, to be replayed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from assay.errors import StorageError
+from assay_judge.calls.usage import Tally
+from assay_judge.providers.messages import Tokens
+from assay_judge.verdicts.outcome import Outcome, Status
+from assay_judge.verdicts.parser import InvalidVerdictError, JudgeVerdict, verdict_of
+from assay_judge.verdicts.recording import append_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.judging.rubric import Rubric
+    from assay_judge.judges import JudgeChoice
+
+__all__ = ["Keeping", "said_in", "verdict_from"]
+
+logger = logging.getLogger("assay_judge")
+
+
+class VerdictStore(Protocol):
+    """Where verdicts are kept."""
+
+    async def verdict(self, key: str) -> dict[str, Any] | None:
+        """Return the record of a verdict; None where there is none that can be read."""
+
+    async def put_verdict(self, key: str, record: dict[str, Any]) -> None:
+        """Keep a valid verdict; the first one of a key stays."""
+
+
+class Keeping:
+    """Keeps valid verdicts.
+
+    Args:
+        store: The cache, of this process or of all replicas.
+        caches: Whether verdicts are kept there and used again.
+        record_to: A file that takes every new verdict, for a later replay; None for none.
+    """
+
+    def __init__(self, store: VerdictStore, *, caches: bool, record_to: Path | None) -> None:
+        self._store = store
+        self._caches = caches
+        self._record_to = record_to
+
+    async def find(self, key: str, rubric: Rubric) -> Outcome | None:
+        """Return the verdict with a key, checked again."""
+        if not self._caches:
+            return None
+        try:
+            record = await self._store.verdict(key)
+        except StorageError as error:
+            logger.warning("cannot read the cache, asking the judge: %s", error)
+            return None
+        return None if record is None else verdict_from(record, rubric)
+
+    async def keep(self, key: str, rubric: Rubric, judge: JudgeChoice, outcome: Outcome) -> None:
+        """Keep a verdict that is paid for; what fails here takes nothing from whoever asked."""
+        if outcome.verdict is None:
+            return
+        record = {
+            "key": key,
+            "judge": judge.identity,
+            "rubric": rubric.name,
+            "verdict": said_in(outcome.verdict),
+            "temperature": outcome.temperature,
+            "model": outcome.model,
+            "input_tokens": sum(tokens.input for tokens in outcome.tally.tokens),
+            "output_tokens": sum(tokens.output for tokens in outcome.tally.tokens),
+            "calls": outcome.tally.calls,
+            "cost_nano": outcome.tally.cost,
+            "time": time.time(),
+        }
+        try:
+            if self._caches:
+                await self._store.put_verdict(key, record)
+            if self._record_to is not None:
+                await asyncio.to_thread(append_record, self._record_to, record)
+        except StorageError as error:
+            logger.warning("cannot store a verdict in the cache: %s", error)
+
+
+def said_in(verdict: JudgeVerdict) -> dict[str, Any]:
+    """Return a verdict as an object, in the form in which `verdict_of` reads it."""
+    said = {"winner": verdict.winner} if verdict.winner else dict(verdict.scores)
+    return {"reasoning": verdict.reasoning, **said}
+
+
+def verdict_from(record: dict[str, Any], rubric: Rubric) -> Outcome | None:
+    """Return a verdict that was kept, checked again; None where it is not valid any more."""
+    data, temperature, model = record.get("verdict"), record.get("temperature"), record.get("model")
+    if not isinstance(data, dict):
+        return None
+    try:
+        verdict = verdict_of(data, rubric)
+    except InvalidVerdictError:
+        return None
+    return Outcome(
+        Status.VALID,
+        verdict,
+        temperature=temperature if isinstance(temperature, int | float) else None,
+        model=model if isinstance(model, str) else "",
+        saved=_taken(record),
+    )
+
+
+def _taken(record: dict[str, Any]) -> Tally:
+    """Return what a verdict took when it was asked for, as far as its record says so."""
+
+    def count(name: str) -> int | None:
+        value = record.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40 else None
+
+    used, said = count("input_tokens"), count("output_tokens")
+    # A service that does not count its tokens leaves both at 0.
+    tokens = [Tokens(used, said)] if used and said is not None else []
+    return Tally(count("calls") or 0, tokens, count("cost_nano"))

@@ -1,0 +1,56 @@
+"""What a judge's reply comes to, whichever way it came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay_judge.providers.messages import Parameters, Stop
+from assay_judge.verdicts.outcome import Outcome, Status
+from assay_judge.verdicts.parser import read_verdict
+
+if TYPE_CHECKING:
+    from assay.judging.rubric import Rubric
+    from assay_judge.judges import JudgeChoice
+    from assay_judge.providers.messages import Reply
+
+__all__ = ["TURNS", "no_verdict", "outcome_of", "wanted_parameters"]
+
+TURNS = 2
+"""The first reply, and one more where that was no verdict."""
+
+_STOPPED = {
+    Stop.REFUSED: ("refused", "the judge refused to answer"),
+    Stop.TRUNCATED: ("truncated", "the verdict was cut off at max_tokens: raise max_tokens"),
+}
+
+
+def outcome_of(reply: Reply, rubric: Rubric, verdict_id: str) -> Outcome:
+    """Return what a reply comes to.
+
+    Args:
+        reply: What the judge said.
+        rubric: What it was asked.
+        verdict_id: The id of this call.
+
+    Raises:
+        InvalidVerdictError: It is no verdict, and another turn may bring one.
+    """
+    if reply.stop in _STOPPED:
+        reason, message = _STOPPED[reply.stop]
+        return Outcome(Status.INVALID, reason=reason, message=message, model=reply.model)
+    if not reply.text.strip():
+        return Outcome(Status.INVALID, reason="empty_verdict", message="the judge said nothing", model=reply.model)
+    return Outcome(Status.VALID, read_verdict(reply.text, rubric, verdict_id), model=reply.model)
+
+
+def no_verdict(problem: str, model: str) -> Outcome:
+    """Return the outcome of as many turns as there are, none of which was a verdict."""
+    message = f"the judge gave no valid verdict in {TURNS} turns: {problem}"
+    return Outcome(Status.INVALID, reason="invalid_verdict", message=message, model=model)
+
+
+def wanted_parameters(judge: JudgeChoice) -> Parameters:
+    """Return how a judge is asked before it has refused any of it."""
+    # New models know only max_completion_tokens, other services' only the older name.
+    field = "max_tokens" if judge.base_url else "max_completion_tokens"
+    return Parameters(judge.max_tokens, judge.temperature, token_field=field)
