@@ -28,11 +28,10 @@ def main() -> None:
     try:
         from assay_cli.commands import assay
         from assay_cli.failures import exit_status
-        from assay_cli.streams import escape_unencodable, replace_closed, show_progress_as_lines
+        from assay_cli.streams import escape_unencodable, replace_closed
 
         replace_closed()
         escape_unencodable()
-        show_progress_as_lines()
         if interruptible:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         status = exit_status(assay)

@@ -192,16 +192,13 @@ def _rows(run: Run, summary: RunSummary) -> str:
 
 
 def _repeats(repeats: Mapping[str, Any]) -> list[str]:
-    """Return what several runs of each case tell, in one or two lines."""
+    """Return what several runs of each case tell, in one line; its advice is among the recommendations."""
     if not repeats:
         return []
     runs = repeats["runs_per_case"]
     shown = [(name, repeats[key].get(str(runs))) for name, key in (("pass@", "pass_at_k"), ("pass^", "pass_hat_k"))]
     found = "  ".join(f"{name}{runs} {value:.1%}" for name, value in shown if value is not None)
-    lines = [f"{runs} runs a case  {found}".rstrip()]
-    if advice := (repeats.get("variance") or {}).get("advice"):
-        lines.append(clean(advice))
-    return lines
+    return [f"{runs} runs a case  {found}".rstrip()]
 
 
 def _survivors(metric: MetricSummary) -> str:

@@ -7,7 +7,7 @@ import io
 import os
 import sys
 
-__all__ = ["discard_unwritten", "escape_unencodable", "is_output_error", "replace_closed", "show_progress_as_lines"]
+__all__ = ["discard_unwritten", "escape_unencodable", "is_output_error", "replace_closed"]
 
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
@@ -28,14 +28,6 @@ def escape_unencodable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def show_progress_as_lines() -> None:
-    """Have progress take stderr for a log where its terminal cannot draw a line again: a dumb or a narrow one."""
-    from assay_cli.terminal import can_redraw
-
-    if isinstance(sys.stderr, io.TextIOWrapper) and sys.stderr.isatty() and not can_redraw(sys.stderr):
-        sys.stderr.isatty = lambda: False  # type: ignore[method-assign]  # what all that shows progress asks
 
 
 def is_output_error(error: OSError) -> bool:

@@ -5,37 +5,21 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from assay.text.screen import LEAST_WIDTH, columns_of
 from assay.text.unsafe_text import clean, json_text, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TextIO
 
-__all__ = ["can_redraw", "clean", "cut_width", "forces_colour", "json_text", "painter", "shorten", "table"]
+__all__ = ["clean", "cut_width", "forces_colour", "json_text", "painter", "shorten", "table"]
 
-_LEAST_WIDTH = 60
-_USUAL_WIDTH = 110  # of a terminal that does not say
 _COLOURS = {"PASS": "32", "FAIL": "31", "INCOMPLETE": "33", "NO_DATA": "33", "NO_CRITERIA": "33"}
 
 
 def cut_width(out: TextIO) -> int | None:
     """Return how many columns the terminal behind a stream has; None for a pipe or a file, where nothing is cut."""
-    return max(_LEAST_WIDTH, _columns(out)) if out.isatty() else None
-
-
-def can_redraw(out: TextIO) -> bool:
-    """Return whether a line on a stream can be drawn again: in no file, on no dumb and on no narrow terminal."""
-    return out.isatty() and os.environ.get("TERM") != "dumb" and _columns(out) >= _LEAST_WIDTH
-
-
-def _columns(out: TextIO) -> int:
-    given = os.environ.get("COLUMNS", "")
-    if given.isdecimal() and int(given) > 0:
-        return int(given)
-    try:
-        return os.get_terminal_size(out.fileno()).columns or _USUAL_WIDTH
-    except (OSError, ValueError):
-        return _USUAL_WIDTH
+    return max(LEAST_WIDTH, columns_of(out)) if out.isatty() else None
 
 
 def forces_colour() -> bool:

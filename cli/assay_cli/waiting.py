@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from assay.text.screen import can_redraw
 from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ async def show_waiting(work: Coroutine[object, object, T], text: str, *, in_logs
     """
     task = asyncio.ensure_future(work)
     begun_at = time.monotonic()
-    is_live = sys.stderr is not None and sys.stderr.isatty()
+    is_live = sys.stderr is not None and can_redraw(sys.stderr)
     is_shown = False
     try:
         await asyncio.wait({task}, timeout=_SILENT_S)

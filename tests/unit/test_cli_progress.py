@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assay.client.progress import make_progress
@@ -81,8 +82,32 @@ def test_a_terminal_shows_what_is_waited_for_in_place_of_a_rate(
     with make_progress(going(2, stored=1), hidden=False, clock=lambda: 0.0) as progress:
         progress.take(going(2, stored=1))
         progress.wait_for(["embedder"])
-        assert capsys.readouterr().err.endswith("0/2 cases  starting the embedder …")
+        assert capsys.readouterr().err.endswith("0/2 cases  starting the embedder … 0 s")
         for index in range(2):
             progress.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
         assert capsys.readouterr().err.endswith("2/2 cases  100.0% passed")
         progress.wait_for([])
+
+
+def test_a_run_with_repeats_counts_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three repeats of 32 cases are 96 rows, not 96 cases."""
+    run = going(96)
+    run = replace(run, settings=replace(run.settings, repeats=3))
+    with make_progress(run, hidden=False, clock=lambda: 0.0) as progress:
+        for index in range(96):
+            progress.take(
+                CaseResult(f"c{index // 3}", index // 3, index % 3, "", AgentStatus.SUCCESS, True, (), 1.0, "")
+            )
+    assert capsys.readouterr().err.splitlines()[-1] == "96/96 rows  100.0% passed"
+
+
+def test_the_live_line_never_wraps(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where bar and text do not fit, the bar goes, and then the end of the text: a wrapped line cannot be redrawn."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    for columns in (60, 70, 200):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        with make_progress(going(100_000), hidden=False, clock=lambda: 0.0) as progress:
+            progress.wait_for(["embedder", "judge"])
+        drawn = capsys.readouterr().err.split("\r\x1b[2K")[1:]
+        assert all(len(line.rstrip("\n")) < columns for line in drawn)
+        assert ("╌" in drawn[-1]) is (columns == 200)

@@ -88,9 +88,11 @@ def test_nothing_to_say() -> None:
          "could not be computed on 1 row through no fault of the agent: the rows say why; then `assay runs resume r1 "),
         (run_with(MetricSummary("mine", None, 0, 100, 0), kinds={"mine": "rouge"}),
          "mine was computed on no row: 100 rows lack what it reads (`assay metrics show rouge`)"),
+        (run_with(MetricSummary("mine", None, 0, 1, 0), kinds={"mine": "rouge"}), "1 row lacks what it reads"),
+        (run_with(MetricSummary("quality", None, 0, 100, 0)), "quality was computed on no row: it needs a judge;"),
         (run_with(FINE, gates=["exact_match > 0"], passed=80, decided=100), None),
         (run_with(FINE, gates=["pass_rate >= 0.85"], passed=85, decided=100),
-         "The pass rate's 95 % interval, 76.7% to 90.7%, holds the bound of pass_rate >= 0.85: with 100 decided rows"),
+         "The pass rate's 95 % interval, 76.7% to 90.7%, holds the bound of pass_rate >= 0.85: with 100 rows decided,"),
         (run_with(FINE, gates=["pass_rate >= 0.85"], passed=85, decided=100, repeats=2), None),
         (run_with(FINE, passed=0, decided=0, pass_rate=None), None),
         (run_with(FINE, repeats=3, repeats_found={"variance": {"advice": "More runs."}}), "More runs."),
@@ -140,3 +142,10 @@ async def test_ratings_are_aligned_with_the_cases(rows: list[CaseResult], scores
     assert [each async for each in ratings.over(stored())] == rows
     assert ratings.result() == {"rated": {"quality_scores": scores}}
     assert not QualityScores([MetricSettings("rouge")]).wanted
+
+
+def test_no_metric_lacks_anything_where_every_call_failed() -> None:
+    """The agent's errors are the one thing to look at."""
+    counts = RunCounts(100, 100, agent_errors=100)
+    (said,) = recommendations(run_with(MetricSummary("rouge", None, 0, 100, 0), counts=counts))
+    assert said.startswith("The agent failed on 100 of 100 rows")

@@ -136,6 +136,16 @@ def test_a_few_invalid_replies_of_a_judge_decide_nothing(invalid: int, status: s
     assert f"{1000 - invalid:,} of 1,000 rows" in shown or f"{invalid:,} of 1,000 rows" in shown
 
 
+def test_a_metric_that_fails_on_every_row_is_noted_where_it_gates_nothing() -> None:
+    """The gate holds and decides; that another metric was computed nowhere is said beside it."""
+    chosen = metrics("exact_match", "judge_score")
+    bad = JudgeEvidence(None, text="sorry", error="invalid_verdict")
+    summary = summarise([row(RIGHT, chosen, index, bad) for index in range(20)], chosen, ["exact_match >= 0.9"])
+    assert summary.overall_status == "PASS"
+    said = "judge_score could not be computed on 20 of 20 rows, more than max_metric_errors (5%) (not gated)"
+    assert said in run_verdict(summary).notes
+
+
 @pytest.mark.parametrize(
     ("failed", "bounds", "status"),
     [

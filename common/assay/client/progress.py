@@ -10,6 +10,7 @@ from assay.model.run import CaseResult, Run, RunState, StateChange
 from assay.reports.judging_text import judge_line, judging_cost
 from assay.reports.run_description import cases_over_dataset
 from assay.spec.model import wants_verdicts
+from assay.text.screen import can_redraw, columns_of
 from assay.text.unsafe_text import clean
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ class Progress(Protocol):
     def wait_for(self, services: Sequence[str]) -> None:
         """Take the names of the services that are still starting; none once all of them take work."""
 
+    def show_wait(self) -> None:
+        """Show anew how long they have been starting."""
+
     def __enter__(self) -> Self:
         """Begin to show."""
 
@@ -53,7 +57,7 @@ def make_progress(run: Run, *, hidden: bool, clock: Callable[[], float] = time.m
     """
     if hidden:
         return _Hidden(run, clock)
-    return _Live(run, clock) if sys.stderr.isatty() else PlainProgress(run, clock)
+    return _Live(run, clock) if sys.stderr is not None and can_redraw(sys.stderr) else PlainProgress(run, clock)
 
 
 class _Hidden:
@@ -72,6 +76,8 @@ class _Hidden:
         self._begun_at = self._shown_at = clock()
         self._unsaid = ""
         self._starting = ""
+        self._starting_since: float | None = None
+        self._unit = "rows" if run.settings.repeats > 1 else "cases"
 
     def __enter__(self) -> Self:
         return self
@@ -110,10 +116,15 @@ class _Hidden:
     def wait_for(self, services: Sequence[str]) -> None:
         """Take the names of the services that are still starting."""
         self._starting = f"starting the {' and the '.join(services)} …" if services else ""
+        if self._starting_since is None:
+            self._starting_since = self._clock()
         self.show_start()
 
     def show_start(self) -> None:
         """Show what the first rows wait for."""
+
+    def show_wait(self) -> None:
+        """Show anew how long services have been starting."""
 
     def show(self) -> None:
         """Show how far the run is."""
@@ -124,18 +135,19 @@ class _Hidden:
     def line(self) -> str:
         """Return how far the run is: cases, pass rate, rate, time left; or what its first rows wait for."""
         if self._starting and self._done <= self._done_before:
-            return f"{self._done}/{self._total} cases  {self._starting}"
+            seconds = self._clock() - (self._starting_since or 0.0)
+            return f"{self._done}/{self._total} {self._unit}  {self._starting} {_duration(seconds)}"
         seconds = self._clock() - self._begun_at
         rate = (self._done - self._begun_with) / seconds if seconds >= _LEAST_SPAN_S else 0.0
         decided = self._passed + self._failed
         passed = f"{self._passed / decided:.1%} passed" if decided else "no row has a verdict"
         speed = ""
         if rate > 0:
-            speed = f"  {rate:.0f} cases/s" if rate >= 10 else f"  {rate:.1f} cases/s"
+            speed = f"  {rate:.0f} {self._unit}/s" if rate >= 10 else f"  {rate:.1f} {self._unit}/s"
         if rate > 0 and self._done < self._total:
             speed += f"  {_duration((self._total - self._done) / rate)} left"
         cost = f"  judging ${self._judging_usd:.4f}" if self._judging_usd is not None else ""
-        return f"{self._done}/{self._total} cases  {passed}{speed}{cost}"
+        return f"{self._done}/{self._total} {self._unit}  {passed}{speed}{cost}"
 
     def say_judge(self) -> None:
         """Show who judges, where a metric needs that, and for how much at most."""
@@ -191,11 +203,17 @@ class _Live(_Hidden):
     def show_start(self) -> None:
         self.show()
 
+    def show_wait(self) -> None:
+        if self._starting:
+            self.show()
+
     def show(self) -> None:
         share = self._done / self._total if self._total else 1.0
         filled = round(share * _BAR_WIDTH)
-        bar = "━" * filled + "╌" * (_BAR_WIDTH - filled)
-        _write(f"\r\x1b[2K{bar} {self.line()}")
+        bar = "━" * filled + "╌" * (_BAR_WIDTH - filled) + " "
+        line, width = self.line(), columns_of(sys.stderr) - 1  # a line as wide as the terminal would wrap
+        text = bar + line if len(bar + line) <= width else line
+        _write(f"\r\x1b[2K{text[:width]}")
 
     def say(self, text: str) -> None:
         _write(f"\r\x1b[2K{clean(text)}\n")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["telling_of_start"]
 
 _LOOK_S = 0.05
+_SHOW_S = 1.0
 
 
 @asynccontextmanager
@@ -41,11 +42,18 @@ async def _tell(starting: Mapping[str, Path], progress: Progress) -> None:
         waiting.remove(service)
         progress.wait_for(waiting)
 
+    async def show_seconds() -> None:
+        while waiting:
+            await asyncio.sleep(_SHOW_S)
+            progress.show_wait()
+
     if waiting:
         progress.wait_for(waiting)
     async with asyncio.TaskGroup() as group:
         for service in starting:
             group.create_task(wait(service))
+        if waiting:
+            group.create_task(show_seconds())
 
 
 async def _until_ready(socket: Path) -> None:

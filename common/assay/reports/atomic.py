@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -20,7 +21,7 @@ _MAX_NAME_CHARS = 50  # a name has at most 255 bytes
 
 
 def check_folder(folder: Path, *, option: str = "--output-dir") -> None:
-    """Raise if files could not be written in a folder, which need not exist yet; makes nothing.
+    """Raise if files could not be written in a folder, which need not exist yet; leaves nothing behind.
 
     Args:
         folder: The folder.
@@ -34,8 +35,13 @@ def check_folder(folder: Path, *, option: str = "--output-dir") -> None:
         above = above.parent
     if not above.is_dir():
         raise _unwritable(folder, f"{above} is not a folder", option)
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise _unwritable(folder, f"no right to write in {above}", option)
+    # Rights alone do not say it: some file systems refuse every user.
+    try:
+        fd, probe = tempfile.mkstemp(prefix=".assay-", dir=above)
+    except OSError as error:
+        raise _unwritable(folder, f"{above}: {error.strerror or error}", option) from None
+    os.close(fd)
+    Path(probe).unlink(missing_ok=True)
 
 
 def _unwritable(path: Path, why: str, option: str) -> SetupError:

@@ -160,7 +160,7 @@ def dataset_document(run: Run) -> dict[str, Any]:
         **dataclasses.asdict(run.dataset),
         # An equal dataset that was stored before, under another name and format, is kept in its place.
         **({"name": reading.file, "format": reading.format} if reading else {}),
-        "sha256": reading.sha256 if reading else None,
+        "sha256": (reading.sha256 or None) if reading else None,
         "mapping": dict(reading.mapping) if reading else None,
         "skipped_count": reading.skipped_count if reading else None,
         "left_out_count": reading.left_out_count if reading else None,

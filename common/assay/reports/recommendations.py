@@ -39,6 +39,11 @@ def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
 
 
+def _is_judged(run: Run, name: str) -> bool:
+    kinds = [metric.kind for metric in run.settings.metrics if metric.name == name]
+    return any(kind in METRICS and METRICS[kind].info.needs_judge for kind in kinds)
+
+
 def _of_agent(run: Run) -> Iterator[str]:
     if errors := run.counts.agent_errors:
         yield (
@@ -50,10 +55,13 @@ def _of_agent(run: Run) -> Iterator[str]:
 def _of_own_errors(run: Run, summary: RunSummary) -> Iterator[str]:
     for metric in summary.metrics:
         if metric.n_own_error:
-            yield (
-                f"{metric.metric} could not be computed on {_rows(metric.n_own_error)} through no fault of the agent: "
-                f"the rows say why; then `assay runs resume {run.run_id} --retry-errors`."
+            failed = (
+                f"{metric.metric} could not be computed on {_rows(metric.n_own_error)} through no fault of the agent"
             )
+            if run.settings.judge is not None and run.settings.judge.recorded_file and _is_judged(run, metric.metric):
+                yield f"{failed}: add the missing verdicts to the recorded file, or run with a judge."
+            else:
+                yield f"{failed}: the rows say why; then `assay runs resume {run.run_id} --retry-errors`."
 
 
 def _of_missed(metric: MetricSummary, summary: RunSummary) -> str:
@@ -76,12 +84,17 @@ def _worst(metric: MetricSummary, groups: Sequence[GroupSummary]) -> str:
 def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
     kinds = {metric.name: metric.kind for metric in run.settings.metrics}
     for metric in summary.metrics:
-        if metric.value is None and metric.n_skipped:
-            yield (
-                f"{metric.metric} was computed on no row: {_rows(metric.n_skipped)} lack what it reads "
-                f"(`assay metrics show {kinds.get(metric.metric, metric.metric)}`); add it to the dataset or the "
-                "answers, or leave the metric out."
-            )
+        if metric.value is not None or not metric.n_skipped or run.counts.agent_errors == run.counts.total:
+            continue  # no metric reads an answer where every call failed
+        if run.settings.judge is None and _is_judged(run, metric.metric):
+            yield f"{metric.metric} was computed on no row: it needs a judge; name one under `judge` in the spec."
+            continue
+        lacking = f"{_rows(metric.n_skipped)} {'lacks' if metric.n_skipped == 1 else 'lack'}"
+        yield (
+            f"{metric.metric} was computed on no row: {lacking} what it reads "
+            f"(`assay metrics show {kinds.get(metric.metric, metric.metric)}`); add it to the dataset or the "
+            "answers, or leave the metric out."
+        )
     for gate in summary.gates:
         if gate.outcome is GateOutcome.INCOMPLETE:
             yield f"The gate {gate.expression} is incomplete: {gate.reason or 'its number was not computed'}."
@@ -96,7 +109,7 @@ def _of_certainty(run: Run, summary: RunSummary) -> Iterator[str]:
             if gate.name == "pass_rate" and not gate.group and interval[0] < gate.bound < interval[1]:
                 yield (
                     f"The pass rate's 95 % interval, {interval[0]:.1%} to {interval[1]:.1%}, holds the bound of "
-                    f"{gate.expression}: with {summary.decided:,} decided rows chance may have decided; more cases "
+                    f"{gate.expression}: with {_rows(summary.decided)} decided, chance may have decided; more cases "
                     "narrow it."
                 )
     if advice := (summary.repeats.get("variance") or {}).get("advice"):

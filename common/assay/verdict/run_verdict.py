@@ -213,6 +213,10 @@ def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]
             yield f"{one.expression}: {one.note}"
         if one.outcome is GateOutcome.INCOMPLETE and not summary.gates:
             yield f"threshold not computed: {one.expression}: {one.reason}"
+    criterion_names = {one.expression.split()[0].split(".")[0] for one in criteria}
+    for metric in summary.metrics:
+        if metric.metric not in criterion_names and (gap := metric_error_gap(metric, summary)):
+            yield f"{gap} (not gated)"
     for missed in missed_thresholds(summary):
         yield f"threshold missed (not gated): {missed}"
 
