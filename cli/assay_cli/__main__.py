@@ -28,7 +28,7 @@ def main() -> None:
     try:
         from assay_cli.commands import assay
         from assay_cli.failures import exit_status
-        from assay_cli.streams import escape_unencodable, replace_closed
+        from assay_cli.output.streams import escape_unencodable, replace_closed
 
         replace_closed()
         escape_unencodable()
@@ -53,7 +53,7 @@ def _show_crash() -> None:
     import contextlib
     import traceback
 
-    from assay_cli.streams import discard_unwritten
+    from assay_cli.output.streams import discard_unwritten
 
     with contextlib.suppress(OSError):
         traceback.print_exc()

@@ -8,15 +8,9 @@ import traceback
 import click
 
 from assay.errors import AssayError, ConflictError, InvalidInputError, NotFoundError, WrongStateError
-from assay_cli.streams import discard_unwritten, is_output_error
-from assay_cli.terminal import clean
-
-__all__ = ["EXIT_GATE", "EXIT_INFRASTRUCTURE", "EXIT_INTERRUPTED", "EXIT_USAGE", "exit_status"]
-
-EXIT_GATE = 1
-EXIT_USAGE = 2
-EXIT_INFRASTRUCTURE = 3
-EXIT_INTERRUPTED = 130
+from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED, EXIT_USAGE
+from assay_cli.output.streams import discard_unwritten, is_output_error
+from assay_cli.output.terminal import clean
 
 _USERS_FAULT = (InvalidInputError, NotFoundError, ConflictError, WrongStateError)
 

@@ -14,9 +14,9 @@ from click.core import ParameterSource
 
 from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, NotFoundError, Problem, UnavailableError
+from assay_cli.output.terminal import clean, json_text
+from assay_cli.output.waiting import show_waiting
 from assay_cli.run_suggestions import with_suggestion
-from assay_cli.terminal import clean, json_text
-from assay_cli.waiting import show_waiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -177,7 +177,7 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
     import asyncio
     import signal
 
-    from assay_cli.forks import isolate_forks
+    from assay_cli.agent_process.forks import isolate_forks
 
     async def stoppable() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()

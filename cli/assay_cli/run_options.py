@@ -11,7 +11,7 @@ import click
 
 from assay.errors import InvalidInputError, Problem
 from assay.model.run_settings import CaseSelection
-from assay_cli.terminal import clean
+from assay_cli.output.terminal import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,7 +12,7 @@ from assay.judging.recorded_verdicts import rubric_sha256
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS, criterion_of
 from assay.metrics.core.turn_scores import turn_details
 from assay.reports.atomic import atomic_writer
-from assay_cli.terminal import clean, json_text
+from assay_cli.output.terminal import clean, json_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.errors import DatasetError, InvalidInputError
-from assay_cli.commands.judge_access import JudgeName, judge_access, judge_name
-from assay_cli.commands.judge_baseline import read_baseline
-from assay_cli.commands.judge_labels import Labels, read_items
-from assay_cli.commands.judge_rubrics import known_rubric, passing_of
+from assay_cli.commands.judge.access import JudgeName, judge_access, judge_name
+from assay_cli.commands.judge.baseline import read_baseline
+from assay_cli.commands.judge.labels import Labels, read_items
+from assay_cli.commands.judge.rubrics import known_rubric, passing_of
 
 if TYPE_CHECKING:
     from pathlib import Path

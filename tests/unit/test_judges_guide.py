@@ -14,9 +14,9 @@ from assay.model.canary_summary import KINDS, LIMIT
 from assay.parsing.yaml_nodes import parse_yaml
 from assay.spec.judging import JudgeReader
 from assay.statistics.trust import LEAST_ITEMS, TENTATIVE_ALPHA, TRUSTED_ALPHA
-from assay_cli.commands.judge_calibrate import calibrate
-from assay_cli.commands.judge_drift import BUILT_IN_ANCHORS, drift
-from assay_cli.commands.judge_labels import FIELDS, Labels, read_items
+from assay_cli.commands.judge.calibrate import calibrate
+from assay_cli.commands.judge.drift import BUILT_IN_ANCHORS, drift
+from assay_cli.commands.judge.labels import FIELDS, Labels, read_items
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "judges.md").read_text(encoding="utf-8")
 COMMANDS = {"calibrate": calibrate, "drift": drift}

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from assay.model.run import PauseCause, RunState
-from assay_cli.commands.runs import runs
+from assay_cli.commands.runs.group import runs
 from assay_orchestrator.settings import Settings
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "runs.md").read_text(encoding="utf-8")

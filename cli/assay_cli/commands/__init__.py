@@ -75,11 +75,14 @@ _COMMANDS = {
     "run": ("assay_cli.commands.run:run", "Evaluate an agent as a spec says, and write the reports."),
     "init": ("assay_cli.commands.init:init", "Write a commented spec and a small dataset that run as they are."),
     "score": ("assay_cli.commands.score:score", "Score one answer, or a file of answers, with one metric."),
-    "judge": ("assay_cli.commands.judge:judge", "Find out how far a judge can be trusted, and whether it has drifted."),
+    "judge": (
+        "assay_cli.commands.judge.group:judge",
+        "Find out how far a judge can be trusted, and whether it has drifted.",
+    ),
     "metrics": ("assay_cli.commands.metrics:metrics", "List the metrics; show how one is defined."),
     "validate": ("assay_cli.commands.validate:validate", "Check a spec and its dataset; every problem at once."),
     "dataset": ("assay_cli.commands.dataset:dataset", "Show what a dataset is recognised as."),
-    "runs": ("assay_cli.commands.runs:runs", "List, show, watch, pause, resume, cancel and delete stored runs."),
+    "runs": ("assay_cli.commands.runs.group:runs", "List, show, watch, pause, resume, cancel and delete stored runs."),
     "up": ("assay_cli.commands.stack:up", "Start the local stack and keep it running, so that runs find it warm."),
     "down": ("assay_cli.commands.stack:down", "Stop the local stack."),
     "serve": ("assay_cli.commands.serve:serve", "Run one service in the foreground."),
@@ -97,7 +100,7 @@ _COMMANDS = {
 @click.version_option(__version__, "-V", "--version", prog_name="assay", message="%(prog)s %(version)s")
 def assay() -> None:
     """Score LLM agents: run one over a dataset, score every answer, see what changed."""
-    from assay_cli.terminal import forces_colour
+    from assay_cli.output.terminal import forces_colour
 
     if forces_colour():
         click.get_current_context().color = True

@@ -15,9 +15,9 @@ from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import not_made
 from assay.model.case import case_to_json
 from assay_cli.commands import Group
-from assay_cli.failures import EXIT_USAGE
+from assay_cli.exit_status import EXIT_USAGE
 from assay_cli.options import field_map, format_option, json_option, map_option
-from assay_cli.terminal import clean, json_text, shorten
+from assay_cli.output.terminal import clean, json_text, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

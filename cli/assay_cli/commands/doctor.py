@@ -18,9 +18,9 @@ import click
 from assay.errors import AssayError
 from assay.local.install_hint import install_hint
 from assay.version import __version__
-from assay_cli.failures import EXIT_INFRASTRUCTURE
+from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options import debug_option, json_option, print_document, run_async, server_option
-from assay_cli.terminal import clean
+from assay_cli.output.terminal import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

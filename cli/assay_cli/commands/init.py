@@ -13,7 +13,7 @@ import click
 from assay.errors import InvalidInputError, Problem, SetupError
 from assay.parsing.names import unknown_name
 from assay.spec.presets import PRESETS
-from assay_cli.terminal import clean
+from assay_cli.output.terminal import clean
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

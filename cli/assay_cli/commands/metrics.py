@@ -14,7 +14,7 @@ import click
 from assay.metrics import METRICS
 from assay_cli.commands import Group
 from assay_cli.options import json_option
-from assay_cli.terminal import json_text, table
+from assay_cli.output.terminal import json_text, table
 
 if TYPE_CHECKING:
     from assay.metrics.core.info import MetricInfo, Parameter

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from assay.errors import AssayError, SpecError
-from assay_cli.failures import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
+from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import (
     bad_case_option,
     connect,
@@ -29,8 +29,8 @@ from assay_cli.options import (
     server_option,
     use_prices,
 )
+from assay_cli.output.terminal import clean
 from assay_cli.run_options import Marks, find_run, marks_options, selection_options
-from assay_cli.terminal import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from assay.local.stack import LocalStack
     from assay.model.run import CaseSelection, Run
     from assay.spec.model import Spec
-
-__all__ = ["run"]
+from assay_cli.exit_status import exit_status_of
 
 _REPORTS = Path("assay-reports")
 
@@ -240,7 +239,7 @@ class _Job:
         from assay.client.progress import make_progress
         from assay.client.run_driver import drive_run
         from assay.client.starting import telling_of_start
-        from assay_cli.verbose_progress import VerboseProgress
+        from assay_cli.output.verbose_progress import VerboseProgress
 
         shown = self._shown
         hidden = shown.no_progress or (shown.as_json and not sys.stderr.isatty())
@@ -251,7 +250,7 @@ class _Job:
 
     async def _report(self, client: Client, run: Run) -> int:
         from assay.reports.json_report import JsonReport
-        from assay_cli.console import ConsoleSummary
+        from assay_cli.output.console import ConsoleSummary
         from assay_cli.verdict_recording import recorded_on_the_way
 
         assert run.summary is not None
@@ -272,13 +271,6 @@ class _Job:
 
     def _resume_hint(self, run: Run) -> str:
         return f"Continue with: {self._again} --resume {run.run_id}"
-
-
-def exit_status_of(run: Run) -> int:
-    """Return the exit status that the verdict of a run gives."""
-    from assay.verdict.run_verdict import run_verdict
-
-    return run_verdict(run.summary).status.exit_status if run.summary is not None else EXIT_INFRASTRUCTURE
 
 
 def _names(metrics: str | None) -> list[str] | None:
@@ -306,15 +298,10 @@ def _find_failed(
 
 
 def _load_caller(spec: Spec) -> AgentCaller | None:
-    agent = spec.settings.agent
-    if agent.adapter != "python":
-        return None
-    from assay.agent_host.caller import AgentCaller
-    from assay.agent_host.loader import load_agent
-    from assay_cli.agent_exit import guard_exit
+    from assay_cli.agent_process.user_agent import load_caller
 
-    guard_exit()
-    return AgentCaller(load_agent(agent.target, spec.base_dir))
+    agent = spec.settings.agent
+    return load_caller(agent.target, spec.base_dir) if agent.adapter == "python" else None
 
 
 def _command_again(context: click.Context) -> str:

@@ -9,7 +9,7 @@ import click
 
 from assay.metrics.core.info import DEFAULT_MODEL
 from assay_cli.options import debug_option, prices_option, run_async, use_prices
-from assay_cli.waiting import show_waiting
+from assay_cli.output.waiting import show_waiting
 
 if TYPE_CHECKING:
     from pathlib import Path

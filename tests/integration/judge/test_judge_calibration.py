@@ -11,13 +11,13 @@ import pytest
 from assay.errors import InvalidInputError
 from assay.testing.judges import says, user_of
 from assay.testing.providers import ProviderRequest, Reply
-from assay_cli.commands.judge_access import JudgeAccess, JudgeName, open_judge
-from assay_cli.commands.judge_baseline import baseline_of
-from assay_cli.commands.judge_calls import JudgeClient
-from assay_cli.commands.judge_drift import BUILT_IN_ANCHORS
-from assay_cli.commands.judge_labels import Labels, read_items
-from assay_cli.commands.judge_outcome import Asked, Outcome, calibrated
-from assay_cli.commands.judge_rubrics import AskedRubric, known_rubric, listed_rubric
+from assay_cli.commands.judge.access import JudgeAccess, JudgeName, open_judge
+from assay_cli.commands.judge.baseline import baseline_of
+from assay_cli.commands.judge.calls import JudgeClient
+from assay_cli.commands.judge.drift import BUILT_IN_ANCHORS
+from assay_cli.commands.judge.labels import Labels, read_items
+from assay_cli.commands.judge.outcome import Asked, Outcome, calibrated
+from assay_cli.commands.judge.rubrics import AskedRubric, known_rubric, listed_rubric
 from assay_judge.verdicts.rubric_registry import BUILT_IN
 from assay_judge.wire import rubric_message
 

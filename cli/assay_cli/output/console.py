@@ -13,8 +13,8 @@ from assay.reports.metric_text import Uncomputed, count_text, seconds_text, unit
 from assay.reports.recommendations import recommendations
 from assay.reports.run_description import selection_line
 from assay.verdict.run_verdict import criteria_of, run_verdict
-from assay_cli.failing_rows import FailingRows
-from assay_cli.terminal import clean, cut_width, painter, shorten, table
+from assay_cli.output.failing_rows import FailingRows
+from assay_cli.output.terminal import clean, cut_width, painter, shorten, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay_cli.failures import EXIT_INFRASTRUCTURE
-from assay_cli.following import ANSWERED_HERE, Ending, conclude, follow_to_end, load_caller, say_state
+from assay_cli.commands.runs.follow import ANSWERED_HERE, Ending, caller_of, conclude, follow_to_end, say_state
+from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options import (
     connect,
     debug_option,
@@ -19,7 +19,7 @@ from assay_cli.options import (
     server_option,
     use_prices,
 )
-from assay_cli.run_documents import Form, full
+from assay_cli.output.run_documents import Form, full
 from assay_cli.run_options import find_run
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def resume(
         async with connect(server) as (client, stack):
             run = await client.get_run(await find_run(client, run_id), partial=False)
             asks = retry_errors or not (run.finished or _awaits_verdicts(run))
-            caller = load_caller(run, spec, target) if asks or spec or target else None
+            caller = caller_of(run, spec, target) if asks or spec or target else None
             if stack is not None:
                 _start_services(stack, run)
             run = await client.resume_run(run.run_id, retry_errors=retry_errors, spend_cap=cap)

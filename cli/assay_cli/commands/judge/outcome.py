@@ -11,20 +11,20 @@ from assay.parsing.names import unknown_name
 from assay.statistics.calibration import calibrate_labels, calibrate_pairs, calibrate_scores, judges_alpha
 from assay.statistics.corrected_rate import corrected_pass_rate
 from assay.statistics.figure import NOTHING, Figure
-from assay_cli.commands.judge_access import open_judge
-from assay_cli.commands.judge_calls import JudgeClient
-from assay_cli.commands.judge_labels import LABELS, PAIRS, check_scale
-from assay_cli.commands.judge_report import calibration_text, figure_text
-from assay_cli.commands.judge_rubrics import PAIRWISE, QUALITY, known_rubric, passing_of
+from assay_cli.commands.judge.access import open_judge
+from assay_cli.commands.judge.calls import JudgeClient
+from assay_cli.commands.judge.labels import LABELS, PAIRS, check_scale
+from assay_cli.commands.judge.report import calibration_text, figure_text
+from assay_cli.commands.judge.rubrics import PAIRWISE, QUALITY, known_rubric, passing_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from assay.statistics.calibration import Calibration, Passing
-    from assay_cli.commands.judge_access import JudgeAccess
-    from assay_cli.commands.judge_calls import Bill, Judged
-    from assay_cli.commands.judge_labels import Labels
-    from assay_cli.commands.judge_rubrics import AskedRubric
+    from assay_cli.commands.judge.access import JudgeAccess
+    from assay_cli.commands.judge.calls import Bill, Judged
+    from assay_cli.commands.judge.labels import Labels
+    from assay_cli.commands.judge.rubrics import AskedRubric
 
 __all__ = ["Asked", "Outcome", "calibrated", "gathered"]
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.reports.metric_text import count_text
-from assay_cli.failures import EXIT_INTERRUPTED, EXIT_USAGE
+from assay_cli.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
 from assay_cli.options import connect, debug_option, json_option, run_async, server_option
+from assay_cli.output.terminal import table
 from assay_cli.run_options import find_run
-from assay_cli.terminal import table
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.client.progress import PlainProgress
 from assay.model.run import CaseResult
-from assay_cli.row_blocks import RowBlocks
+from assay_cli.output.row_blocks import RowBlocks
 
 if TYPE_CHECKING:
     from typing import TextIO

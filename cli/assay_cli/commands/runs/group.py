@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay_cli.commands import Group, run_control, run_removal
-from assay_cli.following import read_for, say_state
+from assay_cli.commands import Group
+from assay_cli.commands.runs import control, removal
+from assay_cli.commands.runs.follow import read_for, say_state
 from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
-from assay_cli.run_documents import attempts_document, brief, full
+from assay_cli.output.run_documents import attempts_document, brief, full
+from assay_cli.output.terminal import cut_width, shorten, table
 from assay_cli.run_options import find_run, labels_of
-from assay_cli.terminal import cut_width, shorten, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +29,12 @@ def runs() -> None:
 
 
 for _command in (
-    run_control.watch,
-    run_control.pause,
-    run_control.resume,
-    run_control.cancel,
-    run_removal.delete,
-    run_removal.prune,
+    control.watch,
+    control.pause,
+    control.resume,
+    control.cancel,
+    removal.delete,
+    removal.prune,
 ):
     runs.add_command(_command)
 
@@ -139,7 +140,7 @@ def show(run_id: str, case_id: str | None, failed: bool, history: str | None, se
                     click.echo(_history_table(attempts))
                 return 0
             if case_id is not None or failed:
-                from assay_cli.commands.run_rows import show_case, show_failed
+                from assay_cli.commands.runs.rows import show_case, show_failed
 
                 if case_id is not None:
                     await show_case(client, run_id, case_id, as_json=as_json)
@@ -153,7 +154,7 @@ def show(run_id: str, case_id: str | None, failed: bool, history: str | None, se
                 click.echo(_standing(run))
             else:
                 click.echo(f"{_standing(run)}\n")
-                from assay_cli.console import ConsoleSummary
+                from assay_cli.output.console import ConsoleSummary
 
                 console = ConsoleSummary(run)
                 await read_for(console, client, run)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from assay.text.screen import can_redraw
-from assay_cli.terminal import clean
+from assay_cli.output.terminal import clean
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from functools import cache
 
-from assay_cli.failures import EXIT_INFRASTRUCTURE
+from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 
 __all__ = ["guard_exit"]
 

@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.model.run import PauseCause
-from assay_cli.failures import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
+from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line
-from assay_cli.run_documents import Form, event_document, full
-from assay_cli.terminal import clean, shorten
+from assay_cli.output.run_documents import Form, event_document, full
+from assay_cli.output.terminal import clean, shorten
 
 if TYPE_CHECKING:
     from assay.agent_host.caller import AgentCaller
     from assay.client.client import Client
     from assay.local.stack import LocalStack
     from assay.model.run import CaseResult, Run, StateChange
-    from assay_cli.console import ConsoleSummary
+    from assay_cli.output.console import ConsoleSummary
 
 __all__ = [
     "ANSWERED_HERE",
     "Ending",
+    "caller_of",
     "conclude",
     "follow_to_end",
     "how_to_resume",
-    "load_caller",
     "read_for",
     "say_state",
 ]
@@ -104,8 +104,8 @@ async def conclude(client: Client, run: Run, ending: Ending) -> int:
     """Print the summary of a run that is over, write its report where one is wanted, and return the exit status."""
     from assay.client.run_driver import saying_how_to_report
     from assay.reports.json_report import JsonReport
-    from assay_cli.commands.run import exit_status_of
-    from assay_cli.console import ConsoleSummary
+    from assay_cli.exit_status import exit_status_of
+    from assay_cli.output.console import ConsoleSummary
 
     if ending.form is Form.LINES:
         print_line({"event": "end", "sequence": run.last_sequence, **full(run)})
@@ -134,7 +134,7 @@ async def read_for(console: ConsoleSummary, client: Client, run: Run) -> None:
         console.take(row)
 
 
-def load_caller(run: Run, spec: Path | None, target: str | None) -> AgentCaller | None:
+def caller_of(run: Run, spec: Path | None, target: str | None) -> AgentCaller | None:
     """Return the run's agent where it is code on this side.
 
     Args:
@@ -149,14 +149,11 @@ def load_caller(run: Run, spec: Path | None, target: str | None) -> AgentCaller 
 
     if run.settings.agent.adapter not in ANSWERED_HERE:
         return None
-    from assay.agent_host.caller import AgentCaller
-    from assay.agent_host.loader import load_agent
-    from assay_cli.agent_exit import guard_exit
+    from assay_cli.agent_process.user_agent import load_caller
 
-    guard_exit()
     wanted = run.settings.agent.target
     if target is not None:
-        return AgentCaller(load_agent(target, Path.cwd()))
+        return load_caller(target, Path.cwd())
     if spec is None:
         raise InvalidInputError(
             f"the agent of run {run.run_id} is code on your side ({wanted}): name the spec that started the run with "
@@ -170,7 +167,7 @@ def load_caller(run: Run, spec: Path | None, target: str | None) -> AgentCaller 
             f"run {run.run_id} asks the agent {wanted!r}, and {spec} names {loaded.settings.agent.target!r}: name the "
             "spec that started the run"
         )
-    return AgentCaller(load_agent(wanted, loaded.base_dir))
+    return load_caller(wanted, loaded.base_dir)
 
 
 def how_to_resume(run: Run, server: str | None) -> str:

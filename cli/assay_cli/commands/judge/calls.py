@@ -16,14 +16,14 @@ from assay.rpc.channel import read_stream
 from assay.rpc.status import error_of, translated
 from assay.statistics.pairs import PairJudgement
 from assay.v1 import judge_pb2 as pb
-from assay_cli.commands.judge_rubrics import AskedRubric, known_rubric, listed_rubric
+from assay_cli.commands.judge.rubrics import AskedRubric, known_rubric, listed_rubric
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
     from assay.errors import AssayError
-    from assay_cli.commands.judge_access import JudgeAccess, JudgeName
-    from assay_cli.commands.judge_labels import Item
+    from assay_cli.commands.judge.access import JudgeAccess, JudgeName
+    from assay_cli.commands.judge.labels import Item
 
 __all__ = ["Bill", "JudgeClient", "Judged"]
 

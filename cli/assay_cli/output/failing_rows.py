@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from assay.model.agent_response import AgentStatus
 from assay.reports.judging_text import judge_reasons
-from assay_cli.row_text import error_text, row_lines, row_name, traceback_lines
-from assay_cli.terminal import shorten
+from assay_cli.output.row_text import error_text, row_lines, row_name, traceback_lines
+from assay_cli.output.terminal import shorten
 
 if TYPE_CHECKING:
     from assay.model.run import CaseResult, Run

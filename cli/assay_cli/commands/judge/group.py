@@ -10,11 +10,11 @@ __all__ = ["judge"]
 
 _COMMANDS = {
     "calibrate": (
-        "assay_cli.commands.judge_calibrate:calibrate",
+        "assay_cli.commands.judge.calibrate:calibrate",
         "Compare a judge with human labels: agreement, errors, how far to trust it.",
     ),
     "drift": (
-        "assay_cli.commands.judge_drift:drift",
+        "assay_cli.commands.judge.drift:drift",
         "Judge a frozen set of answers again and say whether the judge has moved.",
     ),
 }

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.errors import InvalidInputError, Problem
-from assay_cli.commands.judge_access import judge_access, judge_options
-from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE
+from assay_cli.commands.judge.access import judge_access, judge_options
+from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE
 from assay_cli.options import debug_option, json_option, run_async
-from assay_cli.terminal import clean, json_text
+from assay_cli.output.terminal import clean, json_text
 
 if TYPE_CHECKING:
     from assay.statistics.drift import Drift
-    from assay_cli.commands.judge_access import JudgeAccess
-    from assay_cli.commands.judge_baseline import Baseline
-    from assay_cli.commands.judge_calls import Bill
-    from assay_cli.commands.judge_labels import Labels
+    from assay_cli.commands.judge.access import JudgeAccess
+    from assay_cli.commands.judge.baseline import Baseline
+    from assay_cli.commands.judge.calls import Bill
+    from assay_cli.commands.judge.labels import Labels
 
 __all__ = ["BUILT_IN_ANCHORS", "drift"]
 
-BUILT_IN_ANCHORS = Path(__file__).with_name("judge_anchors.jsonl")
+BUILT_IN_ANCHORS = Path(__file__).with_name("anchors.jsonl")
 """Answers of every quality to questions of every kind; never changed, or old baselines would mean nothing."""
 
 
@@ -57,8 +57,8 @@ def drift(
         assay judge drift --baseline judge.json --provider openai --model gpt-4o-mini --save
         assay judge drift --baseline judge.json --provider openai --model gpt-4o-mini
     """
-    from assay_cli.commands.judge_baseline import read_baseline
-    from assay_cli.commands.judge_labels import read_items
+    from assay_cli.commands.judge.baseline import read_baseline
+    from assay_cli.commands.judge.labels import read_items
 
     problems: list[Problem] = []
     path = Path(baseline)
@@ -92,10 +92,10 @@ async def _judged(
     access: JudgeAccess, items: Labels, asked: str, criterion: str | None, old: Baseline | None
 ) -> tuple[Baseline, Bill]:
     from assay.parsing.names import unknown_name
-    from assay_cli.commands.judge_access import open_judge
-    from assay_cli.commands.judge_baseline import baseline_of, check_comparable
-    from assay_cli.commands.judge_calls import JudgeClient
-    from assay_cli.commands.judge_labels import check_scale
+    from assay_cli.commands.judge.access import open_judge
+    from assay_cli.commands.judge.baseline import baseline_of, check_comparable
+    from assay_cli.commands.judge.calls import JudgeClient
+    from assay_cli.commands.judge.labels import check_scale
 
     async with open_judge(access) as stub:
         client = JudgeClient(stub, access)
@@ -131,8 +131,8 @@ def _saved(path: Path, new: Baseline, bill: Bill, *, as_json: bool) -> int:
 
 def _compared(old: Baseline, new: Baseline, bill: Bill, *, as_json: bool) -> int:
     from assay.statistics.drift import find_drift
-    from assay_cli.commands.judge_baseline import changes_of
-    from assay_cli.commands.judge_report import drift_text
+    from assay_cli.commands.judge.baseline import changes_of
+    from assay_cli.commands.judge.report import drift_text
 
     found = find_drift(old.scores, new.scores, width=new.maximum - new.minimum)
     changes = changes_of(old, new)

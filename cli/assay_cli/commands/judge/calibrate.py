@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.errors import InvalidInputError, Problem
-from assay_cli.commands.judge_access import judge_access, judge_options
-from assay_cli.failures import EXIT_GATE, EXIT_INFRASTRUCTURE
+from assay_cli.commands.judge.access import judge_access, judge_options
+from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE
 from assay_cli.options import debug_option, json_option, run_async
-from assay_cli.terminal import clean, json_text
+from assay_cli.output.terminal import clean, json_text
 
 if TYPE_CHECKING:
-    from assay_cli.commands.judge_outcome import Outcome
+    from assay_cli.commands.judge.outcome import Outcome
 
 __all__ = ["calibrate"]
 
@@ -56,8 +56,8 @@ def calibrate(
         assay judge calibrate --labels labels.csv --provider openai --model gpt-4o-mini
         assay judge calibrate --labels pairs.jsonl --judge-model openai:gpt-4o-mini --judge-model anthropic:...
     """
-    from assay_cli.commands.judge_labels import read_items
-    from assay_cli.commands.judge_outcome import Asked, calibrated, gathered
+    from assay_cli.commands.judge.labels import read_items
+    from assay_cli.commands.judge.outcome import Asked, calibrated, gathered
 
     problems: list[Problem] = []
     access = gathered(lambda: judge_access(jury, **judge), problems)

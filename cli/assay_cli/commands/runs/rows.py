@@ -9,11 +9,11 @@ import click
 
 from assay.model.run import AttemptOutcome
 from assay.reports.json_report import row_document, write_rows
-from assay_cli.case_view import case_view
-from assay_cli.failing_rows import ErrorGroups, FailingCounts, failing_entry, is_error
 from assay_cli.options import print_document
-from assay_cli.run_documents import attempts_document
-from assay_cli.terminal import cut_width
+from assay_cli.output.case_view import case_view
+from assay_cli.output.failing_rows import ErrorGroups, FailingCounts, failing_entry, is_error
+from assay_cli.output.run_documents import attempts_document
+from assay_cli.output.terminal import cut_width
 
 if TYPE_CHECKING:
     from assay.client.client import Client

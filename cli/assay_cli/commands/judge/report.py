@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay_cli.terminal import clean, table
+from assay_cli.output.terminal import clean, table
 
 if TYPE_CHECKING:
     from assay.statistics.calibration import Calibration

@@ -9,8 +9,8 @@ from assay.model.agent_response import AgentStatus
 from assay.model.run import ScoreStatus
 from assay.reports.judging_text import judge_reasons
 from assay.reports.metric_text import reason_text, seconds_text, units_of, value_text
-from assay_cli.row_text import row_lines, row_name, traceback_lines
-from assay_cli.terminal import clean, cut_width, painter, shorten, table
+from assay_cli.output.row_text import row_lines, row_name, traceback_lines
+from assay_cli.output.terminal import clean, cut_width, painter, shorten, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from assay_cli.commands.judge_calls import Judged
-    from assay_cli.commands.judge_labels import Labels
-    from assay_cli.commands.judge_rubrics import AskedRubric
+    from assay_cli.commands.judge.calls import Judged
+    from assay_cli.commands.judge.labels import Labels
+    from assay_cli.commands.judge.rubrics import AskedRubric
 
 __all__ = ["Baseline", "baseline_of", "changes_of", "check_comparable", "read_baseline"]
 

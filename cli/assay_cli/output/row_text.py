@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from assay.metrics.core.score import score_from_json
 from assay.metrics.core.turn_scores import TURNS
 from assay.model.agent_response import AgentErrorKind, AgentStatus
-from assay_cli.terminal import clean, json_text, shorten
+from assay_cli.output.terminal import clean, json_text, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from assay.datasets.records import Record
-    from assay_cli.commands.judge_rubrics import AskedRubric
+    from assay_cli.commands.judge.rubrics import AskedRubric
 
 __all__ = ["FIELDS", "LABELS", "PAIRS", "SCORES", "Item", "Labels", "check_scale", "read_items"]
 

@@ -1,0 +1,1 @@
+"""`assay judge`: calibrations and drift, from files of answers to reports."""

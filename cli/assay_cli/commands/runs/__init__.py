@@ -1,0 +1,1 @@
+"""`assay runs`: stored runs listed, shown, followed, controlled and removed."""
