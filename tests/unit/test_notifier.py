@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.model.run import RunState, StateChange
-from assay_orchestrator.notifier import Notifier
+from assay_orchestrator.watch.notifier import Notifier
 
 RUN = "r"
 

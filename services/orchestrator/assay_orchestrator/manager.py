@@ -24,7 +24,6 @@ from assay_orchestrator.deletion import Deleter
 from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.hosting import Hosting
-from assay_orchestrator.notifier import Notifier
 from assay_orchestrator.partial import PartialSummaries, fold
 from assay_orchestrator.peers import Peers
 from assay_orchestrator.settings_json import summary_to_json
@@ -33,6 +32,7 @@ from assay_orchestrator.store import attendance, control, datasets, deletions, r
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.unattended import UnattendedRuns
+from assay_orchestrator.watch.notifier import Notifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -47,7 +47,7 @@ from assay_orchestrator.catalogue import RunFilter
 from assay_orchestrator.paging import PageTokens
 from assay_orchestrator.planning import HOSTED_ADAPTERS
 from assay_orchestrator.store import datasets
-from assay_orchestrator.watching import Watches
+from assay_orchestrator.watch.watches import Watches
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.manager import RunManager
     from assay_orchestrator.settings import Settings
-    from assay_orchestrator.watching import Step
+    from assay_orchestrator.watch.watches import Step
 
 __all__ = ["RunService"]
 
