@@ -13,7 +13,7 @@ _ORCHESTRATOR = "services/orchestrator/assay_orchestrator"
 _JUDGE = "services/judge/assay_judge"
 
 AREAS: dict[str, tuple[str, ...]] = {
-    "gates": ("common/assay/verdict/gates.py", f"{_ORCHESTRATOR}/gating.py"),
+    "gates": ("common/assay/verdict/gates.py", f"{_ORCHESTRATOR}/summary/gates.py"),
     "parsers": (
         "common/assay/datasets/**/*.py",
         "common/assay/parsing/strict_json.py",

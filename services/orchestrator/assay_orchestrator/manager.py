@@ -24,13 +24,13 @@ from assay_orchestrator.deletion import Deleter
 from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.hosting import Hosting
-from assay_orchestrator.partial import PartialSummaries, fold
 from assay_orchestrator.peers import Peers
 from assay_orchestrator.settings_json import summary_to_json
 from assay_orchestrator.spend_caps import check_spend_cap
 from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.fairness import FairShares
+from assay_orchestrator.summary.partial import PartialSummaries, fold
 from assay_orchestrator.unattended import UnattendedRuns
 from assay_orchestrator.watch.notifier import Notifier
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from assay.metrics import build_metric
 from assay_orchestrator.store import results
-from assay_orchestrator.summary import summarise, with_verdict
+from assay_orchestrator.summary.run_summary import summarise, with_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

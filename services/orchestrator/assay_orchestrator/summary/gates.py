@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from assay.model.run import GateResult
 from assay.verdict.gates import decide, meets_target, read_gate
 from assay.verdict.run_verdict import metric_error_gap, percent, survivors_gap, survivors_note, too_many
-from assay_orchestrator.breakdown import MAX_GROUPS
+from assay_orchestrator.summary.groups import MAX_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from assay.model.run import GroupSummary, RunSummary
     from assay.verdict.gates import Gate
-    from assay_orchestrator.breakdown import GroupTally
+    from assay_orchestrator.summary.groups import GroupTally
 
 __all__ = ["Tally", "judge_gates"]
 

@@ -13,9 +13,9 @@ from assay.model.agent_response import AgentStatus
 from assay.model.run import RunSummary
 from assay.model.run_settings import MAX_ERRORS
 from assay.verdict.run_verdict import run_verdict
-from assay_orchestrator.breakdown import Groups, Weights
-from assay_orchestrator.gating import Tally, judge_gates
-from assay_orchestrator.judging_fold import JudgingFold
+from assay_orchestrator.summary.gates import Tally, judge_gates
+from assay_orchestrator.summary.groups import Groups, Weights
+from assay_orchestrator.summary.judging import JudgingFold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
