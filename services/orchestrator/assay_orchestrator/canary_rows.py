@@ -15,7 +15,7 @@ from assay.metrics.core.score import JURY, Row, usable_references
 from assay.metrics.jury.jury_scores import score_by_jury
 from assay.model.agent_response import AgentResponse
 from assay.model.run import ScoreStatus
-from assay_orchestrator.verdicts import NotYetError
+from assay_orchestrator.evidence.verdict_wire import NotYetError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import JudgeEvidence, Metric
     from assay.model.case import Case
     from assay.model.run import CaseResult, Score
-    from assay_orchestrator.juries import RunJury
-    from assay_orchestrator.verdicts import JudgedRow
+    from assay_orchestrator.evidence.jury import RunJury
+    from assay_orchestrator.evidence.verdict_wire import JudgedRow
 
 __all__ = ["CanaryRows"]
 

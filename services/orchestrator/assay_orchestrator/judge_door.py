@@ -11,7 +11,7 @@ from assay.errors import AssayError, InvalidInputError, Problem
 from assay.parsing.names import unknown_name
 from assay.rpc.status import from_rpc_error
 from assay.v1 import judge_pb2
-from assay_orchestrator.verdicts import judge_model
+from assay_orchestrator.evidence.verdict_wire import judge_model
 
 if TYPE_CHECKING:
     from assay.model.run import JudgeSettings

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from assay.model.run import AgentSettings, Run, RunSettings
     from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
-    from assay_orchestrator.embedding import EmbeddingClient
-    from assay_orchestrator.juries import RunJury
+    from assay_orchestrator.evidence.embedding_client import EmbeddingClient
+    from assay_orchestrator.evidence.jury import RunJury
     from assay_orchestrator.settings import Settings
 
 __all__ = ["HOSTED_ADAPTERS", "Planner", "agent_key"]
@@ -131,7 +131,7 @@ class Planner:
                 "the run's metrics need a judge and this orchestrator has none: start it with --judge ADDRESS",
                 reason="NO_JUDGE",
             )
-        from assay_orchestrator.juries import RunJury  # as above
+        from assay_orchestrator.evidence.jury import RunJury  # as above
 
         patience_s = self._settings.judge_patience_s
         return RunJury(service, judge, run.run_id, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
@@ -140,7 +140,7 @@ class Planner:
         if self._embedder is None or not models:
             return {}
         # Imported here: numpy is needed by runs with embeddings alone.
-        from assay_orchestrator.embedding import EmbeddingClient
+        from assay_orchestrator.evidence.embedding_client import EmbeddingClient
 
         patience_s = self._settings.embedder_patience_s
         return {model: EmbeddingClient(self._embedder, model, patience_s=patience_s) for model in models}

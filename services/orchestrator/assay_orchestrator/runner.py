@@ -22,10 +22,10 @@ from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.canary_rows import CanaryRows
 from assay_orchestrator.conversations import history_before, scored_row, scored_turns
 from assay_orchestrator.engine.turns import Turns
+from assay_orchestrator.evidence.verdict_wire import JudgedRow, NotYetError
 from assay_orchestrator.store import attempts, datasets, results
 from assay_orchestrator.store.attempts import Tries
 from assay_orchestrator.store.results import AnswerRecord
-from assay_orchestrator.verdicts import JudgedRow, NotYetError
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay_orchestrator.agents import RetryingAgent
     from assay_orchestrator.conversations import ScoredTurn
-    from assay_orchestrator.embedding import EmbeddingClient
     from assay_orchestrator.engine.session import Session
     from assay_orchestrator.engine.storage_pauses import RunStore
-    from assay_orchestrator.juries import RunJury
+    from assay_orchestrator.evidence.embedding_client import EmbeddingClient
+    from assay_orchestrator.evidence.jury import RunJury
     from assay_orchestrator.scoring.row_scorer import RowScorer
     from assay_orchestrator.store.results import RowKey
     from assay_orchestrator.store.shards import Shard

@@ -7,9 +7,9 @@ import itertools
 from typing import TYPE_CHECKING
 
 from assay.metrics.core.score import JudgeEvidence
-from assay_orchestrator.judging import RunJudge, Standing
-from assay_orchestrator.recorded_judge import RecordedJudge
-from assay_orchestrator.verdicts import NotYetError
+from assay_orchestrator.evidence.judge_client import RunJudge, Standing
+from assay_orchestrator.evidence.recorded_judge import RecordedJudge
+from assay_orchestrator.evidence.verdict_wire import NotYetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentResponse
     from assay.model.run import JudgeSettings
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
-    from assay_orchestrator.verdicts import JudgedRow
+    from assay_orchestrator.evidence.verdict_wire import JudgedRow
 
 __all__ = ["RunJury"]
 

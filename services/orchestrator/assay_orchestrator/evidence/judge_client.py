@@ -28,7 +28,7 @@ from assay.errors import InvalidInputError, OverloadedError, SetupError, Unavail
 from assay.model.agent_response import clean_text
 from assay.rpc.status import from_rpc_error
 from assay.v1 import judge_pb2
-from assay_orchestrator.verdicts import (
+from assay_orchestrator.evidence.verdict_wire import (
     NotYetError,
     RubricUse,
     check_use,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentResponse
     from assay.model.run import JudgeSettings
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
-    from assay_orchestrator.verdicts import JudgedRow
+    from assay_orchestrator.evidence.verdict_wire import JudgedRow
 
     T = TypeVar("T")
 
