@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from tests.waiting import until
 
 from assay.errors import StorageError
-from assay_orchestrator.engine.session import Session
-from assay_orchestrator.engine.storage_pauses import RunStore, StoragePauses
-from assay_orchestrator.runner import Plan
+from assay_orchestrator.pipeline.run_context import Plan
+from assay_orchestrator.pipeline.session import Session
+from assay_orchestrator.pipeline.storage_pauses import RunStore, StoragePauses
 from assay_orchestrator.store.shards import Shard
 
 if TYPE_CHECKING:
-    from assay_orchestrator.engine.slots import Slots
+    from assay_orchestrator.pipeline.slots import Slots
 
 NOW = 0.0
 PLAN = Plan("r", "d", 10, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]  # nobody is asked

@@ -21,10 +21,10 @@ from assay.runtime.failpoints import failpoint
 from assay_orchestrator.catalogue import UNREADABLE, Catalogue, RunFilter
 from assay_orchestrator.creation import Creation
 from assay_orchestrator.deletion import Deleter
-from assay_orchestrator.engine.session import Session
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.hosting import Hosting
 from assay_orchestrator.peers import Peers
+from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.settings_json import summary_to_json
 from assay_orchestrator.spend_caps import check_spend_cap
 from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.engine.dispatcher import Dispatcher
-    from assay_orchestrator.engine.storage_pauses import RunStore
+    from assay_orchestrator.pipeline.run_context import Plan
+    from assay_orchestrator.pipeline.storage_pauses import RunStore
     from assay_orchestrator.planning import Planner
-    from assay_orchestrator.runner import Plan
     from assay_orchestrator.settings import Settings
     from assay_orchestrator.store.runs import RunRecord, Standing
     from assay_orchestrator.store.shards import ShardJob

@@ -10,8 +10,8 @@ from assay.metrics import build_metric
 from assay.spec.model import wants_verdicts
 from assay_orchestrator.agents import build_agent
 from assay_orchestrator.agents.hosted import HostedAgent
-from assay_orchestrator.engine.turns import Turns
-from assay_orchestrator.runner import Plan
+from assay_orchestrator.pipeline.run_context import Plan
+from assay_orchestrator.pipeline.turns import Turns
 from assay_orchestrator.scoring.pool import ScorerPool
 from assay_orchestrator.scoring.row_scorer import RowScorer
 

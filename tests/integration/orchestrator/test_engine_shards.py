@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from assay.model.agent_response import AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, RunState
-from assay_orchestrator.engine.session import Session
-from assay_orchestrator.engine.storage_pauses import StoragePauses
 from assay_orchestrator.engine.worker import ShardWorker
-from assay_orchestrator.runner import Plan
+from assay_orchestrator.pipeline.run_context import Plan
+from assay_orchestrator.pipeline.session import Session
+from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 from assay_orchestrator.store import control, datasets, deletions, fairness, results, runs, schema, shards
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.runs import RunRecord
@@ -237,7 +237,7 @@ async def test_nothing_is_asked_of_a_shard_that_somebody_else_has(
     await session.require(held)
     await session.require(other)
     later = monotonic() + 1.0
-    monkeypatch.setattr("assay_orchestrator.engine.session.monotonic", lambda: later)
+    monkeypatch.setattr("assay_orchestrator.pipeline.session.monotonic", lambda: later)
     await session.require(other)
     with pytest.raises(FencedError):
         await session.require(held)

@@ -12,9 +12,9 @@ from assay.errors import StorageError
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef
-from assay_orchestrator.engine import storage_pauses
-from assay_orchestrator.engine.storage_pauses import StoragePauses
-from assay_orchestrator.flusher import Flusher
+from assay_orchestrator.pipeline import storage_pauses
+from assay_orchestrator.pipeline.flusher import Flusher
+from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 from assay_orchestrator.store import attempts, datasets, fairness, results, runs, shards
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.results import AnswerRecord

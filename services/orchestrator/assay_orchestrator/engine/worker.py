@@ -13,9 +13,9 @@ from assay.errors import StorageError
 from assay.runtime.failpoints import failpoint
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 from assay_orchestrator.engine.looks import Looks
-from assay_orchestrator.engine.session import Session, Sessions
-from assay_orchestrator.engine.storage_pauses import StoragePauses
-from assay_orchestrator.runner import ShardRunner
+from assay_orchestrator.pipeline.session import Session, Sessions
+from assay_orchestrator.pipeline.shard_runner import ShardRunner
+from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 from assay_orchestrator.store import attempts, control, fairness, runs, shards, unjudged
 from assay_orchestrator.store.shards import SUMMARY, FencedError, RunStoppedError, ShardJob
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from assay.storage.database import Database
     from assay_orchestrator.engine.dispatcher import Dispatcher
-    from assay_orchestrator.engine.storage_pauses import RunStore
-    from assay_orchestrator.runner import Plan
+    from assay_orchestrator.pipeline.run_context import Plan
+    from assay_orchestrator.pipeline.storage_pauses import RunStore
     from assay_orchestrator.store.fairness import FairShares
     from assay_orchestrator.store.shards import Shard
 

@@ -17,12 +17,11 @@ from assay.model.run import CaseResult
 from assay.runtime.failpoints import failpoint
 from assay.spec.judging import NO_JUDGE
 from assay.storage.times import now
-from assay_orchestrator import dead_letters
 from assay_orchestrator.agents.protocol import NotAskedError
-from assay_orchestrator.canary_rows import CanaryRows
-from assay_orchestrator.conversations import history_before, scored_row, scored_turns
-from assay_orchestrator.engine.turns import Turns
 from assay_orchestrator.evidence.verdict_wire import JudgedRow, NotYetError
+from assay_orchestrator.pipeline import dead_letters
+from assay_orchestrator.pipeline.canary_rows import CanaryRows
+from assay_orchestrator.pipeline.conversations import history_before, scored_row, scored_turns
 from assay_orchestrator.store import attempts, datasets, results
 from assay_orchestrator.store.attempts import Tries
 from assay_orchestrator.store.results import AnswerRecord
@@ -31,17 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
 
     from assay.model.case import Case
-    from assay_orchestrator.agents import RetryingAgent
-    from assay_orchestrator.conversations import ScoredTurn
-    from assay_orchestrator.engine.session import Session
-    from assay_orchestrator.engine.storage_pauses import RunStore
-    from assay_orchestrator.evidence.embedding_client import EmbeddingClient
     from assay_orchestrator.evidence.jury import RunJury
-    from assay_orchestrator.scoring.row_scorer import RowScorer
+    from assay_orchestrator.pipeline.conversations import ScoredTurn
+    from assay_orchestrator.pipeline.session import Session
+    from assay_orchestrator.pipeline.storage_pauses import RunStore
     from assay_orchestrator.store.results import RowKey
     from assay_orchestrator.store.shards import Shard
 
-__all__ = ["Plan", "ShardRunner"]
+__all__ = ["ShardRunner"]
 
 _LOOKS_AT_ONCE = 16
 _ENOUGH_LOOKS = 64
@@ -50,46 +46,6 @@ _ENOUGH_LOOKS = 64
 _Evidence: TypeAlias = "tuple[Mapping[str, EmbeddingEvidence], Mapping[str, JudgeEvidence]]"
 _UNJUDGED = JudgeEvidence(None, skipped="judge_not_configured", detail={"message": NO_JUDGE})
 _NO_EMBEDDER = EmbeddingEvidence(None, skipped="no_embedder")
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a run needs: decided once, from its spec.
-
-    Args:
-        run_id: The run.
-        dataset_id: The dataset.
-        case_count: Cases in the dataset.
-        repeats: How often each case is run.
-        concurrency: Most questions in flight at the agent.
-        timeout_s: Longest wait for one attempt.
-        agent: How to ask.
-        metrics: In report order.
-        scorer: Computes them on a row.
-        embedders: A client per model that the metrics need; empty where none needs any, or where only checks of cases
-            may need one and there is no embedder.
-        judge: Who judges; None where nobody does, or no metric needs it.
-        pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
-        try_limit: How often a row is tried before it is given up.
-        turns: How many rows a round of the event loop may start and score, of all runs of the process.
-        turn_score: What the value of a conversation is, one of `assay.model.run_settings.TURN_SCORES`.
-    """
-
-    run_id: str
-    dataset_id: str
-    case_count: int
-    repeats: int
-    concurrency: int
-    timeout_s: float
-    agent: RetryingAgent
-    metrics: Sequence[Metric]
-    scorer: RowScorer
-    embedders: Mapping[str, EmbeddingClient]
-    judge: RunJury | None = None
-    pausing: asyncio.Event = field(default_factory=asyncio.Event)
-    try_limit: int = 3
-    turns: Turns = field(default_factory=Turns)
-    turn_score: str = "mean"
 
 
 class _Clock:

@@ -9,16 +9,16 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from assay_orchestrator.agents.protocol import NotAskedError
-from assay_orchestrator.engine.slots import Slots
-from assay_orchestrator.flusher import Flusher
+from assay_orchestrator.pipeline.flusher import Flusher
+from assay_orchestrator.pipeline.slots import Slots
 from assay_orchestrator.store import shards
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from assay.model.run import CaseResult
-    from assay_orchestrator.engine.storage_pauses import RunStore
-    from assay_orchestrator.runner import Plan
+    from assay_orchestrator.pipeline.run_context import Plan
+    from assay_orchestrator.pipeline.storage_pauses import RunStore
     from assay_orchestrator.store.shards import Shard
 
 __all__ = ["Session", "Sessions"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.model.run import CaseResult
-    from assay_orchestrator.engine.storage_pauses import RunStore
+    from assay_orchestrator.pipeline.storage_pauses import RunStore
     from assay_orchestrator.store.attempts import AttemptKey
     from assay_orchestrator.store.results import RowKey, Stored
     from assay_orchestrator.store.shards import Shard
