@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Any, cast
 
-from assay_orchestrator.peers import Peers
+from assay_orchestrator.runs.peers import Peers
 
 
 class _Stage:

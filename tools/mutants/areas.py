@@ -20,7 +20,11 @@ AREAS: dict[str, tuple[str, ...]] = {
         "common/assay/parsing/yaml_nodes.py",
     ),
     "store": (f"{_ORCHESTRATOR}/store/*.py", "common/assay/storage/*.py"),
-    "engine": (f"{_ORCHESTRATOR}/engine/*.py", f"{_ORCHESTRATOR}/creation.py", f"{_ORCHESTRATOR}/pipeline/flusher.py"),
+    "engine": (
+        f"{_ORCHESTRATOR}/engine/*.py",
+        f"{_ORCHESTRATOR}/runs/creation.py",
+        f"{_ORCHESTRATOR}/pipeline/flusher.py",
+    ),
     "ledger": (f"{_JUDGE}/budget.py", f"{_JUDGE}/prices.py", f"{_JUDGE}/store.py"),
     "cache keys": (f"{_JUDGE}/content_key.py", f"{_JUDGE}/keeping.py", f"{_JUDGE}/joint_work.py"),
     "addresses": (

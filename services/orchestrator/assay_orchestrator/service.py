@@ -41,11 +41,11 @@ from assay.wire.run import (
     states_from_wire,
 )
 from assay_orchestrator import history
-from assay_orchestrator.admission import check_settings
 from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions, Reconciled
-from assay_orchestrator.catalogue import RunFilter
 from assay_orchestrator.paging import PageTokens
-from assay_orchestrator.planning import HOSTED_ADAPTERS
+from assay_orchestrator.runs.admission import check_settings
+from assay_orchestrator.runs.catalogue import RunFilter
+from assay_orchestrator.runs.planning import HOSTED_ADAPTERS
 from assay_orchestrator.store import datasets
 from assay_orchestrator.watch.watches import Watches
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay.v1 import agent_pb2
     from assay_orchestrator.agents.hosted import Attachment
-    from assay_orchestrator.manager import RunManager
+    from assay_orchestrator.runs.manager import RunManager
     from assay_orchestrator.settings import Settings
     from assay_orchestrator.watch.watches import Step
 

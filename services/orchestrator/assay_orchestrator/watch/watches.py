@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 
     from assay.storage.database import Database
-    from assay_orchestrator.manager import RunManager
+    from assay_orchestrator.runs.manager import RunManager
 
 __all__ = ["Step", "Watches"]
 

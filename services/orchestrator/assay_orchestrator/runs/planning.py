@@ -117,7 +117,7 @@ class Planner:
         judge = settings.judge
         if self._judge is None or judge is None or judge.recorded_file or not wants_verdicts(settings.metrics):
             return ()
-        from assay_orchestrator.judge_door import judge_problems  # imported here: most runs are not judged
+        from assay_orchestrator.runs.judge_preflight import judge_problems  # imported here: most runs are not judged
 
         return await judge_problems(self._judge, judge)
 

@@ -18,20 +18,20 @@ from assay.errors import (
 )
 from assay.model.run import PauseCause, Run, RunSettings, RunState
 from assay.runtime.failpoints import failpoint
-from assay_orchestrator.catalogue import UNREADABLE, Catalogue, RunFilter
-from assay_orchestrator.creation import Creation
-from assay_orchestrator.deletion import Deleter
 from assay_orchestrator.engine.worker import ShardWorker
-from assay_orchestrator.hosting import Hosting
-from assay_orchestrator.peers import Peers
 from assay_orchestrator.pipeline.session import Session
+from assay_orchestrator.runs.agent_hosts import Hosting
+from assay_orchestrator.runs.catalogue import UNREADABLE, Catalogue, RunFilter
+from assay_orchestrator.runs.creation import Creation
+from assay_orchestrator.runs.deletion import Deleter
+from assay_orchestrator.runs.peers import Peers
+from assay_orchestrator.runs.spend_caps import check_spend_cap
+from assay_orchestrator.runs.unattended_runs import UnattendedRuns
 from assay_orchestrator.settings_json import summary_to_json
-from assay_orchestrator.spend_caps import check_spend_cap
 from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.summary.partial import PartialSummaries, fold
-from assay_orchestrator.unattended import UnattendedRuns
 from assay_orchestrator.watch.notifier import Notifier
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.pipeline.run_context import Plan
     from assay_orchestrator.pipeline.storage_pauses import RunStore
-    from assay_orchestrator.planning import Planner
+    from assay_orchestrator.runs.planning import Planner
     from assay_orchestrator.settings import Settings
     from assay_orchestrator.store.runs import RunRecord, Standing
     from assay_orchestrator.store.shards import ShardJob

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.engine.worker import ShardWorker
-    from assay_orchestrator.planning import Planner
+    from assay_orchestrator.runs.planning import Planner
 
 __all__ = ["Hosting"]
 
