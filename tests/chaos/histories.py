@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from assay.metrics import build_metric
 from assay.model.run import CaseResult, Run, RunState, StateChange
-from assay_orchestrator.settings_json import settings_from_json, summary_to_json
 from assay_orchestrator.store import results, runs, schema
+from assay_orchestrator.store.settings_json import settings_from_json, summary_to_json
 from assay_orchestrator.summary.run_summary import summarise
 
 if TYPE_CHECKING:

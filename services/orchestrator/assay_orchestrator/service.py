@@ -40,13 +40,12 @@ from assay.wire.run import (
     settings_from_wire,
     states_from_wire,
 )
-from assay_orchestrator import history
 from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions, Reconciled
-from assay_orchestrator.paging import PageTokens
 from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.runs.catalogue import RunFilter
 from assay_orchestrator.runs.planning import HOSTED_ADAPTERS
-from assay_orchestrator.store import datasets
+from assay_orchestrator.store import datasets, history
+from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.watch.watches import Watches
 
 if TYPE_CHECKING:

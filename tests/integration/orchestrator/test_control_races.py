@@ -26,11 +26,11 @@ from assay_orchestrator.runs import manager as manager_module
 from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.runs.planning import Planner
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.settings_json import settings_to_json
 from assay_orchestrator.store import datasets, results, runs, schema, shards
 from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.results import AnswerRecord
 from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store.settings_json import settings_to_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

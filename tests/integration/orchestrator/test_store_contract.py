@@ -16,8 +16,7 @@ from assay.errors import DatasetError, StorageError
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, RunState, Score, ScoreStatus
-from assay_orchestrator import history
-from assay_orchestrator.store import attempts, control, datasets, fairness, results, runs, schema, shards
+from assay_orchestrator.store import attempts, control, datasets, fairness, history, results, runs, schema, shards
 from assay_orchestrator.store.attempts import Tries
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.fairness import FairShares

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from assay.errors import NotFoundError, WrongStateError
 from assay.model.run import AgentSettings, Run, RunCounts, RunSettings
-from assay_orchestrator.settings_json import settings_from_json, settings_to_json, summary_from_json
 from assay_orchestrator.store import datasets, deletions, results, runs
+from assay_orchestrator.store.settings_json import settings_from_json, settings_to_json, summary_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,8 @@ from assay.runtime.failpoints import failpoint
 from assay.storage.times import now
 from assay.version import __version__
 from assay_orchestrator.runs.planning import HOSTED_ADAPTERS, agent_key
-from assay_orchestrator.settings_json import settings_to_json
 from assay_orchestrator.store import runs, shards
+from assay_orchestrator.store.settings_json import settings_to_json
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

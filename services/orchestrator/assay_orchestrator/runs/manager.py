@@ -27,10 +27,10 @@ from assay_orchestrator.runs.deletion import Deleter
 from assay_orchestrator.runs.peers import Peers
 from assay_orchestrator.runs.spend_caps import check_spend_cap
 from assay_orchestrator.runs.unattended_runs import UnattendedRuns
-from assay_orchestrator.settings_json import summary_to_json
 from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.fairness import FairShares
+from assay_orchestrator.store.settings_json import summary_to_json
 from assay_orchestrator.summary.partial import PartialSummaries, fold
 from assay_orchestrator.watch.notifier import Notifier
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from assay.errors import ResumeExpiredError, UnavailableError
 from assay.model.run import FINISHED_STATES, CaseResult, Run, StateChange
 from assay.runtime.failpoints import failpoint
-from assay_orchestrator import history
+from assay_orchestrator.store import history
 from assay_orchestrator.store.runs import GOING
 
 if TYPE_CHECKING:
