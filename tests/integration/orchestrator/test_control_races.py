@@ -21,7 +21,7 @@ from assay.errors import NotFoundError, WrongStateError
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, JudgeSettings, PauseCause, RunState, SpendCap
-from assay_orchestrator.engine.opening import open_dispatcher
+from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
 from assay_orchestrator.runs import manager as manager_module
 from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.runs.planning import Planner

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from assay.errors import StorageError
 from assay.runtime.failpoints import failpoint
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
-from assay_orchestrator.engine.looks import Looks
+from assay_orchestrator.engine.repoll_timers import Looks
 from assay_orchestrator.pipeline.session import Session, Sessions
 from assay_orchestrator.pipeline.shard_runner import ShardRunner
 from assay_orchestrator.pipeline.storage_pauses import StoragePauses
