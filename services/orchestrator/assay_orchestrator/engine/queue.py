@@ -20,7 +20,6 @@ import psycopg
 import psycopg_pool
 from procrastinate import jobs as queue_jobs
 from procrastinate import retry as queue_retry
-from procrastinate import schema as queue_schema
 from procrastinate import worker as queue_worker
 
 from assay.agent_host.suspension import boot_time
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.engine.dispatcher import Work
     from assay_orchestrator.store.shards import ShardJob
 
-__all__ = ["QueueDispatcher", "create_tables"]
+__all__ = ["QueueDispatcher"]
 
 _TASK = "assay.shard"
 _QUEUE = "shards"
@@ -77,12 +76,6 @@ _MOST_RETRY_S = 30.0
 _DATABASE_PROBLEMS = (psycopg.Error, procrastinate.exceptions.ProcrastinateException, psycopg_pool.PoolTimeout)
 
 _log = logging.getLogger(__name__)
-
-
-def create_tables(connection: sa.Connection) -> None:
-    """Create procrastinate's tables and functions where they are not there yet, in the connection's transaction."""
-    if connection.exec_driver_sql("SELECT to_regclass('procrastinate_jobs')").scalar() is None:
-        _raw(connection).execute(queue_schema.SchemaManager.get_schema())
 
 
 def queue_of(run_id: str, *, hosted: bool, is_last: bool = False) -> str:
