@@ -26,7 +26,7 @@ from assay_orchestrator.runs import manager as manager_module
 from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.runs.planning import Planner
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import datasets, results, runs, schema, shards
+from assay_orchestrator.store import datasets, lifecycle, results, runs, schema, shards
 from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.results import AnswerRecord
 from assay_orchestrator.store.runs import RunRecord
@@ -238,7 +238,7 @@ def stored(connection: sa.Connection, run_id: str) -> tuple[str, bool, bool, flo
         return None
     assert run == results.recounted(connection, dataclasses.replace(run, finished_count=-1))
     retrying = sa.select(sa.func.count()).where(schema.shards.c.run_id == run_id, schema.shards.c.retry_errors)
-    is_pausing = run.state in runs.GOING and run.pause_cause is PauseCause.OWNER
+    is_pausing = run.state in lifecycle.ACTIVE_STATES and run.pause_cause is PauseCause.OWNER
     return run.state.value, is_pausing, bool(connection.execute(retrying).scalar()), run.spec["judge"]["spend_cap_usd"]
 
 

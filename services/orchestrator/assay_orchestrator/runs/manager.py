@@ -30,6 +30,7 @@ from assay_orchestrator.runs.unattended_runs import UnattendedRuns
 from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.fairness import FairShares
+from assay_orchestrator.store.lifecycle import ACTIVE_STATES, client_view
 from assay_orchestrator.store.settings_json import summary_to_json
 from assay_orchestrator.summary.partial import PartialSummaries, fold
 from assay_orchestrator.watch.notifier import Notifier
@@ -190,7 +191,7 @@ class RunManager:
             run = await self._until_paused(run_id, moved)
         finally:
             self.notifier.unsubscribe(run_id, moved)
-        if run.state not in runs.GOING:
+        if run.state not in ACTIVE_STATES:
             await self._worker.until_left(run_id)
         return run
 
@@ -198,7 +199,7 @@ class RunManager:
         """Return a run once it has paused, has moved on otherwise, or a few seconds have passed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PAUSE_PATIENCE_S):
-                while (run := await self.get(run_id)).state in runs.GOING and run.pause_cause is not None:
+                while (run := await self.get(run_id)).state in ACTIVE_STATES and run.pause_cause is not None:
                     await moved.wait()
                     moved.clear()
                 return run
@@ -248,7 +249,7 @@ class RunManager:
         return deletion
 
     def _require_at_rest(self, run: Run) -> None:
-        if run.state not in runs.GOING:
+        if run.state not in ACTIVE_STATES:
             return
         is_stuck = self.shown(run).state is RunState.PAUSED
         says = "resumes by itself when its rows can be stored: cancel" if is_stuck else "is running: pause or cancel"
@@ -278,18 +279,8 @@ class RunManager:
         return self._worker.pauses.reason(run_id)
 
     def shown(self, run: Run) -> Run:
-        """Return a run as clients see it: PAUSED where its rows cannot be stored, here or in the process that has them.
-
-        Where not even the pause can be stored, this process alone shows it.
-        """
-        if run.state not in runs.GOING or run.pause_cause not in (None, PauseCause.STORAGE):
-            return run
-        reason = self.storage_problem(run.run_id)
-        if not reason and run.pause_cause is None:
-            return run
-        return dataclasses.replace(
-            run, state=RunState.PAUSED, pause_cause=PauseCause.STORAGE, state_reason=reason or run.state_reason
-        )
+        """Return a run as clients see it: PAUSED where its rows cannot be stored."""
+        return client_view(run, self.storage_problem(run.run_id))
 
     async def aclose(self) -> None:
         """Stop all runs where they are; stored rows stay, and the next start continues from there."""
@@ -338,7 +329,7 @@ class RunManager:
             self._hosting.forget(run_id, "the run was deleted")
             self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
             return
-        if standing.state not in runs.GOING:
+        if standing.state not in ACTIVE_STATES:
             self._pausing.discard(run_id)
             self._hosting.forget(run_id, f"the run has {standing.state.value}")
             self._worker.cancel_soon(run_id)
@@ -383,7 +374,7 @@ class RunManager:
 
         def load(connection: sa.Connection) -> tuple[int, RunSummary | None] | None:
             record = runs.get(connection, run_id)
-            if record is None or record.state not in runs.GOING or not shards.all_done(connection, run_id):
+            if record is None or record.state not in ACTIVE_STATES or not shards.all_done(connection, run_id):
                 return None
             is_complete = results.count_finished(connection, run_id) == record.total_count
             return record.last_sequence, fold(connection, run) if is_complete else None

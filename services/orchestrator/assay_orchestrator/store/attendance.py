@@ -10,13 +10,14 @@ import sqlalchemy as sa
 from assay.model.run import PauseCause, RunState
 from assay.storage.times import now
 from assay_orchestrator.store import runs, schema, shards
+from assay_orchestrator.store.lifecycle import ACTIVE_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 __all__ = ["attend", "note_attended", "pause_unattended"]
 
-_GOING = [state.value for state in runs.GOING]
+_GOING = [state.value for state in ACTIVE_STATES]
 
 
 def attend(connection: sa.Connection, run_id: str) -> bool:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import WrongStateError
 from assay.model.run import PauseCause, RunState
 from assay_orchestrator.store import attempts, fairness, results, runs, shards, unjudged
+from assay_orchestrator.store.lifecycle import ACTIVE_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +112,7 @@ def resume(connection: sa.Connection, run_id: str, wanted: Resumption) -> bool |
         return None
     for one in wanted.lost:
         shards.give_back_lost(connection, one)
-    if run.state in runs.GOING:
+    if run.state in ACTIVE_STATES:
         _require_no_change(connection, run, wanted)
         if run.pause_cause is not None:
             runs.change_state(connection, run_id, RunState.RUNNING)
@@ -152,7 +153,7 @@ def reopen_incomplete(connection: sa.Connection, run_id: str) -> bool:
     """
     shards.lock_sharing(connection, run_id)
     run = _locked(connection, run_id)
-    if run is None or run.state not in runs.GOING:
+    if run is None or run.state not in ACTIVE_STATES:
         return False
     if shards.reopen_incomplete(connection, run_id):
         results.store_recount(connection, run_id)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from assay_orchestrator.store import fair_clock, runs, schema, shards
+from assay_orchestrator.store import fair_clock, schema, shards
+from assay_orchestrator.store.lifecycle import ACTIVE_STATES
 from assay_orchestrator.store.shards import ShardJob
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ __all__ = ["FairShares"]
 
 _ROWS_AT_ONCE = 32
 _WINDOW = 64
-_GOING = tuple(state.value for state in runs.GOING)
+_GOING = tuple(state.value for state in ACTIVE_STATES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,20 +13,18 @@ from assay.model.run import FINISHED_STATES, PauseCause, RunState, StateChange
 from assay.storage.texts import CleanText, json_text
 from assay.storage.times import now
 from assay_orchestrator.store import datasets, schema
+from assay_orchestrator.store.lifecycle import ACTIVE_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["GOING", "PAUSED_BY_OWNER", "RunRecord"]
+__all__ = ["PAUSED_BY_OWNER", "RunRecord"]
 
 PAUSED_BY_OWNER = "paused with `assay runs pause`"
 
-GOING = (RunState.PENDING, RunState.RUNNING)
-"""States of runs that are not over and not paused."""
-
 _CREATION_LOCK = 0x41535352
 
-_UNFINISHED = tuple(state.value for state in GOING)
+_UNFINISHED = tuple(state.value for state in ACTIVE_STATES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from assay.errors import AssayError
 from assay.model.run import PauseCause, RunState
 from assay_orchestrator.store import fair_clock, runs, schema
+from assay_orchestrator.store.lifecycle import ACTIVE_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +25,7 @@ SUMMARY = -1
 """The index of the job that ends a run: every shard is done, the summary is to be folded."""
 
 _SHARD_ROWS = 1000
-_GOING = tuple(state.value for state in runs.GOING)
+_GOING = tuple(state.value for state in ACTIVE_STATES)
 HELD = ("queued", "taken")
 """States of shards that have a job, or should."""
 
@@ -253,7 +254,7 @@ def pause_if_wanted(connection: sa.Connection, run_id: str) -> bool:
     """Pause a run whose owner wants it paused, once nobody has a shard of it; return whether that was now."""
     lock_run(connection, run_id)
     run = runs.get(connection, run_id)
-    if run is None or run.state not in runs.GOING or run.pause_cause is not PauseCause.OWNER:
+    if run is None or run.state not in ACTIVE_STATES or run.pause_cause is not PauseCause.OWNER:
         return False
     table = schema.shards
     held = sa.exists().where(table.c.run_id == run_id, table.c.state.in_(HELD))

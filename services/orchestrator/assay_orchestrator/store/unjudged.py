@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from assay.model.run import PauseCause, RunState
 from assay.storage.texts import json_text
 from assay_orchestrator.store import runs, schema, shards
+from assay_orchestrator.store.lifecycle import ACTIVE_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +100,7 @@ def list_awaiting(connection: sa.Connection) -> list[str]:
     query = (
         sa.select(table.c.run_id)
         .join(owners, owners.c.run_id == table.c.run_id)
-        .where(table.c.state == _ORDERED, owners.c.state.in_([state.value for state in runs.GOING]))
+        .where(table.c.state == _ORDERED, owners.c.state.in_([state.value for state in ACTIVE_STATES]))
         .distinct()
     )
     return list(connection.execute(query).scalars())
@@ -124,7 +125,7 @@ def _going(connection: sa.Connection, run_id: str) -> RunRecord | None:
     """Return a run that goes on and is not about to pause; it is locked."""
     shards.lock_run(connection, run_id)
     run = runs.get(connection, run_id)
-    return None if run is None or run.state not in runs.GOING or run.pause_cause is not None else run
+    return None if run is None or run.state not in ACTIVE_STATES or run.pause_cause is not None else run
 
 
 def _states(connection: sa.Connection, run_id: str) -> set[str]:
