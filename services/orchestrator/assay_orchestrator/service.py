@@ -97,7 +97,14 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         self._stopping = stopping
         self._tokens = PageTokens(database)
         self._told = _Told()
-        self._watches = Watches(database, manager, stopping, bookmark_s=settings.watch_bookmark_s)
+        self._watches = Watches(
+            database,
+            manager.notifier,
+            manager.get,
+            manager.storage_problem,
+            stopping,
+            bookmark_s=settings.watch_bookmark_s,
+        )
 
     async def UploadDataset(  # noqa: N802 - the contract's name
         self,
