@@ -150,7 +150,7 @@ async def serve(settings: Settings) -> None:
     from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
     from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
     from assay_orchestrator.runs.manager import RunManager
-    from assay_orchestrator.runs.planning import Planner
+    from assay_orchestrator.runs.planner import Planner
     from assay_orchestrator.service import RunService
     from assay_orchestrator.store.database import open_database
 

@@ -43,7 +43,7 @@ from assay.wire.run import (
 from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions, Reconciled
 from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.runs.catalogue import RunFilter
-from assay_orchestrator.runs.planning import HOSTED_ADAPTERS
+from assay_orchestrator.runs.planner import HOSTED_ADAPTERS
 from assay_orchestrator.store import datasets, history
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.watch.watches import Watches

@@ -24,7 +24,7 @@ from assay.model.run import CaseResult, DatasetRef, JudgeSettings, PauseCause, R
 from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
 from assay_orchestrator.runs import manager as manager_module
 from assay_orchestrator.runs.manager import RunManager
-from assay_orchestrator.runs.planning import Planner
+from assay_orchestrator.runs.planner import Planner
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store import datasets, lifecycle, results, runs, schema, shards
 from assay_orchestrator.store.database import open_database

@@ -14,7 +14,7 @@ from assay.model.agent_response import AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, RunState
 from assay_orchestrator.engine.worker import ShardWorker
-from assay_orchestrator.pipeline.run_context import Plan
+from assay_orchestrator.pipeline.run_context import RunContext
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 from assay_orchestrator.store import control, datasets, deletions, fairness, results, runs, schema, shards
@@ -227,9 +227,9 @@ async def test_nothing_is_asked_of_a_shard_that_somebody_else_has(
     store: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever stood still for a while looks whose its shards are before it asks anybody; within a second it knows."""
-    plan = Plan("r", "d", CASES, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]
+    context = RunContext("r", "d", CASES, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]
     pauses = StoragePauses(store, lambda _: None, None)  # type: ignore[arg-type]  # nothing fails
-    session = Session(pauses.of("r"), plan, alone=False, on_results=lambda _: None)
+    session = Session(pauses.of("r"), context, alone=False, on_results=lambda _: None)
     await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     held = await started(store, "r", 0)
     await session.require(held)

@@ -144,7 +144,7 @@ def test_the_providers_own_service_needs_its_host_allowed_and_its_key_set(adapte
 def test_the_packages_are_imported_by_the_first_question_only() -> None:
     """An orchestrator whose runs fill no prompt, and a run that has not asked yet, pay nothing for them."""
     program = (
-        "import sys, assay_orchestrator.__main__, assay_orchestrator.service, assay_orchestrator.runs.planning\n"
+        "import sys, assay_orchestrator.__main__, assay_orchestrator.service, assay_orchestrator.runs.planner\n"
         "from assay.model.run import AgentSettings\n"
         "from assay_orchestrator.agents.prompt import PromptAgent\n"
         "PromptAgent(AgentSettings('openai', 'm', options={'base_url': 'http://x'}), allowed_hosts=['*'],"

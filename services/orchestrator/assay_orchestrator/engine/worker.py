@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from assay.storage.database import Database
     from assay_orchestrator.engine.dispatcher import Dispatcher
-    from assay_orchestrator.pipeline.run_context import Plan
+    from assay_orchestrator.pipeline.run_context import RunContext
     from assay_orchestrator.pipeline.storage_pauses import RunStore
     from assay_orchestrator.store.fairness import FairShares
     from assay_orchestrator.store.shards import Shard
@@ -42,8 +42,8 @@ _log = logging.getLogger(__name__)
 class RunSupervisor(Protocol):
     """What the worker needs of whoever owns the runs."""
 
-    async def plan(self, run_id: str) -> Plan:
-        """Return what a run needs."""
+    async def context_of(self, run_id: str) -> RunContext:
+        """Return what the shards of a run work with."""
         ...
 
     async def conclude(self, run_id: str) -> None:
@@ -97,7 +97,7 @@ class ShardWorker:
         dispatcher: Dispatcher,
         shares: FairShares,
         supervisor: RunSupervisor,
-        make_session: Callable[[Plan, RunStore], Session],
+        make_session: Callable[[RunContext, RunStore], Session],
         *,
         row_try_limit: int = 3,
         on_fenced: Callable[[], None] = exit_at_once,
@@ -113,7 +113,7 @@ class ShardWorker:
         self.pauses = StoragePauses(database, self._moved, self.resume_from_storage)
 
         async def make(run_id: str) -> Session:
-            return make_session(await supervisor.plan(run_id), self.pauses.of(run_id))
+            return make_session(await supervisor.context_of(run_id), self.pauses.of(run_id))
 
         self.sessions = Sessions(make)
         self.looks = Looks(self._look_again)
@@ -176,7 +176,7 @@ class ShardWorker:
         self.pauses.give_up(run_id)
         session = self.sessions.of(run_id)
         if session is not None:
-            session.plan.pausing.set()  # it takes nobody in any more
+            session.context.pausing.set()  # it takes nobody in any more
             for task in list(session.tasks):
                 task.cancel()
 
@@ -191,7 +191,7 @@ class ShardWorker:
         self._handing_over = True
         self.pauses.close()
         for session in self.sessions.all():
-            await self.cancel(session.plan.run_id)
+            await self.cancel(session.context.run_id)
 
     async def _take(self, run_id: str, shard_index: int, ticket: int) -> None:
         store = self.pauses.of(run_id)

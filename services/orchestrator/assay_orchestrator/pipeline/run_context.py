@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from assay_orchestrator.evidence.jury import RunJury
     from assay_orchestrator.scoring.row_scorer import RowScorer
 
-__all__ = ["Plan"]
+__all__ = ["RunContext"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What a run needs: decided once, from its spec.
+class RunContext:
+    """What a run needs, built once from its spec: limits, agent, metrics and clients.
 
     Args:
         run_id: The run.

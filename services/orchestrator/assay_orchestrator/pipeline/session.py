@@ -1,4 +1,4 @@
-"""What the shards of one run share in this process: its plan, its questions in flight, its flusher."""
+"""What the shards of one run share in this process: its context, its questions in flight, its flusher."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from assay.model.run import CaseResult
-    from assay_orchestrator.pipeline.run_context import Plan
+    from assay_orchestrator.pipeline.run_context import RunContext
     from assay_orchestrator.pipeline.storage_pauses import RunStore
     from assay_orchestrator.store.shards import Shard
 
@@ -32,7 +32,7 @@ class Session:
 
     Args:
         store: Where its rows are stored.
-        plan: What to do.
+        context: What the run needs.
         alone: Whether no other process has shards of it: then all its questions in flight are this session's.
         on_results: Called with results that have become durable, in the order of their sequence.
         known_s: For how many seconds it is known whose a shard is; others take it from nobody who is silent for less.
@@ -42,17 +42,17 @@ class Session:
     def __init__(
         self,
         store: RunStore,
-        plan: Plan,
+        context: RunContext,
         *,
         alone: bool,
         on_results: Callable[[Sequence[CaseResult]], None],
         known_s: float = 1.0,
         until_sure: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self.plan = plan
-        self.flusher = Flusher(store, plan.run_id, on_results, self._hold)
-        self.asking = Slots(plan.concurrency if alone else 0)
-        self._rows = asyncio.Semaphore(plan.concurrency + _SCORING_ROWS)
+        self.context = context
+        self.flusher = Flusher(store, context.run_id, on_results, self._hold)
+        self.asking = Slots(context.concurrency if alone else 0)
+        self._rows = asyncio.Semaphore(context.concurrency + _SCORING_ROWS)
         self._row_count = 0
         self._gate, self._empty, self._one = asyncio.Event(), asyncio.Event(), asyncio.Lock()
         self._gate.set()
@@ -113,7 +113,7 @@ class Session:
             RunStoppedError: The run was deleted.
             NotAskedError: The run is being paused, and its rows could not be stored until then.
         """
-        if not await self._store.until_storable(self.plan.pausing):
+        if not await self._store.until_storable(self.context.pausing):
             raise NotAskedError
         if self._until_sure is not None:
             await self._store.outlast(self._until_sure)
@@ -162,11 +162,11 @@ class Session:
     async def aclose(self) -> None:
         """Wait until everything is stored, and let go of connections."""
         await self.flusher.aclose()
-        for client in self.plan.embedders.values():
+        for client in self.context.embedders.values():
             await client.aclose()
-        if self.plan.judge is not None:
-            await self.plan.judge.aclose()
-        await self.plan.agent.aclose()
+        if self.context.judge is not None:
+            await self.context.judge.aclose()
+        await self.context.agent.aclose()
 
 
 class Sessions:
@@ -208,7 +208,7 @@ class Sessions:
                 is_new = session is None
                 if session is None:
                     session = self._sessions[run_id] = await self._make(run_id)
-                if is_new or not session.plan.pausing.is_set():
+                if is_new or not session.context.pausing.is_set():
                     session.tasks.add(task)
                     return session
             # One that is being paused takes nobody in: whoever comes now belongs to the next.
@@ -216,7 +216,7 @@ class Sessions:
 
     async def _leave(self, session: Session) -> None:
         async with self._changing:
-            if not session.tasks and self._sessions.get(session.plan.run_id) is session:
+            if not session.tasks and self._sessions.get(session.context.run_id) is session:
                 await session.aclose()
-                del self._sessions[session.plan.run_id]
+                del self._sessions[session.context.run_id]
                 session.ended.set()

@@ -91,7 +91,7 @@ class ShardRunner:
     def __init__(self, store: RunStore, session: Session, shard: Shard, *, is_ordered: bool = False) -> None:
         self._store = store
         self._session = session
-        self._plan = session.plan
+        self._context = session.context
         self._shard = shard
         self._begun: set[tuple[int, int]] = set()
         self._unjudged = 0
@@ -106,13 +106,13 @@ class ShardRunner:
     @property
     def trouble(self) -> str:
         """Why rows are left that are answered but await a verdict; empty where none are, or others are left too."""
-        judge = self._plan.judge
-        return judge.trouble if judge is not None and self._unjudged and not self._plan.pausing.is_set() else ""
+        judge = self._context.judge
+        return judge.trouble if judge is not None and self._unjudged and not self._context.pausing.is_set() else ""
 
     @property
     def has_ordered(self) -> bool:
         """Whether all that rows are left for is verdicts that are ordered."""
-        return self.look_after_s is not None and not self._unjudged and not self._plan.pausing.is_set()
+        return self.look_after_s is not None and not self._unjudged and not self._context.pausing.is_set()
 
     async def run(self) -> None:
         """Finish every row; while the run is being paused, only those whose answer has come or is on its way.
@@ -128,9 +128,9 @@ class ShardRunner:
                     if work.tries.interrupted:
                         suspects.append(work)
                         continue
-                    await self._plan.turns.take()
+                    await self._context.turns.take()
                     await self._session.enter()
-                    if self._plan.pausing.is_set():
+                    if self._context.pausing.is_set():
                         self._session.leave()
                         break
                     rows.create_task(self._finish_beside(work))
@@ -143,18 +143,18 @@ class ShardRunner:
             raise _first(group) from group
 
     async def _unfinished(self) -> Iterator[_Work]:
-        plan, first, count = self._plan, self._shard.first_case, self._shard.case_count
+        context, first, count = self._context, self._shard.first_case, self._shard.case_count
         cases, finished, stored, tries = await self._store.read(
             lambda connection: (
-                datasets.read_cases(connection, plan.dataset_id, first, count),
-                results.finished_keys(connection, plan.run_id, first, count),
-                results.stored_answers(connection, plan.run_id, first, count),
-                attempts.tries(connection, plan.run_id, first, count),
+                datasets.read_cases(connection, context.dataset_id, first, count),
+                results.finished_keys(connection, context.run_id, first, count),
+                results.stored_answers(connection, context.run_id, first, count),
+                attempts.tries(connection, context.run_id, first, count),
             )
         )
-        if plan.judge is not None:
+        if context.judge is not None:
             decoded = await asyncio.to_thread(lambda: [datasets.stored_case(*each).case for each in cases])
-            self._canaries = CanaryRows(plan.judge, plan.metrics, decoded, first)
+            self._canaries = CanaryRows(context.judge, context.metrics, decoded, first)
         return self._works(cases, finished, stored, tries)
 
     def _works(
@@ -166,7 +166,7 @@ class ShardRunner:
     ) -> Iterator[_Work]:
         """Yield the rows without a result. A case is decoded when its first row is due: all at once delay others."""
         for case_index, (case_id, text) in enumerate(cases, self._shard.first_case):
-            keys = [key for repeat in range(self._plan.repeats) if (key := (case_index, repeat)) not in finished]
+            keys = [key for repeat in range(self._context.repeats) if (key := (case_index, repeat)) not in finished]
             if keys:
                 found = datasets.stored_case(case_id, text)
                 for key in keys:
@@ -183,10 +183,10 @@ class ShardRunner:
             answers, fresh = await self._converse(work)
             work.clock.start()  # of a row whose answer was stored before
             await self._begin(work)
-            turns = scored_turns(work.case, answers, self._plan.metrics, self._plan.turn_score)
+            turns = scored_turns(work.case, answers, self._context.metrics, self._context.turn_score)
             evidence: list[_Evidence] | None = [({}, {})] * len(turns)
             if any(turn.models or turn.rubrics for turn in turns):  # most rows need neither
-                if fresh is not None and (self._plan.judge is not None or any(turn.models for turn in turns)):
+                if fresh is not None and (self._context.judge is not None or any(turn.models for turn in turns)):
                     # Durable before any further work is paid for it.
                     await self._put(fresh, None)
                     fresh = None
@@ -221,14 +221,14 @@ class ShardRunner:
         turns, answers = work.case.turns, list(work.stored)
         if work.problem:
             return self._given_up(work, dead_letters.unreadable(work.problem))
-        if work.tries.interrupted >= self._plan.try_limit:
+        if work.tries.interrupted >= self._context.try_limit:
             return self._given_up(work, dead_letters.interrupted(work.tries.interrupted))
         fresh: AnswerRecord | None = None
         while len(answers) < len(turns) and not (answers and answers[-1].status is AgentStatus.ERROR):
             if fresh is not None:
                 await self._put(fresh, None)
             async with self._session.asking:
-                if self._plan.pausing.is_set():
+                if self._context.pausing.is_set():
                     raise NotAskedError
                 await self._begin(work)
                 work.clock.start()
@@ -245,20 +245,20 @@ class ShardRunner:
     async def _begin(self, work: _Work) -> None:
         """Note that a row is being worked on, where the shard is to be taken with care."""
         key = (work.case_index, work.repeat_index)
-        if not self._shard.careful or key in self._begun or work.tries.interrupted >= self._plan.try_limit:
+        if not self._shard.careful or key in self._begun or work.tries.interrupted >= self._context.try_limit:
             return
         self._begun.add(key)
         await self._session.flusher.begin(self._shard, (*key, work.tries.retried + work.tries.interrupted))
 
     async def _ask(self, work: _Work, earlier: Sequence[AgentResponse]) -> AgentResponse:
-        plan, case, turn_index = self._plan, work.case, len(earlier)
-        row = f"{plan.run_id}/{work.case_index}/{work.repeat_index}"
+        context, case, turn_index = self._context, work.case, len(earlier)
+        row = f"{context.run_id}/{work.case_index}/{work.repeat_index}"
         if work.tries.retried:
             row += f"@{work.tries.retried}"  # another question to a server that remembers what it answered
         key = row if len(case.turns) == 1 else f"{row}/{turn_index}"
         request = AgentRequest(
             request_id=f"{key}#0",
-            run_id=plan.run_id,
+            run_id=context.run_id,
             case_id=case.case_id,
             input=case.turns[turn_index].input,
             repeat_index=work.repeat_index,
@@ -268,12 +268,12 @@ class ShardRunner:
             history=history_before(case, earlier),
             variables=case.variables,
             parameters=case.parameters,
-            timeout_s=plan.timeout_s,
+            timeout_s=context.timeout_s,
         )
-        response = await plan.agent.answer(request, case, self._may_ask)
+        response = await context.agent.answer(request, case, self._may_ask)
         failpoint("agent.after_answer")
         tries = work.tries.retried + 1
-        if response.status is AgentStatus.ERROR and 1 < tries >= plan.try_limit:
+        if response.status is AgentStatus.ERROR and 1 < tries >= context.try_limit:
             return dead_letters.exhausted(response, tries)
         return response
 
@@ -301,8 +301,8 @@ class ShardRunner:
         if not turn.models:
             return {}
         # The checks of a case are about the last answer.
-        others = compared_texts(self._plan.metrics, turn.case) if turn.turn_index is None else {}
-        embedders = self._plan.embedders
+        others = compared_texts(self._context.metrics, turn.case) if turn.turn_index is None else {}
+        embedders = self._context.embedders
         asked = [model for model in turn.models if model in embedders]
         failpoint("evidence.before")
         gathered = await asyncio.gather(
@@ -322,7 +322,7 @@ class ShardRunner:
         Raises:
             NotYetError: They are not.
         """
-        judge = self._plan.judge
+        judge = self._context.judge
         if judge is None or not judge.batches or not turns[-1].rubrics:
             return
         if self._looking is not None:
@@ -341,7 +341,7 @@ class ShardRunner:
 
     async def _judge(self, work: _Work, turn: ScoredTurn) -> Mapping[str, JudgeEvidence] | None:
         """Return the verdicts on an answer; None where it has to wait for them."""
-        judge = self._plan.judge
+        judge = self._context.judge
         if not turn.rubrics or judge is None:
             return dict.fromkeys(turn.rubrics, _UNJUDGED)
         await self._session.require(self._shard)
@@ -354,9 +354,9 @@ class ShardRunner:
         turns: Sequence[ScoredTurn],
         evidence: Sequence[_Evidence],
     ) -> CaseResult:
-        row = scored_row(work.case, answers, turns, evidence, self._plan.turn_score)
-        await self._plan.turns.take()
-        scores = await self._plan.scorer.score(row)
+        row = scored_row(work.case, answers, turns, evidence, self._context.turn_score)
+        await self._context.turns.take()
+        scores = await self._context.scorer.score(row)
         return CaseResult(
             case_index=work.case_index,
             repeat_index=work.repeat_index,
@@ -369,7 +369,7 @@ class ShardRunner:
             scores=scores,
             latency_ms=row.response.latency_ms,
             reason=row_reason(row.response, scores),
-            answer_vector=_kept_vector(self._plan.metrics, evidence[-1][0]),
+            answer_vector=_kept_vector(self._context.metrics, evidence[-1][0]),
         )
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.engine.worker import ShardWorker
-    from assay_orchestrator.runs.planning import Planner
+    from assay_orchestrator.runs.planner import Planner
 
 __all__ = ["Hosting"]
 
@@ -60,7 +60,7 @@ class Hosting:
         """Let what is being asked end, and ask nothing more of a run in this process."""
         session = self._worker.sessions.of(run_id)
         if session is not None:
-            session.plan.pausing.set()
+            session.context.pausing.set()
             self._planner.hold(run_id)
 
     def aclose(self) -> None:

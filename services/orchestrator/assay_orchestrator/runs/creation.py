@@ -14,7 +14,7 @@ from assay.errors import ConflictError, OverloadedError
 from assay.runtime.failpoints import failpoint
 from assay.storage.times import now
 from assay.version import __version__
-from assay_orchestrator.runs.planning import HOSTED_ADAPTERS, agent_key
+from assay_orchestrator.runs.planner import HOSTED_ADAPTERS, agent_key
 from assay_orchestrator.store import runs, shards
 from assay_orchestrator.store.settings_json import settings_to_json
 

@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.engine.dispatcher import Dispatcher
-    from assay_orchestrator.pipeline.run_context import Plan
+    from assay_orchestrator.pipeline.run_context import RunContext
     from assay_orchestrator.pipeline.storage_pauses import RunStore
-    from assay_orchestrator.runs.planning import Planner
+    from assay_orchestrator.runs.planner import Planner
     from assay_orchestrator.settings import Settings
     from assay_orchestrator.store.runs import RunRecord, Standing
     from assay_orchestrator.store.shards import ShardJob
@@ -288,7 +288,7 @@ class RunManager:
         await self._unattended.aclose()
         self._hosting.aclose()
         for session in self._worker.sessions.all():
-            self._hosting.hold(session.plan.run_id)
+            self._hosting.hold(session.context.run_id)
         failpoint("stop.draining")
         closing = asyncio.create_task(self._dispatcher.aclose())
         await asyncio.wait([closing], timeout=self._settings.grace_s / 2)
@@ -316,7 +316,7 @@ class RunManager:
 
     def here(self) -> set[str]:
         """Return the runs that are worked on, hosted or watched here."""
-        here = {session.plan.run_id for session in self._worker.sessions.all()}
+        here = {session.context.run_id for session in self._worker.sessions.all()}
         return here | {*self.notifier.watched, *self._planner.hosted}
 
     def watcher_count(self) -> int:
@@ -343,10 +343,10 @@ class RunManager:
 
     # What the worker needs of whoever owns the runs.
 
-    async def plan(self, run_id: str) -> Plan:
-        """Return what a run needs."""
+    async def context_of(self, run_id: str) -> RunContext:
+        """Return what the shards of a run work with."""
         pause_count = await self._database.read(lambda c: runs.count_pauses(c, run_id))
-        return self._planner.plan(
+        return self._planner.context_of(
             await self._catalogue.get(run_id, to_work_on=True), asyncio.Event(), pause_count=pause_count
         )
 
@@ -403,15 +403,15 @@ class RunManager:
         self._hosting.forget(run_id, reason)
         self.notifier.notify(run_id)
 
-    def _session(self, plan: Plan, store: RunStore) -> Session:
-        if plan.run_id in self._pausing:  # asked for since its first shard was started
-            plan.pausing.set()
-            self._planner.hold(plan.run_id)
+    def _session(self, context: RunContext, store: RunStore) -> Session:
+        if context.run_id in self._pausing:  # asked for since its first shard was started
+            context.pausing.set()
+            self._planner.hold(context.run_id)
         return Session(
             store,
-            plan,
+            context,
             alone=self._dispatcher.alone,
-            on_results=lambda rows: self.notifier.tell(plan.run_id, rows),
+            on_results=lambda rows: self.notifier.tell(context.run_id, rows),
             known_s=self._dispatcher.held_s,
             until_sure=self._dispatcher.until_sure,
         )

@@ -10,7 +10,7 @@ from assay.metrics import build_metric
 from assay.spec.model import wants_verdicts
 from assay_orchestrator.agents import build_agent
 from assay_orchestrator.agents.hosted import HostedAgent
-from assay_orchestrator.pipeline.run_context import Plan
+from assay_orchestrator.pipeline.run_context import RunContext
 from assay_orchestrator.pipeline.turns import Turns
 from assay_orchestrator.scoring.pool import ScorerPool
 from assay_orchestrator.scoring.row_scorer import RowScorer
@@ -61,8 +61,8 @@ class Planner:
         self._scorers = ScorerPool(settings.scoring)
         self._turns = Turns()
 
-    def plan(self, run: Run, pausing: asyncio.Event, *, pause_count: int = 0) -> Plan:
-        """Return what the runner needs for a run.
+    def context_of(self, run: Run, pausing: asyncio.Event, *, pause_count: int = 0) -> RunContext:
+        """Return what the shards of a run work with.
 
         Args:
             run: The run.
@@ -82,7 +82,7 @@ class Planner:
                 "the run's metrics need an embedder and this orchestrator has none: start it with --embedder ADDRESS",
                 reason="NO_EMBEDDER",
             )
-        return Plan(
+        return RunContext(
             run_id=run.run_id,
             dataset_id=run.dataset.dataset_id,
             case_count=run.dataset.case_count,
