@@ -96,7 +96,7 @@ async def test_a_run_pauses_when_only_rows_without_verdicts_are_left(store: Data
     assert await store.write(lambda c: unjudged.await_batch(c, "r"))
     assert (await run_of(store)).state_reason == TROUBLE
 
-    assert await store.write(lambda c: unjudged.look_again(c, "r"))
+    assert await store.write(lambda c: unjudged.requeue_ordered(c, "r"))
     (again,) = await store.write(start_all)
     assert again.shard_index == ordered.shard_index
     await store.write(lambda c: finish(c, again))

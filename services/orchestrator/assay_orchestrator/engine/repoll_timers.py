@@ -1,4 +1,4 @@
-"""When to look again for verdicts that come hours after they were ordered: a timer a run."""
+"""When to poll ordered verdicts again, which may take hours: one timer per run."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from assay.errors import AssayError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["Looks"]
+__all__ = ["RepollTimers"]
 
 _USUAL_S = 30.0
 
 _log = logging.getLogger(__name__)
 
 
-class Looks:
-    """Looks again at runs, each at most once at a time.
+class RepollTimers:
+    """Polls runs that await ordered verdicts, each with at most one timer.
 
-    Timers are in memory alone: a run that has shards to look at is found again by whoever takes it up.
+    Timers are in memory alone: the search for orphaned shards schedules a run again whose process has ended.
 
     Args:
-        look: Lets a run go on.
+        repoll: Requeues the shards of a run that await ordered verdicts.
     """
 
-    def __init__(self, look: Callable[[str], Awaitable[None]]) -> None:
-        self._look = look
+    def __init__(self, repoll: Callable[[str], Awaitable[None]]) -> None:
+        self._repoll = repoll
         self._after_s: dict[str, float] = {}
         self._timers: dict[str, asyncio.Task[None]] = {}
 
-    def note(self, run_id: str, after_s: float) -> None:
-        """Note in how many seconds some of a run's verdicts may be there."""
+    def note_delay(self, run_id: str, after_s: float) -> None:
+        """Note in how many seconds some of a run's verdicts may be ready."""
         self._after_s[run_id] = min(after_s, self._after_s.get(run_id, after_s))
 
-    def later(self, run_id: str) -> None:
-        """Look at a run when its first verdicts may be there, unless that is to be done already."""
+    def schedule(self, run_id: str) -> None:
+        """Poll a run when its first verdicts may be ready, unless a timer is set already."""
         if run_id not in self._timers:
             after_s = self._after_s.pop(run_id, _USUAL_S)
-            self._timers[run_id] = asyncio.create_task(self._wait(run_id, after_s), name=f"look at {run_id}")
+            self._timers[run_id] = asyncio.create_task(self._wait(run_id, after_s), name=f"repoll verdicts of {run_id}")
 
     async def aclose(self) -> None:
-        """Look at nothing any more."""
+        """Cancel all timers."""
         timers = list(self._timers.values())
         for timer in timers:
             timer.cancel()
@@ -55,7 +55,7 @@ class Looks:
         finally:
             del self._timers[run_id]
         try:
-            await self._look(run_id)
+            await self._repoll(run_id)
         except AssayError as problem:
             _log.warning("cannot poll the verdicts of a run, retrying: run=%s: %s", run_id, problem.message)
-            self.later(run_id)
+            self.schedule(run_id)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from assay.errors import StorageError
 from assay.runtime.failpoints import failpoint
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
-from assay_orchestrator.engine.repoll_timers import Looks
+from assay_orchestrator.engine.repoll_timers import RepollTimers
 from assay_orchestrator.pipeline.session import Session, Sessions
 from assay_orchestrator.pipeline.shard_runner import ShardRunner
 from assay_orchestrator.pipeline.storage_pauses import StoragePauses
@@ -116,7 +116,7 @@ class ShardWorker:
             return make_session(await supervisor.context_of(run_id), self.pauses.of(run_id))
 
         self.sessions = Sessions(make)
-        self.looks = Looks(self._look_again)
+        self.repoll_timers = RepollTimers(self._repoll)
         self._ordered: set[tuple[str, int]] = set()
 
     async def work(self, run_id: str, shard_index: int, ticket: int) -> None:
@@ -235,8 +235,8 @@ class ShardWorker:
             return left
 
         (self._ordered.add if runner.has_ordered else self._ordered.discard)((shard.run_id, shard.shard_index))
-        if runner.look_after_s is not None:
-            self.looks.note(shard.run_id, runner.look_after_s)
+        if runner.repoll_after_s is not None:
+            self.repoll_timers.note_delay(shard.run_id, runner.repoll_after_s)
 
         left = await store.write(leave)
         self._follow(shard.run_id, left)
@@ -257,7 +257,7 @@ class ShardWorker:
         if left.paused:
             self._supervisor.paused(run_id, left.paused)
         if left.awaits:
-            self.looks.later(run_id)
+            self.repoll_timers.schedule(run_id)
             self._supervisor.moved(run_id)
 
     async def resume_from_storage(self, run_id: str) -> None:
@@ -294,9 +294,9 @@ class ShardWorker:
             _log.warning("reopening shards that lack rows run=%s", run_id)
             self._follow(run_id, left)
 
-    async def _look_again(self, run_id: str) -> None:
+    async def _repoll(self, run_id: str) -> None:
         def change(connection: sa.Connection) -> list[ShardJob]:
-            return self.next_jobs(connection, run_id) if unjudged.look_again(connection, run_id) else []
+            return self.next_jobs(connection, run_id) if unjudged.requeue_ordered(connection, run_id) else []
 
         await self.enqueue(change)
 
@@ -331,7 +331,7 @@ def _settle(connection: sa.Connection, shard: Shard, runner: ShardRunner) -> Non
     if shards.complete(connection, shard):
         if runner.has_judged:  # so others may have verdicts too that could have none before
             unjudged.release_unjudged(connection, shard.run_id)
-    elif runner.look_after_s is not None:
+    elif runner.repoll_after_s is not None:
         unjudged.set_aside(connection, shard)
     elif runner.trouble:
         unjudged.park(connection, shard, runner.trouble)

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ShardRunner"]
 
-_LOOKS_AT_ONCE = 16
-_ENOUGH_LOOKS = 64
-"""How many rows are asked for in vain before a shard is left alone until the next look."""
+_CONCURRENT_POLLS = 16
+_MAX_PENDING_POLLS = 64
+"""How many rows may have no verdict yet before the shard stops polling until the next timer."""
 
 _Evidence: TypeAlias = "tuple[Mapping[str, EmbeddingEvidence], Mapping[str, JudgeEvidence]]"
 _UNJUDGED = JudgeEvidence(None, skipped="judge_not_configured", detail={"message": NO_JUDGE})
@@ -96,11 +96,11 @@ class ShardRunner:
         self._begun: set[tuple[int, int]] = set()
         self._unjudged = 0
         self._pending = 0
-        self._looking = asyncio.Semaphore(_LOOKS_AT_ONCE) if is_ordered else None
+        self._polling = asyncio.Semaphore(_CONCURRENT_POLLS) if is_ordered else None
         self.has_judged = False
         """Whether a row has got its verdicts here."""
-        self.look_after_s: float | None = None
-        """When to look again for verdicts that are ordered; None where rows wait for none."""
+        self.repoll_after_s: float | None = None
+        """In how many seconds to poll ordered verdicts again; None where no row awaits any."""
         self._canaries: CanaryRows | None = None
 
     @property
@@ -112,7 +112,7 @@ class ShardRunner:
     @property
     def has_ordered(self) -> bool:
         """Whether all that rows are left for is verdicts that are ordered."""
-        return self.look_after_s is not None and not self._unjudged and not self._context.pausing.is_set()
+        return self.repoll_after_s is not None and not self._unjudged and not self._context.pausing.is_set()
 
     async def run(self) -> None:
         """Finish every row; while the run is being paused, only those whose answer has come or is on its way.
@@ -202,7 +202,7 @@ class ShardRunner:
             await self._put(fresh, work.clock.stamped(result))
         except NotYetError as pending:
             self._pending += 1
-            self.look_after_s = min(pending.after_s, self.look_after_s or pending.after_s)
+            self.repoll_after_s = min(pending.after_s, self.repoll_after_s or pending.after_s)
         except NotAskedError:
             pass  # the run is being paused: what was stored of this row stays
 
@@ -325,10 +325,10 @@ class ShardRunner:
         judge = self._context.judge
         if judge is None or not judge.batches or not turns[-1].rubrics:
             return
-        if self._looking is not None:
-            async with self._looking:
-                if self._pending >= _ENOUGH_LOOKS and not self.has_judged and self.look_after_s is not None:
-                    raise NotYetError(self.look_after_s)
+        if self._polling is not None:
+            async with self._polling:
+                if self._pending >= _MAX_PENDING_POLLS and not self.has_judged and self.repoll_after_s is not None:
+                    raise NotYetError(self.repoll_after_s)
                 await self._order_now(judge, work, turns)
         else:
             await self._order_now(judge, work, turns)

@@ -294,7 +294,7 @@ class RunManager:
         await asyncio.wait([closing], timeout=self._settings.grace_s / 2)
         await self._worker.hand_over()
         await closing  # a store that is away makes it wait for seconds, not for ever
-        await self._worker.looks.aclose()
+        await self._worker.repoll_timers.aclose()
         await self._deleter.aclose()
         await self._partial.aclose()
         await self._planner.aclose()

@@ -132,7 +132,7 @@ class Peers:
             if not self._worker.pauses.reason(run_id):  # the process that paused it is gone
                 await self._worker.resume_from_storage(run_id)
         for run_id in await self._database.read(unjudged.list_awaiting):
-            self._worker.looks.later(run_id)  # whoever was to look may be gone
+            self._worker.repoll_timers.schedule(run_id)  # the process that had the timer may have ended
 
     def _again(self, connection: sa.Connection, lost: Held) -> list[ShardJob]:
         shards.lock_sharing(connection, lost.job.run_id)

@@ -2,7 +2,7 @@
 
 One whose verdicts cannot be had now is `unjudged`: nobody takes it until its run is resumed, or a verdict of the run
 comes after all. Meanwhile the run's other shards are answered, and once they all are, it pauses. One whose verdicts are
-ordered is `ordered`: it is looked at again once all others of its run are answered and ordered too.
+ordered is `ordered`: it is polled once all others of its run are answered and ordered too.
 """
 
 from __future__ import annotations
@@ -23,8 +23,15 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.shards import Shard
 
 __all__ = [
-    "await_batch", "change_spend_cap", "list_awaiting", "look_again", "park", "pause_if_stuck", "release",
-    "release_unjudged", "set_aside",
+    "await_batch",
+    "change_spend_cap",
+    "list_awaiting",
+    "park",
+    "pause_if_stuck",
+    "release",
+    "release_unjudged",
+    "requeue_ordered",
+    "set_aside",
 ]  # fmt: skip
 
 _UNJUDGED = "unjudged"
@@ -74,7 +81,7 @@ def await_batch(connection: sa.Connection, run_id: str) -> bool:
     """Say of a run of which nothing is left to do before ordered verdicts come that it awaits them.
 
     Returns:
-        Whether that is so: then look again later.
+        Whether that is so: then poll again later.
     """
     run = _going(connection, run_id)
     states = _states(connection, run_id)
@@ -86,8 +93,8 @@ def await_batch(connection: sa.Connection, run_id: str) -> bool:
     return True
 
 
-def look_again(connection: sa.Connection, run_id: str) -> bool:
-    """Let shards wait again whose verdicts are ordered; return whether their run goes on."""
+def requeue_ordered(connection: sa.Connection, run_id: str) -> bool:
+    """Let shards with ordered verdicts wait for a worker again; return whether their run is active."""
     if _going(connection, run_id) is None:
         return False
     release(connection, run_id, states=(_ORDERED,))
@@ -95,7 +102,7 @@ def look_again(connection: sa.Connection, run_id: str) -> bool:
 
 
 def list_awaiting(connection: sa.Connection) -> list[str]:
-    """Return the runs that go on and have shards whose verdicts are ordered."""
+    """Return the active runs that have shards with ordered verdicts."""
     table, owners = schema.shards, schema.runs
     query = (
         sa.select(table.c.run_id)
