@@ -1,4 +1,4 @@
-"""RunService on the wire: messages in, the domain's work, messages out."""
+"""RunService on the wire: requests in, calls of the domain, responses out."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import dataclasses
 import hashlib
 import json
 import logging
-from collections import OrderedDict
 from contextlib import aclosing
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from assay.datasets.case_rules import case_problems, excess
 from assay.errors import (
@@ -34,7 +33,6 @@ from assay.wire.judging import spend_cap_from_wire
 from assay.wire.run import (
     attempt_to_wire,
     dataset_to_wire,
-    event_to_wire,
     result_to_wire,
     run_to_wire,
     settings_from_wire,
@@ -46,6 +44,7 @@ from assay_orchestrator.runs.catalogue import RunFilter
 from assay_orchestrator.runs.planner import HOSTED_ADAPTERS
 from assay_orchestrator.store import datasets, history
 from assay_orchestrator.store.page_tokens import PageTokens
+from assay_orchestrator.watch.message_cache import WatchMessageCache
 from assay_orchestrator.watch.watches import Watches
 
 if TYPE_CHECKING:
@@ -62,7 +61,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.runs.manager import RunManager
     from assay_orchestrator.settings import Settings
-    from assay_orchestrator.watch.watches import Step
 
 __all__ = ["RunService"]
 
@@ -71,17 +69,13 @@ _MAX_PROBLEMS = 50
 _MAX_DATASET_NAME_CHARS = 4096  # it is a file's path, or was once
 _MAX_REQUEST_ID_CHARS = 100
 _MAX_CONCURRENCY = 1000
-_SHARED_MESSAGES = 16
 _MAX_PLAIN_BYTES = MAX_CASE_BYTES // MAX_BYTES_PER_CHAR  # what is smaller as a message is no larger as JSON
 
 _log = logging.getLogger(__name__)
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 
 class RunService(orchestrator_pb2_grpc.RunServiceServicer):
-    """The only place of the orchestrator that touches protobuf messages.
+    """The RPCs of the contract: requests in, calls of the domain, responses out.
 
     Args:
         database: The store.
@@ -96,7 +90,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         self._settings = settings
         self._stopping = stopping
         self._tokens = PageTokens(database)
-        self._told = _Told()
+        self._messages = WatchMessageCache()
         self._watches = Watches(
             database,
             manager.notifier,
@@ -227,7 +221,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
                     # Headers left to the first message would count as unsent while it waits for its reader, and
                     # gRPC, sending them twice, could not end the call: its client would wait for ever.
                     await context.send_initial_metadata(())
-                message = self._told.message(request.run_id, step, with_answers=request.include_answers)
+                message = self._messages.message(request.run_id, step, with_answers=request.include_answers)
                 try:
                     async with asyncio.timeout(self._settings.watch_stall_s):
                         await context.write(message)
@@ -415,43 +409,6 @@ def _case(message: pb.Case, index: int, problems: list[Problem]) -> Case | None:
             return case
     problems += [dataclasses.replace(problem, field=f"cases[{index}].{problem.field}".rstrip(".")) for problem in found]
     return None
-
-
-class _Told:
-    """What watchers are told, as messages: many are told the same, for whom one is made."""
-
-    def __init__(self) -> None:
-        self._snapshots: OrderedDict[str, tuple[Run, pb.WatchRunResponse]] = OrderedDict()
-        self._events: OrderedDict[tuple[str, int, int, int], pb.WatchRunResponse] = OrderedDict()
-
-    def message(self, run_id: str, step: Step, *, with_answers: bool) -> pb.WatchRunResponse:
-        if step.snapshot is not None:
-            return self._snapshot(run_id, step.snapshot)
-        if not step.events:
-            return pb.WatchRunResponse(bookmark_sequence=step.before)
-        if with_answers:
-            return _events_message(step)
-        key = (run_id, step.before, step.events[-1].sequence, len(step.events))
-        made = self._events.pop(key, None) or _events_message(step)
-        _remember(self._events, key, made)
-        return made
-
-    def _snapshot(self, run_id: str, run: Run) -> pb.WatchRunResponse:
-        known, made = self._snapshots.pop(run_id, (None, None))
-        if made is None or known is not run:
-            made = pb.WatchRunResponse(snapshot=run_to_wire(run))
-        _remember(self._snapshots, run_id, (run, made))
-        return made
-
-
-def _events_message(step: Step) -> pb.WatchRunResponse:
-    return pb.WatchRunResponse(events=[event_to_wire(event) for event in step.events])
-
-
-def _remember(made: OrderedDict[K, V], key: K, value: V) -> None:
-    made[key] = value
-    if len(made) > _SHARED_MESSAGES:
-        made.popitem(last=False)
 
 
 async def _deliver(incoming: AsyncIterator[pb.ServeAgentRequest], attachment: Attachment) -> None:

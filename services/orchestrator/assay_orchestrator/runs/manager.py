@@ -242,7 +242,7 @@ class RunManager:
             self._require_at_rest(await self.get(run_id))  # it was resumed in this moment
         failpoint("deletion.begun")
         self._hosting.forget(run_id, "the run was deleted")
-        self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
+        self.notifier.close_watches(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
         await self._worker.cancel(run_id)
         await self._deleter.finish(pending)
         _log.info("deleted run: run=%s rows=%d", run_id, deletion.row_count)
@@ -317,7 +317,7 @@ class RunManager:
     def here(self) -> set[str]:
         """Return the runs that are worked on, hosted or watched here."""
         here = {session.context.run_id for session in self._worker.sessions.all()}
-        return here | {*self.notifier.watched, *self._planner.hosted}
+        return here | {*self.notifier.watched_runs, *self._planner.hosted}
 
     def watcher_count(self) -> int:
         """Return how many watchers there are here."""
@@ -327,7 +327,7 @@ class RunManager:
         """Do here what follows from how a run stands, whoever brought it there."""
         if standing is None:
             self._hosting.forget(run_id, "the run was deleted")
-            self.notifier.end(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
+            self.notifier.close_watches(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
             return
         if standing.state not in ACTIVE_STATES:
             self._pausing.discard(run_id)
@@ -411,7 +411,7 @@ class RunManager:
             store,
             context,
             alone=self._dispatcher.alone,
-            on_results=lambda rows: self.notifier.tell(context.run_id, rows),
+            on_results=lambda rows: self.notifier.publish(context.run_id, rows),
             known_s=self._dispatcher.held_s,
             until_sure=self._dispatcher.until_sure,
         )

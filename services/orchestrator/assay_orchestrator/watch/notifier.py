@@ -1,4 +1,4 @@
-"""Wakes the watchers of a run when something of it has become durable, and hands them what was last."""
+"""Notifies the watchers of a run when events of it are durable, and keeps the latest events for them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ __all__ = ["Notifier"]
 _MAX_RECENT = 2000
 
 
-class _Watched:
-    """One run that somebody watches: a flag per watcher, and its latest events without a gap."""
+class _WatchedRun:
+    """A run with watchers: a flag per watcher, and its latest events without a gap."""
 
     def __init__(self) -> None:
         self.flags: set[asyncio.Event] = set()
         self.recent: deque[StateChange | CaseResult] = deque(maxlen=_MAX_RECENT)
-        self.gone: AssayError | None = None
-        self.moves = 0
+        self.error: AssayError | None = None
+        self.version = 0
 
-    def take(self, events: Sequence[StateChange | CaseResult]) -> None:
+    def cache(self, events: Sequence[StateChange | CaseResult]) -> None:
         first, last = events[0].sequence, events[-1].sequence
         if last - first != len(events) - 1:
-            return  # rows between them were set aside
+            return  # results between them were archived
         if not self.recent or first > self.recent[-1].sequence + 1:
-            self.recent.clear()  # what came between, nobody has read here
+            self.recent.clear()  # this process has not read the events between them
             self.recent.extend(events)
         elif (new := last - self.recent[-1].sequence) > 0:
             self.recent.extend(events[-new:])
@@ -46,59 +46,59 @@ class _Watched:
 
 
 class Notifier:
-    """What the watchers of runs are told.
+    """Publishes events of runs to their watchers.
 
-    The store holds every event. Watchers who keep up are served from memory: a run's latest events, without answers,
-    are kept while somebody watches it.
+    The store holds every event. Watchers that keep up are served from memory: the latest events of a watched run are
+    cached, without answers.
     """
 
     def __init__(self) -> None:
-        self._watched: dict[str, _Watched] = {}
+        self._watched: dict[str, _WatchedRun] = {}
 
-    def tell(self, run_id: str, rows: Sequence[CaseResult]) -> None:
-        """Hand over results that have become durable, in the order of their sequence."""
-        self.keep(run_id, rows)
+    def publish(self, run_id: str, rows: Sequence[CaseResult]) -> None:
+        """Publish results that are durable, in the order of their sequence."""
+        self.cache_events(run_id, rows)
         self.notify(run_id)
 
-    def keep(self, run_id: str, events: Sequence[StateChange | CaseResult]) -> None:
-        """Take events that were read from the store, in their order, for others who watch the run."""
+    def cache_events(self, run_id: str, events: Sequence[StateChange | CaseResult]) -> None:
+        """Cache events of a watched run, in their order, for its other watchers."""
         watched = self._watched.get(run_id)
         if watched is not None and events:
-            watched.take(events)
+            watched.cache(events)
 
-    def recent(self, run_id: str, after: int, count: int) -> list[StateChange | CaseResult]:
-        """Return up to `count` events that follow on a sequence number; empty where memory has them not."""
+    def recent_events(self, run_id: str, after: int, count: int) -> list[StateChange | CaseResult]:
+        """Return up to `count` events after a sequence number; empty where they are not cached."""
         watched = self._watched.get(run_id)
         return watched.after(after, count) if watched is not None else []
 
     def notify(self, run_id: str) -> None:
-        """Wake everyone who watches the run."""
+        """Wake all watchers of the run."""
         watched = self._watched.get(run_id)
         if watched is not None:
-            watched.moves += 1
+            watched.version += 1
             for flag in watched.flags:
                 flag.set()
 
-    def end(self, run_id: str, error: AssayError) -> None:
-        """Tell everyone who watches the run that it is no more."""
+    def close_watches(self, run_id: str, error: AssayError) -> None:
+        """End all watches of a run, which was deleted, with an error."""
         watched = self._watched.get(run_id)
         if watched is not None:
-            watched.gone = error
+            watched.error = error
         self.notify(run_id)
 
-    def raise_if_gone(self, run_id: str) -> None:
-        """Raise what `end` was given, for whoever watches the run."""
+    def raise_if_closed(self, run_id: str) -> None:
+        """Raise the error with which `close_watches` ended the watches of a run."""
         watched = self._watched.get(run_id)
-        if watched is not None and watched.gone is not None:
-            raise watched.gone
+        if watched is not None and watched.error is not None:
+            raise watched.error
 
-    def moves(self, run_id: str) -> int:
-        """Return how often the run, which somebody watches, has moved: what is read afterwards holds all of it."""
-        return self._watched[run_id].moves
+    def version(self, run_id: str) -> int:
+        """Return how often a watched run has changed: what is read after this call holds all these changes."""
+        return self._watched[run_id].version
 
     @property
-    def watched(self) -> list[str]:
-        """The runs that somebody watches."""
+    def watched_runs(self) -> list[str]:
+        """The runs with watchers."""
         return list(self._watched)
 
     @property
@@ -112,13 +112,13 @@ class Notifier:
             self.notify(run_id)
 
     def subscribe(self, run_id: str) -> asyncio.Event:
-        """Return a flag that is set whenever the run moves; the caller clears it before it reads."""
+        """Return a flag that is set whenever the run changes; the caller clears it before it reads."""
         flag = asyncio.Event()
-        self._watched.setdefault(run_id, _Watched()).flags.add(flag)
+        self._watched.setdefault(run_id, _WatchedRun()).flags.add(flag)
         return flag
 
     def unsubscribe(self, run_id: str, flag: asyncio.Event) -> bool:
-        """Stop waking `flag`; return whether anybody still watches the run."""
+        """Stop waking `flag`; return whether the run has other watchers."""
         self._watched[run_id].flags.discard(flag)
         if self._watched[run_id].flags:
             return True

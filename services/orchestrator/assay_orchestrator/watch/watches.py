@@ -1,4 +1,4 @@
-"""Watches: what happens in a run, told to one client after the other at the pace at which each listens."""
+"""Watches: the events of a run, sent to each client at the pace at which it reads."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a watcher is told next; with neither snapshot nor events, that nothing has happened.
+    """What a watcher is sent next: a snapshot, events, or neither, which is a bookmark.
 
     Args:
-        before: The last event that the watcher was told of before this step.
-        snapshot: The run as it stands, at the beginning.
-        events: What happened, in order.
+        before: The last event that the watcher was sent before this step.
+        snapshot: The run, at the beginning.
+        events: Events, in order.
     """
 
     before: int
@@ -43,8 +43,8 @@ class Step:
 class Watches:
     """Follows runs for watchers.
 
-    A watcher costs a position in the run's events and a flag; it holds one page of events at most. Watchers who
-    stand at the same event share what is read for them.
+    A watcher costs a position in the run's events and a flag; it holds one page of events at most. Watchers at the
+    same event share a read.
 
     Args:
         database: The store.
@@ -52,7 +52,7 @@ class Watches:
         read_run: Returns a run as it is stored; raises NotFoundError without one.
         storage_problem: Returns why a run's rows cannot be stored in this process; empty where they can.
         stopping: Set when the process begins to stop.
-        bookmark_s: How often a watcher is told that nothing has happened, in seconds.
+        bookmark_s: Time between bookmarks while no event comes, in seconds.
     """
 
     def __init__(
@@ -72,29 +72,29 @@ class Watches:
         self._stopping = stopping
         self._bookmark_s = bookmark_s
         self._reading: dict[tuple[object, ...], asyncio.Task[Any]] = {}
-        self._going: dict[str, tuple[int, Run]] = {}  # runs as they stood, by how often they had moved
+        self._active: dict[str, tuple[int, Run]] = {}  # active runs, each with the version that was read
 
     async def follow(self, run_id: str, after: int, *, with_answers: bool) -> AsyncGenerator[Step, None]:
-        """Yield a snapshot, then what happens, until the run has ended.
+        """Yield a snapshot, then events, until the run has ended.
 
         Raises:
             NotFoundError: There is no such run, or no longer.
-            ResumeExpiredError: The run has not come as far as `after`.
+            ResumeExpiredError: The run has not reached event `after`.
         """
-        moved = self._notifier.subscribe(run_id)
+        changed = self._notifier.subscribe(run_id)
         try:
             run = await self._snapshot(run_id, after)
             if after > run.last_sequence:
                 raise ResumeExpiredError(
-                    f"run {run_id} has come to event {run.last_sequence}, and the watch asks for what follows "
-                    f"{after}: watch it from the beginning, or after an event that was seen",
+                    f"run {run_id} has reached event {run.last_sequence}, the watch asks for the events after {after}: "
+                    "watch it from the beginning, or after an event that was received",
                     reason="SEQUENCE_UNKNOWN",
                 )
             cursor, is_shown_paused = after, bool(self._storage_problem(run_id))
             yield Step(cursor, snapshot=self._view(run))
             while True:
-                moved.clear()
-                self._notifier.raise_if_gone(run_id)
+                changed.clear()
+                self._notifier.raise_if_closed(run_id)
                 events = await self._events(run_id, cursor, with_answers=with_answers)
                 if events:
                     failpoint("watch.page_read")
@@ -107,38 +107,38 @@ class Watches:
                 if _ends(events) or (run.finished and cursor >= run.last_sequence):
                     run = await self._shared(run_id, ("run",), lambda: self._read_run(run_id))
                     if run.finished and cursor >= run.last_sequence:
-                        return  # else its errors are being tried again
-                while not events and not await self._moves(run_id, moved):
+                        return  # else its failed rows are being retried
+                while not events and not await self._until_changed(run_id, changed):
                     yield Step(cursor)
         finally:
-            if not self._notifier.unsubscribe(run_id, moved):
-                self._going.pop(run_id, None)
+            if not self._notifier.unsubscribe(run_id, changed):
+                self._active.pop(run_id, None)
 
     def _view(self, run: Run) -> Run:
         return client_view(run, self._storage_problem(run.run_id))
 
     async def _snapshot(self, run_id: str, after: int) -> Run:
-        """Return the run as it stands; while it goes on and has not moved, as it was for whoever came before.
+        """Return the run; an active one that has not changed since the last read is not read again.
 
-        One that stands still is read anew: another process may just have resumed it.
+        A run that is not active is read each time: another process may just have resumed it.
         """
-        moves = self._notifier.moves(run_id)
+        version = self._notifier.version(run_id)
         run = self._known(run_id)
         if run is None or after > run.last_sequence:
             run = await self._shared(run_id, ("run",), lambda: self._read_run(run_id))
             if run.state in ACTIVE_STATES:
-                self._going[run_id] = (moves, run)
+                self._active[run_id] = (version, run)
         return run
 
     def _known(self, run_id: str) -> Run | None:
-        """Return the run as somebody has read it, if it goes on and has not moved since."""
-        moves, run = self._going.get(run_id, (-1, None))
-        return run if moves == self._notifier.moves(run_id) else None
+        """Return the run as it was last read, if it is active and has not changed since."""
+        version, run = self._active.get(run_id, (-1, None))
+        return run if version == self._notifier.version(run_id) else None
 
     async def _events(self, run_id: str, after: int, *, with_answers: bool) -> Sequence[StateChange | CaseResult]:
         if (run := self._known(run_id)) is not None and run.last_sequence <= after:
             return ()
-        if not with_answers and (recent := self._notifier.recent(run_id, after, _EVENT_PAGE)):
+        if not with_answers and (recent := self._notifier.recent_events(run_id, after, _EVENT_PAGE)):
             return recent
         events: Sequence[StateChange | CaseResult] = await self._shared(
             run_id,
@@ -148,12 +148,12 @@ class Watches:
             ),
         )
         if not with_answers:
-            self._notifier.keep(run_id, events)
+            self._notifier.cache_events(run_id, events)
         return events
 
     async def _shared(self, run_id: str, what: tuple[object, ...], read: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what a reading under way will find, unless the run has moved since it began; else read."""
-        key = (run_id, self._notifier.moves(run_id), *what)
+        """Return the result of a read in flight, unless the run has changed since it began; else read."""
+        key = (run_id, self._notifier.version(run_id), *what)
         task: asyncio.Task[T] | None = self._reading.get(key)
         if task is None:
             task = self._reading[key] = asyncio.create_task(read())
@@ -163,15 +163,15 @@ class Watches:
     def _read(self, key: tuple[object, ...], done: asyncio.Task[Any]) -> None:
         del self._reading[key]
         if not done.cancelled():
-            done.exception()  # whoever still waits for it gets it
+            done.exception()  # those that wait for it get it
 
-    async def _moves(self, run_id: str, moved: asyncio.Event) -> bool:
-        """Wait until the run moves; False where it has not by the time of a bookmark."""
+    async def _until_changed(self, run_id: str, changed: asyncio.Event) -> bool:
+        """Wait until the run changes; False where it has not by the time of a bookmark."""
         if self._stopping.is_set():
             raise UnavailableError("the orchestrator is stopping: resume the watch", reason="STOPPING")
         try:
             async with asyncio.timeout(self._bookmark_s):
-                await moved.wait()
+                await changed.wait()
         except TimeoutError:
             return False
         return True
