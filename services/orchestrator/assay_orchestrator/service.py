@@ -190,7 +190,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         request: pb.ResumeRunRequest,
         context: grpc.aio.ServicerContext[pb.ResumeRunRequest, pb.ResumeRunResponse],
     ) -> pb.ResumeRunResponse:
-        """Continue a paused run, or one whose errors are to be tried again."""
+        """Continue a paused run, or retry the failed rows of one."""
         cap = spend_cap_from_wire(request.spend_cap) if request.HasField("spend_cap") else None
         run = await self._manager.resume(request.run_id, retry_errors=request.retry_errors, spend_cap=cap)
         return pb.ResumeRunResponse(run=self._to_wire(run))

@@ -39,8 +39,8 @@ class Settings:
         scoring_memory_mib: Most memory of one scorer beyond what it needs idle, in MiB.
         unattended_pause_s: A run whose agent no client has hosted for this long pauses, in seconds.
         active_run_limit: Most pending and running runs; further ones are refused.
-        row_try_limit: How often a row is tried: so many results with an error (`retry_errors` sets the earlier ones
-            aside), or so many kills of the process while it works on the row. After that it is a dead letter.
+        row_try_limit: Attempts at a row: so many results with an error (`retry_errors` archives the earlier ones), or
+            so many kills of the process while it works on the row. After that it is a dead letter.
         watch_bookmark_s: Time between bookmarks to a watcher of a run while nothing happens, in seconds.
         watch_stall_s: A watch whose client reads nothing for this long ends; it may resume, in seconds.
         first_message_s: The first message of a client's stream must come within this time, in seconds.

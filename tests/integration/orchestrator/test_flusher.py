@@ -128,7 +128,7 @@ async def test_what_was_stored_unnoticed_is_not_stored_again(
     assert shard is not None
     pauses = StoragePauses(StoredUnnoticed(store), lambda _: None, lambda _: asyncio.sleep(0))  # type: ignore[arg-type]
     flusher = Flusher(pauses.of("r"), "r", lambda _: None, lambda since, slots: None)
-    await flusher.begin(shard, (0, 0, 0))
+    await flusher.journal(shard, (0, 0, 0))
     answer, result = AnswerRecord(0, 0, 0, AgentResponse(text="a")), _row(0)
     await flusher.put(shard, answer if parts != "result" else None, result if parts != "answer" else None)
     await flusher.aclose()
@@ -146,14 +146,14 @@ async def test_an_attempt_that_came_to_its_result_is_over(store: Database) -> No
     pauses = StoragePauses(counting, lambda _: None, None)  # type: ignore[arg-type]  # it only writes, and nothing fails
     whole, broken_off = (Flusher(pauses.of("r"), "r", lambda _: None, lambda since, slots: None) for _ in range(2))
     for index, flusher in enumerate((whole, broken_off)):
-        await flusher.begin(shard, (index, 0, 1))  # its second attempt
+        await flusher.journal(shard, (index, 0, 1))  # its second attempt
     await _put(whole, shard, 0)
     before = counting.count
     await whole.aclose()
     assert counting.count == before
     await broken_off.aclose()
     assert counting.count == before + 1
-    assert await store.read(lambda c: attempts.tries(c, "r", 0, _CASES)) == {}
+    assert await store.read(lambda c: attempts.count_attempts(c, "r", 0, _CASES)) == {}
 
 
 def _row(index: int) -> CaseResult:

@@ -17,7 +17,7 @@ from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, RunState, Score, ScoreStatus
 from assay_orchestrator.store import attempts, control, datasets, fairness, history, results, runs, schema, shards
-from assay_orchestrator.store.attempts import Tries
+from assay_orchestrator.store.attempts import RowAttempts
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.results import AnswerRecord
@@ -400,13 +400,13 @@ async def test_errors_of_a_shard_that_a_worker_still_has_are_tried_again(store: 
         (job,) = fairness.top_up(connection, "r", FairShares({}, {}))
         shard = shards.start(connection, "r", 0, job.ticket)
         assert shard is not None
-        attempts.set_aside(connection, shard, 3)
+        attempts.archive_failed_rows(connection, shard, 3)
         return shard
 
     new = await store.write(start_again)
     assert new.retry_errors
     assert await store.read(lambda c: results.finished_keys(c, "r", 0, 3)) == {(1, 0), (2, 0)}
-    assert await store.read(lambda c: attempts.tries(c, "r", 0, 3)) == {(0, 0): Tries(retried=1)}
+    assert await store.read(lambda c: attempts.count_attempts(c, "r", 0, 3)) == {(0, 0): RowAttempts(retried=1)}
     await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)], {0: new.epoch}))
     assert await store.write(lambda c: shards.complete(c, new))
     run = await store.read(lambda c: runs.get(c, "r"))

@@ -87,7 +87,7 @@ class ShardWorker:
         shares: How teams and agents share the workers.
         supervisor: Owns the runs.
         make_session: Makes what the shards of a run share.
-        row_try_limit: How often a row with an error is tried.
+        max_attempts: Attempts at a row with an error.
         on_fenced: What to do when another worker was given a shard that this one has: exit.
     """
 
@@ -99,7 +99,7 @@ class ShardWorker:
         supervisor: RunSupervisor,
         make_session: Callable[[RunContext, RunStore], Session],
         *,
-        row_try_limit: int = 3,
+        max_attempts: int = 3,
         on_fenced: Callable[[], None] = exit_at_once,
     ) -> None:
         self._database = database
@@ -107,7 +107,7 @@ class ShardWorker:
         self._shares = shares
         self._supervisor = supervisor
         self._on_fenced = on_fenced
-        self._row_try_limit = row_try_limit
+        self._max_attempts = max_attempts
         self._handing_over = False
 
         self.pauses = StoragePauses(database, self._moved, self.resume_from_storage)
@@ -224,7 +224,7 @@ class ShardWorker:
         self._supervisor.moved(run_id)
 
     async def _begin(self, run_id: str, shard_index: int, ticket: int) -> tuple[_Begun, float]:
-        since, limit = monotonic(), self._row_try_limit
+        since, limit = monotonic(), self._max_attempts
         return await self._database.write(lambda c: _begin(c, run_id, shard_index, ticket, limit)), since
 
     async def _leave(self, store: RunStore, shard: Shard, runner: ShardRunner) -> None:
@@ -346,13 +346,13 @@ def _pause(connection: sa.Connection, run_id: str) -> str:
     return unjudged.pause_if_stuck(connection, run_id)
 
 
-def _begin(connection: sa.Connection, run_id: str, shard_index: int, ticket: int, row_try_limit: int) -> _Begun:
+def _begin(connection: sa.Connection, run_id: str, shard_index: int, ticket: int, max_attempts: int) -> _Begun:
     shard = shards.start(connection, run_id, shard_index, ticket)
     if shard is None:
         return _Begun(None, paused=shards.pause_if_wanted(connection, run_id))
     is_first = runs.begin(connection, run_id)
     if shard.retry_errors:
-        attempts.set_aside(connection, shard, row_try_limit)
+        attempts.archive_failed_rows(connection, shard, max_attempts)
         failpoint("retry.before_commit")
     failpoint("shard.start_before_commit")
     return _Begun(shard, is_first=is_first)

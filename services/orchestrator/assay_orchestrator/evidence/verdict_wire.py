@@ -213,7 +213,7 @@ def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse
     if verdict.usage.estimated:
         found["estimated"] = True
     if verdict.tries:
-        found["tries"] = [_try(one) for one in verdict.tries]
+        found["tries"] = [_attempt(one) for one in verdict.tries]
     if verdict.cached:
         saved = _taken(verdict.saved)
         found["saved_tokens"] = (
@@ -223,7 +223,7 @@ def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse
     return found
 
 
-def _try(one: judge_pb2.JudgeAttempt) -> dict[str, Any]:
+def _attempt(one: judge_pb2.JudgeAttempt) -> dict[str, Any]:
     latency = {"latency_ms": round(one.latency_ms, 1)} if one.HasField("latency_ms") else {}
     estimated = {"estimated": True} if one.estimated else {}
     return {"outcome": one.outcome, **_taken(one), **estimated, **latency}

@@ -1,4 +1,4 @@
-"""Rows that are not tried again: they failed in as many tries as there are."""
+"""Dead letters: rows that failed in as many attempts as there are."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ __all__ = ["exhausted", "interrupted", "unreadable"]
 
 
 def interrupted(count: int) -> AgentResponse:
-    """Return the answer of a row in whose midst the orchestrator was killed again and again."""
+    """Return the answer of a row during which the orchestrator was killed as often as there are attempts."""
     return error_response(
         AgentErrorKind.DEAD_LETTER,
         f"the orchestrator was killed {count} times while it worked on this row, the last times on this row alone: it "
-        "is not tried again",
+        "is not retried",
     )
 
 
-def exhausted(response: AgentResponse, tries: int) -> AgentResponse:
-    """Return the failure of a row's last try as one after which there is no further."""
+def exhausted(response: AgentResponse, attempt_count: int) -> AgentResponse:
+    """Return the failure of a row's last attempt as that of a dead letter."""
     error = response.error
     assert error is not None, "only failures are wrapped"
     last = error_response(
         AgentErrorKind.DEAD_LETTER,
-        f"failed in {tries} tries; the last: {error.kind.value}: {error.message}",
+        f"failed in {attempt_count} attempts; the last: {error.kind.value}: {error.message}",
         traceback=error.traceback,
     )
     return dataclasses.replace(response, error=last.error)

@@ -76,12 +76,12 @@ class Flusher:
 
         Raises:
             StorageError: They could not be stored, and the process stops or the run was cancelled.
-            FencedError: Somebody else has the shard, or one that was stored with it.
+            FencedError: Another worker has the shard, or one that was stored with it.
         """
         await self._put(shard, answer, result, None)
 
-    async def begin(self, shard: Shard, attempt: AttemptKey) -> None:
-        """Note that an attempt begins; should the process be killed before the row's result is stored, it shows.
+    async def journal(self, shard: Shard, attempt: AttemptKey) -> None:
+        """Journal that an attempt begins: a kill before the row's result is stored then leaves its entry.
 
         Raises:
             StorageError: It could not be stored.
@@ -90,12 +90,12 @@ class Flusher:
         await self._put(shard, None, None, attempt)
 
     async def aclose(self) -> None:
-        """Wait until everything handed over is stored; attempts that were broken off in good order leave no trace."""
+        """Wait until everything handed over is stored; cancelled attempts leave no entry in the journal."""
         while self._task is not None:
             await asyncio.shield(self._task)
         if self._open:
             with contextlib.suppress(StorageError):
-                await self._store.write_once(lambda c: attempts.end(c, self._run_id, self._open.values()))
+                await self._store.write_once(lambda c: attempts.clear_journal(c, self._run_id, self._open.values()))
 
     async def _put(
         self, shard: Shard, answer: AnswerRecord | None, result: CaseResult | None, begun: AttemptKey | None
@@ -167,15 +167,15 @@ class _Batch:
         self._call_count += 1
         if self._call_count > 1:
             answers, self.rows = results.without_stored(connection, self._run_id, answers, self.rows)
-            attempts.end(connection, self._run_id, self._attempts)
+            attempts.clear_journal(connection, self._run_id, self._attempts)
         epochs = {entry.shard.shard_index: entry.shard.epoch for entry in self._entries}
         stored = results.put(connection, self._run_id, answers, self.rows, epochs)
         if answers:
             failpoint("answer.before_commit")
         if self.rows:
             failpoint("result.before_commit")
-        attempts.begin(connection, self._run_id, self._attempts)
-        attempts.end(connection, self._run_id, [self._open[key] for key in self._keys if key in self._open])
+        attempts.journal_attempts(connection, self._run_id, self._attempts)
+        attempts.clear_journal(connection, self._run_id, [self._open[key] for key in self._keys if key in self._open])
         return stored
 
 

@@ -38,7 +38,7 @@ class RunContext:
             may need one and there is no embedder.
         judge: Who judges; None where nobody does, or no metric needs it.
         pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
-        try_limit: How often a row is tried before it is given up.
+        max_attempts: Attempts at a row before it is a dead letter.
         turns: How many rows a round of the event loop may start and score, of all runs of the process.
         turn_score: What the value of a conversation is, one of `assay.model.run_settings.TURN_SCORES`.
     """
@@ -55,6 +55,6 @@ class RunContext:
     embedders: Mapping[str, EmbeddingClient]
     judge: RunJury | None = None
     pausing: asyncio.Event = field(default_factory=asyncio.Event)
-    try_limit: int = 3
+    max_attempts: int = 3
     turns: Turns = field(default_factory=Turns)
     turn_score: str = "mean"

@@ -23,7 +23,7 @@ from assay_orchestrator.pipeline import dead_letters
 from assay_orchestrator.pipeline.canary_rows import CanaryRows
 from assay_orchestrator.pipeline.conversations import history_before, scored_row, scored_turns
 from assay_orchestrator.store import attempts, datasets, results
-from assay_orchestrator.store.attempts import Tries
+from assay_orchestrator.store.attempts import RowAttempts
 from assay_orchestrator.store.results import AnswerRecord
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class _Work:
     case_index: int
     repeat_index: int
     stored: Sequence[AgentResponse]
-    tries: Tries
+    attempts: RowAttempts
     problem: str = ""
     clock: _Clock = field(default_factory=_Clock)
 
@@ -93,7 +93,7 @@ class ShardRunner:
         self._session = session
         self._context = session.context
         self._shard = shard
-        self._begun: set[tuple[int, int]] = set()
+        self._journaled: set[tuple[int, int]] = set()
         self._unjudged = 0
         self._pending = 0
         self._polling = asyncio.Semaphore(_CONCURRENT_POLLS) if is_ordered else None
@@ -125,7 +125,7 @@ class ShardRunner:
         try:
             async with asyncio.TaskGroup() as rows:
                 for work in await self._unfinished():
-                    if work.tries.interrupted:
+                    if work.attempts.interrupted:
                         suspects.append(work)
                         continue
                     await self._context.turns.take()
@@ -144,25 +144,25 @@ class ShardRunner:
 
     async def _unfinished(self) -> Iterator[_Work]:
         context, first, count = self._context, self._shard.first_case, self._shard.case_count
-        cases, finished, stored, tries = await self._store.read(
+        cases, finished, stored, earlier = await self._store.read(
             lambda connection: (
                 datasets.read_cases(connection, context.dataset_id, first, count),
                 results.finished_keys(connection, context.run_id, first, count),
                 results.stored_answers(connection, context.run_id, first, count),
-                attempts.tries(connection, context.run_id, first, count),
+                attempts.count_attempts(connection, context.run_id, first, count),
             )
         )
         if context.judge is not None:
             decoded = await asyncio.to_thread(lambda: [datasets.stored_case(*each).case for each in cases])
             self._canaries = CanaryRows(context.judge, context.metrics, decoded, first)
-        return self._works(cases, finished, stored, tries)
+        return self._works(cases, finished, stored, earlier)
 
     def _works(
         self,
         cases: Sequence[tuple[str, str]],
         finished: Container[RowKey],
         stored: Mapping[RowKey, Sequence[AgentResponse]],
-        tries: Mapping[RowKey, Tries],
+        earlier: Mapping[RowKey, RowAttempts],
     ) -> Iterator[_Work]:
         """Yield the rows without a result. A case is decoded when its first row is due: all at once delay others."""
         for case_index, (case_id, text) in enumerate(cases, self._shard.first_case):
@@ -170,7 +170,7 @@ class ShardRunner:
             if keys:
                 found = datasets.stored_case(case_id, text)
                 for key in keys:
-                    yield _Work(found.case, *key, stored.get(key, ()), tries.get(key, Tries()), found.problem)
+                    yield _Work(found.case, *key, stored.get(key, ()), earlier.get(key, RowAttempts()), found.problem)
 
     async def _finish_beside(self, work: _Work) -> None:
         try:
@@ -182,7 +182,7 @@ class ShardRunner:
         try:
             answers, fresh = await self._converse(work)
             work.clock.start()  # of a row whose answer was stored before
-            await self._begin(work)
+            await self._journal(work)
             turns = scored_turns(work.case, answers, self._context.metrics, self._context.turn_score)
             evidence: list[_Evidence] | None = [({}, {})] * len(turns)
             if any(turn.models or turn.rubrics for turn in turns):  # most rows need neither
@@ -221,8 +221,8 @@ class ShardRunner:
         turns, answers = work.case.turns, list(work.stored)
         if work.problem:
             return self._given_up(work, dead_letters.unreadable(work.problem))
-        if work.tries.interrupted >= self._context.try_limit:
-            return self._given_up(work, dead_letters.interrupted(work.tries.interrupted))
+        if work.attempts.interrupted >= self._context.max_attempts:
+            return self._given_up(work, dead_letters.interrupted(work.attempts.interrupted))
         fresh: AnswerRecord | None = None
         while len(answers) < len(turns) and not (answers and answers[-1].status is AgentStatus.ERROR):
             if fresh is not None:
@@ -230,7 +230,7 @@ class ShardRunner:
             async with self._session.asking:
                 if self._context.pausing.is_set():
                     raise NotAskedError
-                await self._begin(work)
+                await self._journal(work)
                 work.clock.start()
                 response = await self._ask(work, answers)
             fresh = AnswerRecord(work.case_index, work.repeat_index, len(answers), response)
@@ -242,19 +242,23 @@ class ShardRunner:
             return [response], None
         return [response], AnswerRecord(work.case_index, work.repeat_index, len(work.stored), response)
 
-    async def _begin(self, work: _Work) -> None:
-        """Note that a row is being worked on, where the shard is to be taken with care."""
+    async def _journal(self, work: _Work) -> None:
+        """Journal that a row is being worked on, where a worker of the shard was lost."""
         key = (work.case_index, work.repeat_index)
-        if not self._shard.careful or key in self._begun or work.tries.interrupted >= self._context.try_limit:
+        if (
+            not self._shard.journaled
+            or key in self._journaled
+            or work.attempts.interrupted >= self._context.max_attempts
+        ):
             return
-        self._begun.add(key)
-        await self._session.flusher.begin(self._shard, (*key, work.tries.retried + work.tries.interrupted))
+        self._journaled.add(key)
+        await self._session.flusher.journal(self._shard, (*key, work.attempts.retried + work.attempts.interrupted))
 
     async def _ask(self, work: _Work, earlier: Sequence[AgentResponse]) -> AgentResponse:
         context, case, turn_index = self._context, work.case, len(earlier)
         row = f"{context.run_id}/{work.case_index}/{work.repeat_index}"
-        if work.tries.retried:
-            row += f"@{work.tries.retried}"  # another question to a server that remembers what it answered
+        if work.attempts.retried:
+            row += f"@{work.attempts.retried}"  # another question to a server that remembers what it answered
         key = row if len(case.turns) == 1 else f"{row}/{turn_index}"
         request = AgentRequest(
             request_id=f"{key}#0",
@@ -272,9 +276,9 @@ class ShardRunner:
         )
         response = await context.agent.answer(request, case, self._may_ask)
         failpoint("agent.after_answer")
-        tries = work.tries.retried + 1
-        if response.status is AgentStatus.ERROR and 1 < tries >= context.try_limit:
-            return dead_letters.exhausted(response, tries)
+        attempt_count = work.attempts.retried + 1
+        if response.status is AgentStatus.ERROR and 1 < attempt_count >= context.max_attempts:
+            return dead_letters.exhausted(response, attempt_count)
         return response
 
     async def _may_ask(self) -> None:
@@ -379,7 +383,7 @@ def _judged(work: _Work, turn: ScoredTurn) -> JudgedRow:
         turn.history,
         work.case_index,
         work.repeat_index,
-        retries=work.tries.retried,
+        retries=work.attempts.retried,
         turn_index=turn.turn_index,
     )
 

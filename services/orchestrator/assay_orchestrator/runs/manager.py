@@ -81,7 +81,7 @@ class RunManager:
         self.notifier = Notifier()
         shares = FairShares(settings.team_weights, settings.agent_limits)
         self._worker = ShardWorker(
-            database, self._dispatcher, shares, self, self._session, row_try_limit=settings.row_try_limit
+            database, self._dispatcher, shares, self, self._session, max_attempts=settings.row_try_limit
         )
         self._creation = Creation(database, self._worker, settings)
         self._hosting = Hosting(planner, dispatcher, self._worker)

@@ -98,7 +98,7 @@ class Planner:
                 scorers=self._scorers,
             ),
             pausing=pausing,
-            try_limit=self._settings.row_try_limit,
+            max_attempts=self._settings.row_try_limit,
             turns=self._turns,
             # Of a conversation, a dataset records the last answer alone.
             turn_score="last" if wanted.agent.adapter == "replay" else wanted.turns,

@@ -14,7 +14,7 @@ the second therefore sees what the first left, as if they came one after the oth
 | reopen         | running         | pausing   | no change | no change | no change | no change |
 | delete         | refused         | refused   | deleted   | deleted   | deleted   | deleted   |
 
-A run that is pending is as one that is running. One that has succeeded without errors that can be tried again stays as
+A run that is pending is as one that is running. One that has succeeded without errors that can be retried stays as
 it is. One whose rows cannot be stored is pausing, whatever it is shown as. Reopening is for shards that are done and
 lack rows: they wait again. What a defect does to a run is `runs.stop`, what a database that cannot store does is
 `runs.pause_for_storage`, deleting is `deletions.begin`: all check the state in their transaction too.
@@ -47,15 +47,15 @@ class Resumption:
     """How a run is to be resumed.
 
     Args:
-        retry_errors: Whether rows with errors are to be tried again.
+        retry_errors: Whether rows with errors are to be retried.
         spend_cap: Another cap on what it may spend on judging; None to keep its cap.
-        row_try_limit: Rows that were tried this often stay as they are.
+        max_attempts: Rows with this many attempts keep their result.
         lost: Shards of it that no job belongs to any more.
     """
 
     retry_errors: bool = False
     spend_cap: SpendCap | None = None
-    row_try_limit: int = 3
+    max_attempts: int = 3
     lost: Sequence[Held] = ()
 
 
@@ -100,7 +100,7 @@ def resume(connection: sa.Connection, run_id: str, wanted: Resumption) -> bool |
     """Bring a run into RUNNING; what it does next is the caller's to enqueue, in the same transaction.
 
     Returns:
-        Whether it is running now; False where it has ended and has no errors to try again, None where there is no
+        Whether it is running now; False where it has ended and has no errors to retry, None where there is no
         such run.
 
     Raises:
@@ -169,7 +169,7 @@ def _restart(connection: sa.Connection, run: RunRecord, wanted: Resumption) -> b
         raise WrongStateError(f"run {run.run_id} was cancelled for good: start a new one", reason="RUN_FINISHED")
     if not wanted.retry_errors:
         _require_unfinished(run)
-    has_errors = wanted.retry_errors and attempts.has_errors(connection, run.run_id, wanted.row_try_limit)
+    has_errors = wanted.retry_errors and attempts.has_errors(connection, run.run_id, wanted.max_attempts)
     if run.state is RunState.SUCCEEDED and not has_errors:
         return False
     if not shards.have_shards(connection, run.run_id):
@@ -188,7 +188,7 @@ def _require_no_change(connection: sa.Connection, run: RunRecord, wanted: Resump
     """Raise where a run that is running is to change; a repeated request changes nothing."""
     if wanted.retry_errors and not attempts.is_retry_requested(connection, run.run_id):
         raise WrongStateError(
-            f"run {run.run_id} is running: pause it, or wait for its end, before its errors are tried again",
+            f"run {run.run_id} is running: pause it, or wait for its end, before its errors are retried",
             reason="RUN_ACTIVE",
         )
     if wanted.spend_cap is not None and wanted.spend_cap.usd != run.spec["judge"].get("spend_cap_usd"):

@@ -99,7 +99,7 @@ def read_attempts(connection: sa.Connection, run_id: str, dataset_id: str, case_
     Raises:
         NotFoundError: The run's dataset has no such case.
     """
-    return attempts.read(connection, run_id, find_case(connection, run_id, dataset_id, case_id))
+    return attempts.read_attempts(connection, run_id, find_case(connection, run_id, dataset_id, case_id))
 
 
 def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> list[CaseResult]:

@@ -72,9 +72,9 @@ class Shard:
         case_count: Its cases.
         epoch: The worker's right to store its rows: it ends when the shard is started again.
         slots: How many questions of it may be in flight at once.
-        careful: Whether a worker was lost that had it: rows are then noted before they are worked on, so that one
-            which kills its worker is known after some kills.
-        retry_errors: Whether its rows with errors are to be set aside first.
+        journaled: Whether a worker that had it was lost: attempts at its rows are then journaled, so that a row which
+            kills its worker is known after some kills.
+        retry_errors: Whether its rows with errors are to be archived first.
     """
 
     run_id: str
@@ -83,7 +83,7 @@ class Shard:
     case_count: int
     epoch: int
     slots: int
-    careful: bool = False
+    journaled: bool = False
     retry_errors: bool = False
 
 
