@@ -99,7 +99,7 @@ async def test_operators_at_two_processes_corrupt_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After each round of operations at both, counts, attempts and states are right, and every run still ends."""
-    monkeypatch.setattr(shards, "create", functools.partial(shards.create, rows=8))
+    monkeypatch.setattr(shards, "create_shards", functools.partial(shards.create_shards, rows=8))
     chance = random.Random(seed)
     failed = error_response(AgentErrorKind.RAISED, "recorded", retryable=False)
     content = [

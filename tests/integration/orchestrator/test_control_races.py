@@ -210,7 +210,7 @@ def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunS
         datasets.finish(connection, "u", dataset)
     record = RunRecord(run_id, f"of {run_id}", "h", settings_to_json(settings), "d", CASES, "0", "2026-01-01")
     runs.create(connection, record)
-    shards.create(connection, run_id, CASES, 1)
+    shards.create_shards(connection, run_id, CASES, 1)
     runs.change_state(connection, run_id, RunState.RUNNING)
     finished = 2 if phase in ("running", "busy", "pausing", "paused") else CASES
     rows = [

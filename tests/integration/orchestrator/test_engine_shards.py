@@ -52,7 +52,7 @@ def add_run(
         concurrency=concurrency, **more,
     )  # fmt: skip
     runs.create(connection, made)
-    shards.create(connection, run_id, cases, repeats, rows=rows)
+    shards.create_shards(connection, run_id, cases, repeats, rows=rows)
 
 
 @pytest_asyncio.fixture
@@ -75,7 +75,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
 
 async def started(store: Database, run_id: str, shard_index: int, ticket: int = 1) -> Shard:
     """Start a shard that is queued."""
-    shard = await store.write(lambda c: shards.start(c, run_id, shard_index, ticket))
+    shard = await store.write(lambda c: shards.start_shard(c, run_id, shard_index, ticket))
     assert shard is not None
     return shard
 
@@ -87,7 +87,7 @@ async def test_a_run_may_never_ask_more_than_its_concurrency(store: Database) ->
     held = [await started(store, "r", job.shard_index) for job in jobs]
     assert [shard.slots for shard in held] == [32, 32, 32, 32]
     assert await store.write(lambda c: fairness.top_up(c, "r", EQUAL)) == []
-    await store.write(lambda c: shards.give_back(c, "r", 0, held[0].epoch))
+    await store.write(lambda c: shards.release_shard(c, "r", 0, held[0].epoch))
     again = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     assert [(job.shard_index, (await started(store, "r", 0, job.ticket)).slots) for job in again] == [(0, 32)]
 
@@ -114,7 +114,7 @@ async def test_what_is_left_is_divided_evenly(store: Database) -> None:
     taken = await started(store, "other", 0)
     await store.write(lambda c: c.execute(sa.update(schema.runs).values(concurrency=13)))
     await store.write(lambda c: fairness.spread(c, "other", EQUAL))
-    assert (await store.write(lambda c: shards.check(c, "other", {0: taken.epoch}))) == {0: 7}
+    assert (await store.write(lambda c: shards.require_epochs(c, "other", {0: taken.epoch}))) == {0: 7}
     assert (await started(store, "other", 1)).slots == 6
 
 
@@ -140,11 +140,11 @@ async def test_a_run_gets_no_more_than_its_agent_takes_and_nothing_once_it_is_to
     one, two = [await started(store, name, 0) for name in ("one", "two")]
     assert (one.slots, two.slots) == (32, 8)
     await store.write(lambda c: fairness.spread(c, "two", shares))
-    assert await store.write(lambda c: shards.check(c, "two", {0: two.epoch})) == {0: 8}
-    await store.write(lambda c: shards.give_back(c, "one", 0, one.epoch))
+    assert await store.write(lambda c: shards.require_epochs(c, "two", {0: two.epoch})) == {0: 8}
+    await store.write(lambda c: shards.release_shard(c, "one", 0, one.epoch))
     await store.write(lambda c: runs.request_pause(c, "two"))
     await store.write(lambda c: fairness.spread(c, "two", shares))
-    assert await store.write(lambda c: shards.check(c, "two", {0: two.epoch})) == {0: 8}
+    assert await store.write(lambda c: shards.require_epochs(c, "two", {0: two.epoch})) == {0: 8}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -170,11 +170,11 @@ async def test_questions_in_flight_are_never_too_many_and_never_left_over(store:
 
         def leave(connection: sa.Connection, shard: Shard = shard, is_lost: bool = is_lost) -> list[shards.ShardJob]:
             if is_lost:
-                shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
+                shards.release_shard(connection, shard.run_id, shard.shard_index, shard.epoch)
             else:
                 rows = [row(index) for index in range(shard.first_case, shard.first_case + shard.case_count)]
                 results.put(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
-                assert shards.complete(connection, shard)
+                assert shards.complete_shard(connection, shard)
             return worker.next_jobs(connection, shard.run_id)
 
         queued += [job for job in await store.write(leave) if job.shard_index >= 0]
@@ -202,7 +202,7 @@ async def end(store: Database, shard: Shard) -> list[shards.ShardJob]:
 
     def leave(connection: sa.Connection) -> list[shards.ShardJob]:
         results.put(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
-        assert shards.complete(connection, shard)
+        assert shards.complete_shard(connection, shard)
         return worker.next_jobs(connection, shard.run_id)
 
     return await store.write(leave)
@@ -220,7 +220,7 @@ async def test_rows_are_stored_by_right_of_the_newest_epoch(store: Database) -> 
     await store.write(lambda c: results.put(c, "r", [], [row(1)], {0: second.epoch}))
     assert await store.read(lambda c: results.count_finished(c, "r")) == 2
     with pytest.raises(FencedError):
-        await store.write(lambda c: shards.complete(c, first))
+        await store.write(lambda c: shards.complete_shard(c, first))
 
 
 async def test_nothing_is_asked_of_a_shard_that_somebody_else_has(
@@ -246,11 +246,11 @@ async def test_nothing_is_asked_of_a_shard_that_somebody_else_has(
 async def test_a_job_that_is_out_of_date_takes_no_shard_from_anybody(store: Database) -> None:
     """A shard that was given back and queued again belongs to the later job; the same job may come twice."""
     old, *_ = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
-    await store.write(lambda c: shards.give_back(c, "r", 0))
+    await store.write(lambda c: shards.release_shard(c, "r", 0))
     new, *_ = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     assert (old.shard_index, new.shard_index) == (0, 0)
     held = await started(store, "r", 0, new.ticket)
-    assert await store.write(lambda c: shards.start(c, "r", 0, old.ticket)) is None
+    assert await store.write(lambda c: shards.start_shard(c, "r", 0, old.ticket)) is None
     await store.write(lambda c: results.put(c, "r", [], [row(0)], {0: held.epoch}))
     assert (await started(store, "r", 0, new.ticket)).epoch == held.epoch + 1
 
@@ -273,10 +273,10 @@ async def test_a_shard_is_done_when_every_row_has_a_result(store: Database) -> N
     await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     held = [await started(store, "r", index) for index in range(4)]
     await store.write(lambda c: results.put(c, "r", [], [row(i) for i in range(199)], {0: held[0].epoch}))
-    assert not await store.write(lambda c: shards.complete(c, held[0]))
+    assert not await store.write(lambda c: shards.complete_shard(c, held[0]))
     await store.write(lambda c: results.put(c, "r", [], [row(199)], {0: held[0].epoch}))
-    assert await store.write(lambda c: shards.complete(c, held[0]))
-    assert await store.write(lambda c: shards.start(c, "r", 0, 1)) is None
+    assert await store.write(lambda c: shards.complete_shard(c, held[0]))
+    assert await store.write(lambda c: shards.start_shard(c, "r", 0, 1)) is None
     assert not await store.read(lambda c: shards.all_done(c, "r"))
     (job,) = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     held.append(await started(store, "r", job.shard_index))
@@ -285,7 +285,7 @@ async def test_a_shard_is_done_when_every_row_has_a_result(store: Database) -> N
 
         def end(connection: sa.Connection, shard: Shard = shard, rows: list[CaseResult] = rows) -> bool:
             results.put(connection, "r", [], rows, {shard.shard_index: shard.epoch})
-            return shards.complete(connection, shard)
+            return shards.complete_shard(connection, shard)
 
         assert await store.write(end)
     assert await store.read(lambda c: shards.all_done(c, "r"))
@@ -296,7 +296,7 @@ async def test_a_run_that_does_not_go_on_gives_its_shards_back(store: Database, 
     """A job of a run that was paused or cancelled meanwhile does nothing, and the shard waits."""
     await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     await store.write(lambda c: runs.change_state(c, "r", state))
-    assert await store.write(lambda c: shards.start(c, "r", 0, 1)) is None
+    assert await store.write(lambda c: shards.start_shard(c, "r", 0, 1)) is None
     assert await store.write(lambda c: fairness.top_up(c, "r", EQUAL)) == []
     await store.write(lambda c: runs.change_state(c, "r", RunState.RUNNING))
     jobs = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
@@ -380,7 +380,7 @@ async def serve(store: Database, names: list[str], shares: FairShares, count: in
             connection: sa.Connection, shard: Shard = shard, rows: list[CaseResult] = rows
         ) -> list[shards.ShardJob]:
             results.put(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
-            assert shards.complete(connection, shard)
+            assert shards.complete_shard(connection, shard)
             return fairness.top_up(connection, shard.run_id, shares)
 
         waiting += await store.write(end)

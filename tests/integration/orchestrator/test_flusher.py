@@ -86,7 +86,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
         datasets.finish(connection, "u", DatasetRef("d", "d", "jsonl", _CASES))
         record = RunRecord("r", "request", "hash", {"repeats": 1}, "d", _CASES, "0", "2026-01-01", concurrency=4)
         runs.create(connection, record)
-        shards.create(connection, "r", _CASES, 1)
+        shards.create_shards(connection, "r", _CASES, 1)
         fairness.top_up(connection, "r", FairShares({}, {}))
 
     try:
@@ -98,7 +98,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
 
 async def test_a_flush_is_not_cancelled_with_those_who_wait_for_it(store: Database) -> None:
     """Rows in the transaction under way, and rows that wait for the next, are stored though nobody waits any more."""
-    shard = await store.write(lambda c: shards.start(c, "r", 0, 1))
+    shard = await store.write(lambda c: shards.start_shard(c, "r", 0, 1))
     assert shard is not None
     slow, told = SlowWrites(store), list[CaseResult]()
     pauses = StoragePauses(slow, lambda _: None, None)  # type: ignore[arg-type]  # it only writes, and nothing fails
@@ -124,7 +124,7 @@ async def test_what_was_stored_unnoticed_is_not_stored_again(
 ) -> None:
     """A batch whose commit seemed to fail is stored once: its rows have one result and one number each."""
     monkeypatch.setattr(storage_pauses, "_FIRST_BACKOFF_S", 0.0)
-    shard = await store.write(lambda c: shards.start(c, "r", 0, 1))
+    shard = await store.write(lambda c: shards.start_shard(c, "r", 0, 1))
     assert shard is not None
     pauses = StoragePauses(StoredUnnoticed(store), lambda _: None, lambda _: asyncio.sleep(0))  # type: ignore[arg-type]
     flusher = Flusher(pauses.of("r"), "r", lambda _: None, lambda since, slots: None)
@@ -140,7 +140,7 @@ async def test_what_was_stored_unnoticed_is_not_stored_again(
 
 async def test_an_attempt_that_came_to_its_result_is_over(store: Database) -> None:
     """Nothing is kept of it: closing ends the attempts alone that were broken off."""
-    shard = await store.write(lambda c: shards.start(c, "r", 0, 1))
+    shard = await store.write(lambda c: shards.start_shard(c, "r", 0, 1))
     assert shard is not None
     counting = CountedWrites(store)
     pauses = StoragePauses(counting, lambda _: None, None)  # type: ignore[arg-type]  # it only writes, and nothing fails

@@ -382,9 +382,9 @@ async def test_errors_of_a_shard_that_a_worker_still_has_are_tried_again(store: 
     """A run that ended while a worker had a shard is retried: the worker stores its rows and gives the shard back."""
 
     def end_while_taken(connection: sa.Connection) -> Shard:
-        shards.create(connection, "r", 3, 1)
+        shards.create_shards(connection, "r", 3, 1)
         fairness.top_up(connection, "r", FairShares({}, {}))
-        shard = shards.start(connection, "r", 0, 1)
+        shard = shards.start_shard(connection, "r", 0, 1)
         assert shard is not None
         results.put(connection, "r", [answer(0)], [row(0, status=AgentStatus.ERROR, passed=False)], {0: shard.epoch})
         runs.stop(connection, "r", RunState.FAILED)
@@ -393,12 +393,12 @@ async def test_errors_of_a_shard_that_a_worker_still_has_are_tried_again(store: 
     old = await store.write(end_while_taken)
     assert await store.write(lambda c: control.resume(c, "r", Resumption(retry_errors=True)))
     await store.write(lambda c: results.put(c, "r", [answer(1), answer(2)], [row(1), row(2)], {0: old.epoch}))
-    assert not await store.write(lambda c: shards.complete(c, old))
+    assert not await store.write(lambda c: shards.complete_shard(c, old))
 
     def start_again(connection: sa.Connection) -> Shard:
-        shards.give_back(connection, "r", 0, old.epoch)
+        shards.release_shard(connection, "r", 0, old.epoch)
         (job,) = fairness.top_up(connection, "r", FairShares({}, {}))
-        shard = shards.start(connection, "r", 0, job.ticket)
+        shard = shards.start_shard(connection, "r", 0, job.ticket)
         assert shard is not None
         attempts.archive_failed_rows(connection, shard, 3)
         return shard
@@ -408,7 +408,7 @@ async def test_errors_of_a_shard_that_a_worker_still_has_are_tried_again(store: 
     assert await store.read(lambda c: results.finished_keys(c, "r", 0, 3)) == {(1, 0), (2, 0)}
     assert await store.read(lambda c: attempts.count_attempts(c, "r", 0, 3)) == {(0, 0): RowAttempts(retried=1)}
     await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)], {0: new.epoch}))
-    assert await store.write(lambda c: shards.complete(c, new))
+    assert await store.write(lambda c: shards.complete_shard(c, new))
     run = await store.read(lambda c: runs.get(c, "r"))
     assert run is not None
     assert (run.finished_count, run.passed_count, run.failed_count, run.agent_error_count) == (3, 3, 0, 0)

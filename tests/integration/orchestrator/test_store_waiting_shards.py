@@ -26,7 +26,7 @@ TROUBLE = "the judge cannot be reached"
 def start_all(connection: sa.Connection) -> list[Shard]:
     """Start every shard of the run that waits."""
     jobs = fairness.top_up(connection, "r", FairShares({}, {}))
-    started = [shards.start(connection, "r", job.shard_index, job.ticket) for job in jobs]
+    started = [shards.start_shard(connection, "r", job.shard_index, job.ticket) for job in jobs]
     return [shard for shard in started if shard is not None]
 
 
@@ -35,7 +35,7 @@ def finish(connection: sa.Connection, shard: Shard) -> None:
     index = shard.first_case
     row = CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.5, "")
     results.put(connection, "r", [], [row], {shard.shard_index: shard.epoch})
-    assert shards.complete(connection, shard)
+    assert shards.complete_shard(connection, shard)
 
 
 @pytest_asyncio.fixture
@@ -48,7 +48,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
         datasets.finish(connection, "u", DatasetRef("d", "names", "plain/json", 3))
         run = RunRecord("r", "q", "h", {"name": "n"}, "d", 3, "0.1.0", "2026-05-01T00:00:00.000Z", concurrency=96)
         runs.create(connection, run)
-        shards.create(connection, "r", 3, 1, rows=1)
+        shards.create_shards(connection, "r", 3, 1, rows=1)
         runs.begin(connection, "r")
 
     try:
@@ -110,11 +110,11 @@ async def test_a_run_pauses_when_only_rows_without_verdicts_are_left(store: Data
 
 async def test_a_run_pauses_only_where_its_owner_wants_it(store: Database) -> None:
     """A run that nobody paused runs on although no worker has a shard of it; one that is paused pauses once."""
-    assert not await store.write(lambda c: shards.pause_if_wanted(c, "r"))
+    assert not await store.write(lambda c: shards.finish_pause(c, "r"))
     assert (await run_of(store)).state is RunState.RUNNING
     await store.write(lambda c: runs.request_pause(c, "r"))
-    assert await store.write(lambda c: shards.pause_if_wanted(c, "r"))
+    assert await store.write(lambda c: shards.finish_pause(c, "r"))
     run = await run_of(store)
     assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
-    assert not await store.write(lambda c: shards.pause_if_wanted(c, "r"))
+    assert not await store.write(lambda c: shards.finish_pause(c, "r"))
     assert (await run_of(store)).last_sequence == run.last_sequence

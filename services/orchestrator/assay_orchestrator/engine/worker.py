@@ -308,7 +308,7 @@ class ShardWorker:
 
         def give_back(connection: sa.Connection) -> list[ShardJob]:
             shards.lock_sharing(connection, shard.run_id)
-            shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
+            shards.release_shard(connection, shard.run_id, shard.shard_index, shard.epoch)
             return self.next_jobs(connection, shard.run_id) if enqueue else []
 
         try:
@@ -328,7 +328,7 @@ class _Begun:
 
 def _settle(connection: sa.Connection, shard: Shard, runner: ShardRunner) -> None:
     """Say how a shard stands that a worker leaves."""
-    if shards.complete(connection, shard):
+    if shards.complete_shard(connection, shard):
         if runner.has_judged:  # so others may have verdicts too that could have none before
             unjudged.release_unjudged(connection, shard.run_id)
     elif runner.repoll_after_s is not None:
@@ -336,20 +336,20 @@ def _settle(connection: sa.Connection, shard: Shard, runner: ShardRunner) -> Non
     elif runner.trouble:
         unjudged.park(connection, shard, runner.trouble)
     else:
-        shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
+        shards.release_shard(connection, shard.run_id, shard.shard_index, shard.epoch)
 
 
 def _pause(connection: sa.Connection, run_id: str) -> str:
     """Pause a run that is to be paused, or can only wait; return why, empty where neither is so."""
-    if shards.pause_if_wanted(connection, run_id):
+    if shards.finish_pause(connection, run_id):
         return runs.PAUSED_BY_OWNER
     return unjudged.pause_if_stuck(connection, run_id)
 
 
 def _begin(connection: sa.Connection, run_id: str, shard_index: int, ticket: int, max_attempts: int) -> _Begun:
-    shard = shards.start(connection, run_id, shard_index, ticket)
+    shard = shards.start_shard(connection, run_id, shard_index, ticket)
     if shard is None:
-        return _Begun(None, paused=shards.pause_if_wanted(connection, run_id))
+        return _Begun(None, paused=shards.finish_pause(connection, run_id))
     is_first = runs.begin(connection, run_id)
     if shard.retry_errors:
         attempts.archive_failed_rows(connection, shard, max_attempts)

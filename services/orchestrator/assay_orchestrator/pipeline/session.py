@@ -123,7 +123,7 @@ class Session:
             if self._is_known(shard):
                 return
             now, held = monotonic(), {shard.shard_index: shard.epoch}
-            await self._store.read(lambda c: shards.check(c, shard.run_id, held, keep=False))
+            await self._store.read(lambda c: shards.require_epochs(c, shard.run_id, held, keep=False))
             self._known[shard] = now
 
     def _is_known(self, shard: Shard) -> bool:

@@ -93,7 +93,7 @@ class Creation:
             stored, is_new = runs.create(connection, record)
             if not is_new:
                 return []
-            shards.create(connection, stored.run_id, dataset.case_count, settings.repeats)
+            shards.create_shards(connection, stored.run_id, dataset.case_count, settings.repeats)
             jobs = self._worker.next_jobs(connection, stored.run_id)
             failpoint("run.before_commit")
             return jobs

@@ -101,7 +101,7 @@ class RunManager:
 
     async def _recover(self) -> None:
         def tidy(connection: sa.Connection) -> list[RunRecord]:
-            shards.give_back_all(connection)
+            shards.release_all(connection)
             return runs.list_unfinished(connection)
 
         for record in await self._database.write(tidy):
@@ -418,7 +418,7 @@ class RunManager:
 
     async def _resume(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> None:
         """Bring a run into RUNNING and enqueue what is next."""
-        held = await self._database.read(lambda c: shards.list_held(c, run_id))
+        held = await self._database.read(lambda c: shards.list_active(c, run_id))
         gone = set(await self._dispatcher.lost([one.job for one in held]))
         lost = [one for one in held if one.job in gone]
         wanted = Resumption(retry_errors, spend_cap, self._settings.row_try_limit, lost)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.engine.worker import ShardWorker
     from assay_orchestrator.store.runs import Standing
-    from assay_orchestrator.store.shards import Held, ShardJob
+    from assay_orchestrator.store.shards import ActiveShard, ShardJob
 
 __all__ = ["Affected", "Peers"]
 
@@ -119,7 +119,7 @@ class Peers:
         Raises:
             StorageError: The store does not answer.
         """
-        held = await self._database.read(shards.list_held)
+        held = await self._database.read(shards.list_active)
         lost = set(await self._dispatcher.lost([one.job for one in held]))
         for one in held:
             if one.job in lost:
@@ -134,7 +134,7 @@ class Peers:
         for run_id in await self._database.read(unjudged.list_awaiting):
             self._worker.repoll_timers.schedule(run_id)  # the process that had the timer may have ended
 
-    def _again(self, connection: sa.Connection, lost: Held) -> list[ShardJob]:
+    def _again(self, connection: sa.Connection, lost: ActiveShard) -> list[ShardJob]:
         shards.lock_sharing(connection, lost.job.run_id)
-        shards.give_back_lost(connection, lost)
+        shards.release_orphan(connection, lost)
         return self._worker.next_jobs(connection, lost.job.run_id)

@@ -115,7 +115,7 @@ def request_retry(connection: sa.Connection, run_id: str) -> None:
         rows.c.case_index < table.c.first_case + table.c.case_count,
         results.may_have_error(),
     )
-    state = sa.case((table.c.state.in_(shards.HELD), table.c.state), else_="waiting")
+    state = sa.case((table.c.state.in_(shards.IN_WORK), table.c.state), else_="waiting")
     connection.execute(table.update().where(table.c.run_id == run_id, errors).values(retry_errors=True, state=state))
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from assay.model.run import SpendCap
     from assay_orchestrator.store.runs import RunRecord
-    from assay_orchestrator.store.shards import Held
+    from assay_orchestrator.store.shards import ActiveShard
 
 __all__ = ["Resumption", "cancel", "conclude", "pause", "reopen_incomplete", "resume"]
 
@@ -56,7 +56,7 @@ class Resumption:
     retry_errors: bool = False
     spend_cap: SpendCap | None = None
     max_attempts: int = 3
-    lost: Sequence[Held] = ()
+    lost: Sequence[ActiveShard] = ()
 
 
 def cancel(connection: sa.Connection, run_id: str) -> bool:
@@ -92,8 +92,8 @@ def pause(connection: sa.Connection, run_id: str) -> RunState | None:
             runs.change_state(connection, run_id, RunState.PAUSED, reason=runs.PAUSED_BY_OWNER, cause=PauseCause.OWNER)
         return RunState.PAUSED
     runs.request_pause(connection, run_id)
-    shards.take_back(connection, run_id)
-    return RunState.PAUSED if shards.pause_if_wanted(connection, run_id) else run.state
+    shards.release_queued(connection, run_id)
+    return RunState.PAUSED if shards.finish_pause(connection, run_id) else run.state
 
 
 def resume(connection: sa.Connection, run_id: str, wanted: Resumption) -> bool | None:
@@ -111,7 +111,7 @@ def resume(connection: sa.Connection, run_id: str, wanted: Resumption) -> bool |
     if run is None:
         return None
     for one in wanted.lost:
-        shards.give_back_lost(connection, one)
+        shards.release_orphan(connection, one)
     if run.state in ACTIVE_STATES:
         _require_no_change(connection, run, wanted)
         if run.pause_cause is not None:
@@ -174,7 +174,7 @@ def _restart(connection: sa.Connection, run: RunRecord, wanted: Resumption) -> b
         return False
     if not shards.have_shards(connection, run.run_id):
         repeats = int(run.spec["repeats"])
-        shards.create(connection, run.run_id, run.total_count // repeats, repeats)
+        shards.create_shards(connection, run.run_id, run.total_count // repeats, repeats)
     if has_errors:
         attempts.request_retry(connection, run.run_id)
     if wanted.spend_cap is not None:

@@ -85,7 +85,7 @@ def spread(connection: sa.Connection, run_id: str, shares: FairShares) -> None:
     table = schema.shards
     held = connection.execute(
         sa.select(table.c.shard_index, table.c.slots)
-        .where(table.c.run_id == run_id, table.c.state.in_(shards.HELD))
+        .where(table.c.run_id == run_id, table.c.state.in_(shards.IN_WORK))
         .order_by(table.c.slots, table.c.shard_index)
     ).all()
     free = min(run.concurrency - sum(shard.slots for shard in held), _agent_room(connection, run.agent_key, shares))
@@ -118,7 +118,7 @@ def _queued(connection: sa.Connection, run_id: str) -> tuple[int, int]:
     table = schema.shards
     row = connection.execute(
         sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(table.c.slots), 0)).where(
-            table.c.run_id == run_id, table.c.state.in_(shards.HELD)
+            table.c.run_id == run_id, table.c.state.in_(shards.IN_WORK)
         )
     ).one()
     return int(row[0]), int(row[1])
@@ -133,7 +133,7 @@ def _agent_room(connection: sa.Connection, key: str, shares: FairShares) -> int:
     used = connection.execute(
         sa.select(sa.func.coalesce(sa.func.sum(table.c.slots), 0))
         .join(owners, owners.c.run_id == table.c.run_id)
-        .where(owners.c.agent_key == key, table.c.state.in_(shards.HELD))
+        .where(owners.c.agent_key == key, table.c.state.in_(shards.IN_WORK))
     ).scalar_one()
     return limit - int(used)
 

@@ -79,8 +79,8 @@ def put(
     """
     moment, first = now(), 0
     if new_results:
-        shards.require_going(connection, run_id)
-    slots = shards.check(connection, run_id, epochs)
+        shards.require_active(connection, run_id)
+    slots = shards.require_epochs(connection, run_id, epochs)
     if new_answers:
         insert_rows(
             connection,
