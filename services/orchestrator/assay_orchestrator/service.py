@@ -134,7 +134,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             return pb.CreateRunResponse()
         if problem := name_problem(request.request_id, _MAX_REQUEST_ID_CHARS):
             raise SpecError([Problem(problem, "request_id")])
-        dataset = await self._database.read(lambda c: datasets.get(c, request.dataset_id))
+        dataset = await self._database.read(lambda c: datasets.get_dataset(c, request.dataset_id))
         if dataset is None:
             raise NotFoundError(
                 f"there is no dataset {request.dataset_id!r}: upload it first", reason="DATASET_NOT_FOUND"
@@ -363,7 +363,7 @@ class _Upload:
         if self._header is None or not self._count:
             raise DatasetError("a dataset has a header and at least one case")
         record = DatasetRef(self._hash.hexdigest()[:32], self._header.name, self._header.format, self._count)
-        stored = await self._database.write(lambda c: datasets.finish(c, self._upload_id, record))
+        stored = await self._database.write(lambda c: datasets.finish_upload(c, self._upload_id, record))
         failpoint("dataset.finished")
         self._finished = True
         return stored
@@ -371,7 +371,7 @@ class _Upload:
     async def aclose(self) -> None:
         """Remove what an upload that broke off has stored."""
         if not self._finished and self._count:
-            await asyncio.shield(self._database.write(lambda c: datasets.discard(c, self._upload_id)))
+            await asyncio.shield(self._database.write(lambda c: datasets.discard_upload(c, self._upload_id)))
 
 
 def _conditions(wanted: RunFilter) -> list[str]:

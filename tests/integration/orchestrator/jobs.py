@@ -24,7 +24,7 @@ def queue_engine(url: str) -> sa.Engine:
     """Return a plain engine for the test's database, with the queue's tables."""
     made = sa.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=sa.NullPool)
     with made.begin() as connection:
-        queue_tables.create(connection)
+        queue_tables.create_queue_tables(connection)
     return made
 
 

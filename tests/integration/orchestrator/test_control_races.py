@@ -204,12 +204,12 @@ def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunS
     """Store a run in a phase, some of its rows with errors."""
     settings = dataclasses.replace(settings, judge=JudgeSettings("openai", "some-model"), metrics=(), gates=())
     dataset = DatasetRef("d", "names", "plain/json", CASES)
-    if datasets.get(connection, "d") is None:
+    if datasets.get_dataset(connection, "d") is None:
         cases = [Case(f"c{index}", (Turn(f"q{index}", references=("a",)),)) for index in range(CASES)]
         datasets.add_cases(connection, "u", 0, [(case.case_id, datasets.case_text(case)) for case in cases])
-        datasets.finish(connection, "u", dataset)
+        datasets.finish_upload(connection, "u", dataset)
     record = RunRecord(run_id, f"of {run_id}", "h", settings_to_json(settings), "d", CASES, "0", "2026-01-01")
-    runs.create(connection, record)
+    runs.create_run(connection, record)
     shards.create_shards(connection, run_id, CASES, 1)
     runs.change_state(connection, run_id, RunState.RUNNING)
     finished = 2 if phase in ("running", "busy", "pausing", "paused") else CASES
@@ -221,7 +221,7 @@ def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunS
         for is_error in [index in ERRORS and phase != "clean"]
     ]
     answers = [AnswerRecord(row.case_index, 0, 0, AgentResponse(text="a")) for row in rows]
-    results.put(connection, run_id, answers, rows, {})
+    results.put_rows(connection, run_id, answers, rows, {})
     state = {"busy": "taken", "pausing": "taken", "running": "waiting", "paused": "waiting"}.get(phase, "done")
     connection.execute(schema.shards.update().where(schema.shards.c.run_id == run_id).values(state=state, epoch=1))
     if phase in ("paused", *ENDED):
@@ -233,7 +233,7 @@ def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunS
 
 def stored(connection: sa.Connection, run_id: str) -> tuple[str, bool, bool, float | None] | None:
     """Return a run as `Model.stored` describes it, once its counts are those of its rows."""
-    run = runs.get(connection, run_id)
+    run = runs.get_run(connection, run_id)
     if run is None:
         return None
     assert run == results.recounted(connection, dataclasses.replace(run, finished_count=-1))

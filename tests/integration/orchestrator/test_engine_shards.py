@@ -51,7 +51,7 @@ def add_run(
         run_id, f"q-{run_id}", "h", {"name": "n"}, "d", cases * repeats, "0.1.0", "2026-05-01T00:00:00.000Z",
         concurrency=concurrency, **more,
     )  # fmt: skip
-    runs.create(connection, made)
+    runs.create_run(connection, made)
     shards.create_shards(connection, run_id, cases, repeats, rows=rows)
 
 
@@ -63,7 +63,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
     def fill(connection: sa.Connection) -> None:
         rows = [(f"c{index}", datasets.case_text(Case(f"c{index}", (Turn("q"),)))) for index in range(CASES)]
         datasets.add_cases(connection, "u", 0, rows)
-        datasets.finish(connection, "u", DatasetRef("d", "names", "plain/json", CASES))
+        datasets.finish_upload(connection, "u", DatasetRef("d", "names", "plain/json", CASES))
         add_run(connection, "r")
 
     try:
@@ -101,10 +101,10 @@ async def test_what_no_shard_may_ask_goes_to_those_that_are_left(store: Database
     (last,) = await end(store, first)
     assert (await started(store, "three", last.shard_index)).slots == 17
     assert await end(store, second) == []
-    stored = await store.write(lambda c: results.put(c, "three", [], [row(499)], {2: 1}))
+    stored = await store.write(lambda c: results.put_rows(c, "three", [], [row(499)], {2: 1}))
     assert stored.slots == {2: 33}
-    await store.write(lambda c: fairness.spread(c, "three", EQUAL))
-    assert (await store.write(lambda c: results.put(c, "three", [], [row(498)], {2: 1}))).slots == {2: 33}
+    await store.write(lambda c: fairness.spread_slots(c, "three", EQUAL))
+    assert (await store.write(lambda c: results.put_rows(c, "three", [], [row(498)], {2: 1}))).slots == {2: 33}
 
 
 async def test_what_is_left_is_divided_evenly(store: Database) -> None:
@@ -113,7 +113,7 @@ async def test_what_is_left_is_divided_evenly(store: Database) -> None:
     assert len(await store.write(lambda c: fairness.top_up(c, "other", EQUAL))) == 2
     taken = await started(store, "other", 0)
     await store.write(lambda c: c.execute(sa.update(schema.runs).values(concurrency=13)))
-    await store.write(lambda c: fairness.spread(c, "other", EQUAL))
+    await store.write(lambda c: fairness.spread_slots(c, "other", EQUAL))
     assert (await store.write(lambda c: shards.require_epochs(c, "other", {0: taken.epoch}))) == {0: 7}
     assert (await started(store, "other", 1)).slots == 6
 
@@ -123,7 +123,7 @@ async def test_a_run_that_resumes_is_served_as_one_that_begins_now(store: Databa
     await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     tags = sa.select(schema.runs.c.finish_tag, schema.runs.c.team_tag).where(schema.runs.c.run_id == "r")
     assert all(tag > 0 for tag in await store.read(lambda c: tuple(c.execute(tags).one())))
-    await store.write(lambda c: fairness.rejoin(c, "r"))
+    await store.write(lambda c: fairness.reset_tags(c, "r"))
     assert await store.read(lambda c: tuple(c.execute(tags).one())) == (0.0, 0.0)
 
 
@@ -139,11 +139,11 @@ async def test_a_run_gets_no_more_than_its_agent_takes_and_nothing_once_it_is_to
     await store.write(fill)
     one, two = [await started(store, name, 0) for name in ("one", "two")]
     assert (one.slots, two.slots) == (32, 8)
-    await store.write(lambda c: fairness.spread(c, "two", shares))
+    await store.write(lambda c: fairness.spread_slots(c, "two", shares))
     assert await store.write(lambda c: shards.require_epochs(c, "two", {0: two.epoch})) == {0: 8}
     await store.write(lambda c: shards.release_shard(c, "one", 0, one.epoch))
     await store.write(lambda c: runs.request_pause(c, "two"))
-    await store.write(lambda c: fairness.spread(c, "two", shares))
+    await store.write(lambda c: fairness.spread_slots(c, "two", shares))
     assert await store.write(lambda c: shards.require_epochs(c, "two", {0: two.epoch})) == {0: 8}
 
 
@@ -173,7 +173,7 @@ async def test_questions_in_flight_are_never_too_many_and_never_left_over(store:
                 shards.release_shard(connection, shard.run_id, shard.shard_index, shard.epoch)
             else:
                 rows = [row(index) for index in range(shard.first_case, shard.first_case + shard.case_count)]
-                results.put(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
+                results.put_rows(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
                 assert shards.complete_shard(connection, shard)
             return worker.next_jobs(connection, shard.run_id)
 
@@ -201,7 +201,7 @@ async def end(store: Database, shard: Shard) -> list[shards.ShardJob]:
     rows = [row(index) for index in range(shard.first_case, shard.first_case + shard.case_count)]
 
     def leave(connection: sa.Connection) -> list[shards.ShardJob]:
-        results.put(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
+        results.put_rows(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
         assert shards.complete_shard(connection, shard)
         return worker.next_jobs(connection, shard.run_id)
 
@@ -212,12 +212,12 @@ async def test_rows_are_stored_by_right_of_the_newest_epoch(store: Database) -> 
     """Whoever starts a shard takes it away from whoever had it: nothing that the other stores is kept."""
     await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     first = await started(store, "r", 0)
-    await store.write(lambda c: results.put(c, "r", [], [row(0)], {0: first.epoch}))
+    await store.write(lambda c: results.put_rows(c, "r", [], [row(0)], {0: first.epoch}))
     second = await started(store, "r", 0)
     assert second.epoch == first.epoch + 1
     with pytest.raises(FencedError):
-        await store.write(lambda c: results.put(c, "r", [], [row(1)], {0: first.epoch}))
-    await store.write(lambda c: results.put(c, "r", [], [row(1)], {0: second.epoch}))
+        await store.write(lambda c: results.put_rows(c, "r", [], [row(1)], {0: first.epoch}))
+    await store.write(lambda c: results.put_rows(c, "r", [], [row(1)], {0: second.epoch}))
     assert await store.read(lambda c: results.count_finished(c, "r")) == 2
     with pytest.raises(FencedError):
         await store.write(lambda c: shards.complete_shard(c, first))
@@ -251,7 +251,7 @@ async def test_a_job_that_is_out_of_date_takes_no_shard_from_anybody(store: Data
     assert (old.shard_index, new.shard_index) == (0, 0)
     held = await started(store, "r", 0, new.ticket)
     assert await store.write(lambda c: shards.start_shard(c, "r", 0, old.ticket)) is None
-    await store.write(lambda c: results.put(c, "r", [], [row(0)], {0: held.epoch}))
+    await store.write(lambda c: results.put_rows(c, "r", [], [row(0)], {0: held.epoch}))
     assert (await started(store, "r", 0, new.ticket)).epoch == held.epoch + 1
 
 
@@ -261,10 +261,10 @@ async def test_nothing_is_stored_of_a_run_that_is_over(store: Database) -> None:
     held = await started(store, "r", 0)
     await store.write(lambda c: runs.change_state(c, "r", RunState.CANCELLED))
     with pytest.raises(RunStoppedError, match="cancelled"):
-        await store.write(lambda c: results.put(c, "r", [], [row(0)], {0: held.epoch}))
-    await store.write(lambda c: deletions.begin(c, "r"))
+        await store.write(lambda c: results.put_rows(c, "r", [], [row(0)], {0: held.epoch}))
+    await store.write(lambda c: deletions.begin_deletion(c, "r"))
     with pytest.raises(RunStoppedError, match="deleted"):
-        await store.write(lambda c: results.put(c, "r", [], [row(0)], {0: held.epoch}))
+        await store.write(lambda c: results.put_rows(c, "r", [], [row(0)], {0: held.epoch}))
     assert await store.read(lambda c: results.count_finished(c, "r")) == 0
 
 
@@ -272,9 +272,9 @@ async def test_a_shard_is_done_when_every_row_has_a_result(store: Database) -> N
     """Nothing else makes it done; a run is over when all its shards are."""
     await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     held = [await started(store, "r", index) for index in range(4)]
-    await store.write(lambda c: results.put(c, "r", [], [row(i) for i in range(199)], {0: held[0].epoch}))
+    await store.write(lambda c: results.put_rows(c, "r", [], [row(i) for i in range(199)], {0: held[0].epoch}))
     assert not await store.write(lambda c: shards.complete_shard(c, held[0]))
-    await store.write(lambda c: results.put(c, "r", [], [row(199)], {0: held[0].epoch}))
+    await store.write(lambda c: results.put_rows(c, "r", [], [row(199)], {0: held[0].epoch}))
     assert await store.write(lambda c: shards.complete_shard(c, held[0]))
     assert await store.write(lambda c: shards.start_shard(c, "r", 0, 1)) is None
     assert not await store.read(lambda c: shards.all_done(c, "r"))
@@ -284,7 +284,7 @@ async def test_a_shard_is_done_when_every_row_has_a_result(store: Database) -> N
         rows = [row(i) for i in range(shard.first_case, shard.first_case + shard.case_count)]
 
         def end(connection: sa.Connection, shard: Shard = shard, rows: list[CaseResult] = rows) -> bool:
-            results.put(connection, "r", [], rows, {shard.shard_index: shard.epoch})
+            results.put_rows(connection, "r", [], rows, {shard.shard_index: shard.epoch})
             return shards.complete_shard(connection, shard)
 
         assert await store.write(end)
@@ -379,7 +379,7 @@ async def serve(store: Database, names: list[str], shares: FairShares, count: in
         def end(
             connection: sa.Connection, shard: Shard = shard, rows: list[CaseResult] = rows
         ) -> list[shards.ShardJob]:
-            results.put(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
+            results.put_rows(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
             assert shards.complete_shard(connection, shard)
             return fairness.top_up(connection, shard.run_id, shares)
 
@@ -393,7 +393,7 @@ async def test_a_run_that_has_moved_since_it_was_summed_up_is_not_ended(store: D
     await store.write(lambda c: c.execute(schema.shards.update().values(state="done")))
     assert not await store.write(lambda c: control.conclude(c, "r", 99, {}))
     assert not await store.write(lambda c: control.conclude(c, "unknown", 0, {}))
-    found = await store.read(lambda c: runs.get(c, "r"))
+    found = await store.read(lambda c: runs.get_run(c, "r"))
     assert found is not None
     assert found.state is RunState.PENDING
     assert await store.write(lambda c: control.conclude(c, "r", found.last_sequence, {}))

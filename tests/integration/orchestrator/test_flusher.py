@@ -83,9 +83,9 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
     def fill(connection: sa.Connection) -> None:
         rows = [(f"c{i}", datasets.case_text(Case(f"c{i}", (Turn("q"),)))) for i in range(_CASES)]
         datasets.add_cases(connection, "u", 0, rows)
-        datasets.finish(connection, "u", DatasetRef("d", "d", "jsonl", _CASES))
+        datasets.finish_upload(connection, "u", DatasetRef("d", "d", "jsonl", _CASES))
         record = RunRecord("r", "request", "hash", {"repeats": 1}, "d", _CASES, "0", "2026-01-01", concurrency=4)
-        runs.create(connection, record)
+        runs.create_run(connection, record)
         shards.create_shards(connection, "r", _CASES, 1)
         fairness.top_up(connection, "r", FairShares({}, {}))
 

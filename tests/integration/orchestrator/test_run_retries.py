@@ -248,11 +248,11 @@ async def test_a_good_answer_is_scored_again_but_not_asked_for(
             answer = AnswerRecord(1, 0, 0, results.read_answers(connection, run.run_id, [1])[1, 0][0])
             table = schema.answers
             connection.execute(table.delete().where(table.c.run_id == run.run_id, table.c.case_index == 1))
-            results.remove(connection, run.run_id, [row])
+            results.remove_rows(connection, run.run_id, [row])
             broken = Score("exact_match", ScoreStatus.ERROR, reason="embedder_unavailable")
             made = CaseResult("c1", 1, 0, "", AgentStatus.SUCCESS, None, (broken, row.scores[1]), 1.0, "broken")
             runs.change_state(connection, run.run_id, RunState.RUNNING)
-            results.put(connection, run.run_id, [answer], [made], {})
+            results.put_rows(connection, run.run_id, [answer], [made], {})
             runs.change_state(connection, run.run_id, RunState.SUCCEEDED)
 
         await database.write(break_score)

@@ -161,7 +161,7 @@ class ShardWorker:
         sharing = fairness.sharing_agent(connection, run_id) if self._shares.agent_limits else [run_id]
         jobs = [job for other in sharing for job in fairness.top_up(connection, other, self._shares)]
         for other in sharing:
-            fairness.spread(connection, other, self._shares)
+            fairness.spread_slots(connection, other, self._shares)
         if all(job.run_id != run_id for job in jobs) and shards.all_done(connection, run_id):
             jobs.append(ShardJob(run_id, SUMMARY, _SUMMARY_PRIORITY, shards.is_hosted(connection, run_id)))
         return jobs
@@ -332,9 +332,9 @@ def _settle(connection: sa.Connection, shard: Shard, runner: ShardRunner) -> Non
         if runner.has_judged:  # so others may have verdicts too that could have none before
             unjudged.release_unjudged(connection, shard.run_id)
     elif runner.repoll_after_s is not None:
-        unjudged.set_aside(connection, shard)
+        unjudged.mark_ordered(connection, shard)
     elif runner.trouble:
-        unjudged.park(connection, shard, runner.trouble)
+        unjudged.mark_unjudged(connection, shard, runner.trouble)
     else:
         shards.release_shard(connection, shard.run_id, shard.shard_index, shard.epoch)
 
@@ -350,7 +350,7 @@ def _begin(connection: sa.Connection, run_id: str, shard_index: int, ticket: int
     shard = shards.start_shard(connection, run_id, shard_index, ticket)
     if shard is None:
         return _Begun(None, paused=shards.finish_pause(connection, run_id))
-    is_first = runs.begin(connection, run_id)
+    is_first = runs.start_run(connection, run_id)
     if shard.retry_errors:
         attempts.archive_failed_rows(connection, shard, max_attempts)
         failpoint("retry.before_commit")

@@ -1,13 +1,13 @@
 """The orchestrator's client of the judge: the verdicts of one judge of a run, and when to stop asking for them.
 
 What concerns one answer alone (no valid verdict, a request that the judge does not take) is that row's error. What
-concerns all of them (a judge that cannot be reached, that refuses everybody, or that must not spend more) stops the
-judging of the run: its rows stay without a result, their answers are stored, and whoever resumes it has them judged.
+concerns all of them (a judge that cannot be reached, that refuses every request, or that must not spend more) stops the
+judging of the run: its rows stay without a result, their answers are stored, and they are judged when the run is resumed.
 
 Some failures may be either: a time-out, say. Then the judge is asked about a plain answer of our own. If it judges
 that, the failure was the answer's.
 
-Verdicts of a batch are ordered first; while one is not there, its row is set aside. What is refused to one order of a
+Verdicts of a batch are ordered first; while one is not there, its row waits. What is refused to one order of a
 batch does not keep the others from being fetched. The judge keeps an outcome until its row is stored: in one round of
 asking, a row gets the same outcome however often it asks. A resumed run and a retried row are a later round, in which
 what came without a verdict is ordered again.
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["RunJudge", "Standing"]
+__all__ = ["JudgeStatus", "RunJudge"]
 
 _QUALITY = "quality"
 _ANSWER = "answer"
@@ -78,12 +78,12 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Standing:
-    """How the judging of a run stands, for all of its judges.
+class JudgeStatus:
+    """Whether a run is judged, for all of its judges.
 
     Args:
         trouble: Why verdicts cannot be had, as a sentence; empty while there is no such trouble.
-        stops: Whether nobody is asked any more for that.
+        stops: Whether no judge is asked any more for that reason.
     """
 
     trouble: str = ""
@@ -105,7 +105,7 @@ class RunJudge:
         ask_round: Which round of asking this is: how often the run was paused before.
         patience_s: How long a judge service that cannot be reached is asked again.
         pausing: Set when nothing more is to be asked.
-        standing: Takes what stops the judging.
+        status: Takes what stops the judging.
     """
 
     def __init__(
@@ -118,11 +118,11 @@ class RunJudge:
         ask_round: int,
         patience_s: float,
         pausing: asyncio.Event,
-        standing: Standing,
+        status: JudgeStatus,
     ) -> None:
         self._place = place
         self._round = ask_round
-        self._standing = standing
+        self._status = status
         self._stub = stub
         self._judge = judge
         self._run_id = run_id
@@ -135,7 +135,7 @@ class RunJudge:
         self._proof: asyncio.Future[bool] | None = None
 
     async def aclose(self) -> None:
-        """End what is under way for nobody."""
+        """Cancel the calls in flight."""
         waiting: list[asyncio.Future[Any]] = [*self._uses.values()]
         if self._proof is not None:
             waiting.append(self._proof)
@@ -185,7 +185,7 @@ class RunJudge:
         if evidence.error in _EITHER and not self._judge.batch:  # one of a batch would be ordered and wait once more
             await self._prove_that_it_judges(evidence)
             evidence = await self._asked(request, use)
-        # Whoever has judged an answer of the run does not refuse all of them.
+        # A judge that has judged an answer of the run does not refuse all of them.
         is_suspect = evidence.error in _EITHER and not (self._judge.batch and self._has_judged)
         if is_suspect or (evidence.error == _REFUSED and not self._has_judged):
             await self._prove_that_it_judges(evidence)
@@ -245,7 +245,7 @@ class RunJudge:
         loop = asyncio.get_running_loop()
         begun, pause_s = loop.time(), 0.1
         while True:
-            if self._standing.stops or self._pausing.is_set():
+            if self._status.stops or self._pausing.is_set():
                 raise _NotJudgedError
             try:
                 found = await call()
@@ -275,13 +275,13 @@ class RunJudge:
                 await self._pausing.wait()
 
     def _stopped(self, message: str, reason: str = "", *, for_all: bool = True) -> _NotJudgedError:
-        """Note why no verdict of the run can be had, or not this one; the first reason stands."""
-        standing = self._standing
-        standing.stops |= for_all
-        if not standing.trouble:
+        """Note why no verdict of the run can be had, or not this one; the first reason is kept."""
+        status = self._status
+        status.stops |= for_all
+        if not status.trouble:
             message = clean_text(message).replace("\n", "; ")[:_MAX_MESSAGE_CHARS].rstrip(".")
-            standing.trouble = _sentence(message, reason, self._judge, self._run_id)
-            _log.warning("judging stopped: run=%s: %s", self._run_id, standing.trouble)
+            status.trouble = _sentence(message, reason, self._judge, self._run_id)
+            _log.warning("judging stopped: run=%s: %s", self._run_id, status.trouble)
         return _NotJudgedError()
 
     async def _prove_that_it_judges(self, failed: JudgeEvidence) -> None:

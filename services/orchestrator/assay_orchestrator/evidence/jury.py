@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from assay.metrics.core.score import JudgeEvidence
-from assay_orchestrator.evidence.judge_client import RunJudge, Standing
+from assay_orchestrator.evidence.judge_client import JudgeStatus, RunJudge
 from assay_orchestrator.evidence.recorded_judge import RecordedJudge
 from assay_orchestrator.evidence.verdict_wire import NotYetError
 
@@ -49,7 +49,7 @@ class RunJury:
         pausing: asyncio.Event,
     ) -> None:
         self._judge = judge
-        self._standing = Standing()
+        self._status = JudgeStatus()
         self._judges: list[RunJudge | RecordedJudge]
         if stub is None:
             self._judges = [RecordedJudge(judge)]
@@ -57,7 +57,7 @@ class RunJury:
         self._judges = [
             RunJudge(
                 stub, one, run_id,
-                place=place, ask_round=ask_round, patience_s=patience_s, pausing=pausing, standing=self._standing,
+                place=place, ask_round=ask_round, patience_s=patience_s, pausing=pausing, status=self._status,
             )
             for place, one in enumerate(judge.judges)
         ]  # fmt: skip
@@ -65,7 +65,7 @@ class RunJury:
     @property
     def trouble(self) -> str:
         """Why verdicts cannot be had, as a sentence; empty while there is no such trouble."""
-        return self._standing.trouble
+        return self._status.trouble
 
     @property
     def batches(self) -> bool:

@@ -169,7 +169,7 @@ class _Batch:
             answers, self.rows = results.without_stored(connection, self._run_id, answers, self.rows)
             attempts.clear_journal(connection, self._run_id, self._attempts)
         epochs = {entry.shard.shard_index: entry.shard.epoch for entry in self._entries}
-        stored = results.put(connection, self._run_id, answers, self.rows, epochs)
+        stored = results.put_rows(connection, self._run_id, answers, self.rows, epochs)
         if answers:
             failpoint("answer.before_commit")
         if self.rows:

@@ -96,10 +96,10 @@ class Catalogue:
         """
 
         def load(connection: sa.Connection) -> tuple[RunRecord, DatasetRef] | None:
-            record = runs.get(connection, run_id)
+            record = runs.get_run(connection, run_id)
             if record is None:
                 return None
-            dataset = datasets.get(connection, record.dataset_id)
+            dataset = datasets.get_dataset(connection, record.dataset_id)
             assert dataset is not None, "a foreign key holds the dataset"
             return results.recounted(connection, record), dataset
 
@@ -135,7 +135,7 @@ class Catalogue:
         def load(connection: sa.Connection) -> tuple[list[tuple[RunRecord, DatasetRef]], list[RunRecord]]:
             listed = runs.list_newest(connection, size, before, wanted.run_id_prefix)
             found = [record for record in listed if wanted.accepts_settings(record.spec)]
-            known = {record.dataset_id: datasets.get(connection, record.dataset_id) for record in found}
+            known = {record.dataset_id: datasets.get_dataset(connection, record.dataset_id) for record in found}
             counted = [
                 (results.recounted(connection, record), dataset)
                 for record in found
@@ -158,8 +158,8 @@ class Catalogue:
         """
 
         def load(connection: sa.Connection) -> Deletion | None:
-            record = runs.get(connection, run_id)
-            return deletions.estimate(connection, record) if record is not None else None
+            record = runs.get_run(connection, run_id)
+            return deletions.estimate_deletion(connection, record) if record is not None else None
 
         found = await self._database.read(load)
         if found is None:

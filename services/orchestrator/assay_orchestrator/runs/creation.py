@@ -90,7 +90,7 @@ class Creation:
                 stored = existing
                 return []
             self._require_room(connection)
-            stored, is_new = runs.create(connection, record)
+            stored, is_new = runs.create_run(connection, record)
             if not is_new:
                 return []
             shards.create_shards(connection, stored.run_id, dataset.case_count, settings.repeats)
@@ -118,7 +118,7 @@ class Creation:
             OverloadedError: There are as many as there may be.
         """
         runs.lock_creation(connection)
-        active, limit = runs.count_going(connection), self._settings.active_run_limit
+        active, limit = runs.count_active(connection), self._settings.active_run_limit
         if active >= limit:
             raise OverloadedError(
                 f"{active} runs are active, which is the limit: try again when one has ended", retry_after_s=10.0

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.pipeline.storage_pauses import RunStore
     from assay_orchestrator.runs.planner import Planner
     from assay_orchestrator.settings import Settings
-    from assay_orchestrator.store.runs import RunRecord, Standing
+    from assay_orchestrator.store.runs import RunRecord, RunStatus
     from assay_orchestrator.store.shards import ShardJob
 
 __all__ = ["RunManager"]
@@ -90,7 +90,7 @@ class RunManager:
 
     async def start(self) -> None:
         """Begin to work; alone, continue or pause every run that a stop interrupted."""
-        await self._database.write(datasets.discard_unfinished)
+        await self._database.write(datasets.discard_unfinished_uploads)
         if self._dispatcher.alone:
             await self._recover()
         self._dispatcher.open(self._worker.work)
@@ -238,7 +238,7 @@ class RunManager:
         deletion = await self._catalogue.estimate_deletion(run_id)
         if only_check:
             return deletion
-        while (pending := await self._database.write(lambda c: deletions.begin(c, run_id))) is None:
+        while (pending := await self._database.write(lambda c: deletions.begin_deletion(c, run_id))) is None:
             self._require_at_rest(await self.get(run_id))  # it was resumed in this moment
         failpoint("deletion.begun")
         self._hosting.forget(run_id, "the run was deleted")
@@ -323,17 +323,17 @@ class RunManager:
         """Return how many watchers there are here."""
         return self.notifier.watcher_count
 
-    def moved_elsewhere(self, run_id: str, standing: Standing | None) -> None:
+    def moved_elsewhere(self, run_id: str, status: RunStatus | None) -> None:
         """Do here what follows from how a run stands, whoever brought it there."""
-        if standing is None:
+        if status is None:
             self._hosting.forget(run_id, "the run was deleted")
             self.notifier.close_watches(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
             return
-        if standing.state not in ACTIVE_STATES:
+        if status.state not in ACTIVE_STATES:
             self._pausing.discard(run_id)
-            self._hosting.forget(run_id, f"the run has {standing.state.value}")
+            self._hosting.forget(run_id, f"the run has {status.state.value}")
             self._worker.cancel_soon(run_id)
-        elif standing.is_pausing:
+        elif status.is_pausing:
             self._pausing.add(run_id)
             self._hosting.hold(run_id)
         else:
@@ -373,7 +373,7 @@ class RunManager:
             return None  # it was deleted
 
         def load(connection: sa.Connection) -> tuple[int, RunSummary | None] | None:
-            record = runs.get(connection, run_id)
+            record = runs.get_run(connection, run_id)
             if record is None or record.state not in ACTIVE_STATES or not shards.all_done(connection, run_id):
                 return None
             is_complete = results.count_finished(connection, run_id) == record.total_count
@@ -465,7 +465,7 @@ class RunManager:
             if not stop(connection):
                 return None
             failpoint("summary.before_commit")
-            run = runs.get(connection, run_id)
+            run = runs.get_run(connection, run_id)
             return run.state if run is not None else None
 
         state = await self._database.write(end)

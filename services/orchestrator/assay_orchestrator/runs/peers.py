@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.engine.worker import ShardWorker
-    from assay_orchestrator.store.runs import Standing
+    from assay_orchestrator.store.runs import RunStatus
     from assay_orchestrator.store.shards import ActiveShard, ShardJob
 
 __all__ = ["Affected", "Peers"]
@@ -39,7 +39,7 @@ class Affected(Protocol):
         """Return how many watchers there are here."""
         ...
 
-    def moved_elsewhere(self, run_id: str, standing: Standing | None) -> None:
+    def moved_elsewhere(self, run_id: str, status: RunStatus | None) -> None:
         """Hear how a run stands that has moved, perhaps by somebody else's doing; None where it was deleted."""
         ...
 
@@ -87,7 +87,7 @@ class Peers:
             await asyncio.wait(running, timeout=_CANCEL_AGAIN_S)
 
     async def _follow(self) -> None:
-        seen: dict[str, Standing] = {}
+        seen: dict[str, RunStatus] = {}
         while True:
             pause_s = self._affected.watcher_count() * _FOLLOW_PER_WATCHER_S
             await asyncio.sleep(min(max(pause_s, _FOLLOW_S), _MOST_FOLLOW_S))
@@ -95,7 +95,7 @@ class Peers:
             if not here:
                 continue
             try:
-                found = await self._database.read(lambda c, here=here: runs.read_standings(c, here))  # type: ignore[misc]
+                found = await self._database.read(lambda c, here=here: runs.read_statuses(c, here))  # type: ignore[misc]
             except StorageError:
                 continue  # whoever needs the store hears of it there
             for run_id in here:

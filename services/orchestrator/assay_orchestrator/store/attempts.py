@@ -168,7 +168,7 @@ def _archive_rows(connection: sa.Connection, run_id: str, rows: Sequence[CaseRes
             for row in rows
         ],
     )
-    results.remove(connection, run_id, rows)
+    results.remove_rows(connection, run_id, rows)
 
 
 def read_attempts(connection: sa.Connection, run_id: str, case_index: int) -> list[RowAttempt]:

@@ -118,7 +118,7 @@ def resume(connection: sa.Connection, run_id: str, wanted: Resumption) -> bool |
             runs.change_state(connection, run_id, RunState.RUNNING)
     elif not _restart(connection, run, wanted):
         return False
-    unjudged.release(connection, run_id)
+    unjudged.release_shards(connection, run_id)
     return True
 
 
@@ -179,7 +179,7 @@ def _restart(connection: sa.Connection, run: RunRecord, wanted: Resumption) -> b
         attempts.request_retry(connection, run.run_id)
     if wanted.spend_cap is not None:
         unjudged.change_spend_cap(connection, run.run_id, wanted.spend_cap.usd)
-    fairness.rejoin(connection, run.run_id)
+    fairness.reset_tags(connection, run.run_id)
     runs.change_state(connection, run.run_id, RunState.RUNNING)
     return True
 
@@ -214,4 +214,4 @@ def _require_complete(connection: sa.Connection, run: RunRecord) -> None:
 
 def _locked(connection: sa.Connection, run_id: str) -> RunRecord | None:
     shards.lock_run(connection, run_id)
-    return runs.get(connection, run_id)
+    return runs.get_run(connection, run_id)

@@ -1,4 +1,4 @@
-"""Queries that delete runs: the run at once, its rows in batches, so that nobody waits long for the store."""
+"""Queries that delete runs: the run at once, its rows in batches, so that no other write waits long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assay_orchestrator.store import schema
 if TYPE_CHECKING:
     from assay_orchestrator.store.runs import RunRecord
 
-__all__ = ["PendingDeletion", "begin", "estimate", "list_pending", "remove_some"]
+__all__ = ["PendingDeletion", "begin_deletion", "estimate_deletion", "list_pending", "remove_some"]
 
 _AT_REST = tuple(state.value for state in (*FINISHED_STATES, RunState.PAUSED))
 _OWNED = (schema.results, schema.answers, schema.row_history, schema.run_events)
@@ -24,7 +24,7 @@ _ROW_OVERHEAD_BYTES = 150
 
 @dataclass(frozen=True, slots=True)
 class PendingDeletion:
-    """A run that is gone but for its rows.
+    """A deleted run whose rows are still to be removed.
 
     Args:
         run_id: The run.
@@ -35,7 +35,7 @@ class PendingDeletion:
     upload_id: str | None
 
 
-def begin(connection: sa.Connection, run_id: str) -> PendingDeletion | None:
+def begin_deletion(connection: sa.Connection, run_id: str) -> PendingDeletion | None:
     """Remove a run, and its dataset where no other run uses it, and note that their rows are to follow.
 
     Returns:
@@ -105,7 +105,7 @@ def _remove_first(connection: sa.Connection, table: sa.Table, owned: sa.ColumnEl
     return connection.execute(table.delete().where(owned)).rowcount
 
 
-def estimate(connection: sa.Connection, run: RunRecord) -> Deletion:
+def estimate_deletion(connection: sa.Connection, run: RunRecord) -> Deletion:
     """Return what would go with a run; its size is that of its first rows times their number."""
     others = sa.select(sa.func.count()).select_from(schema.runs).where(schema.runs.c.dataset_id == run.dataset_id)
     is_last = connection.execute(others).scalar_one() == 1

@@ -57,7 +57,7 @@ def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[S
     waiting = _waiting(connection, run_id, min(room, free)) if room > 0 and free > 0 else []
     if not waiting:
         return []
-    team_weight, run_weight, team_tag = _standing(connection, run, shares)
+    team_weight, run_weight, team_tag = _weights(connection, run, shares)
     virtual_time = fair_clock.virtual_time(connection)
     run_tag, team_tag = max(virtual_time, run.finish_tag), max(virtual_time, team_tag)
     jobs: list[ShardJob] = []
@@ -74,7 +74,7 @@ def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[S
     return jobs
 
 
-def spread(connection: sa.Connection, run_id: str, shares: FairShares) -> None:
+def spread_slots(connection: sa.Connection, run_id: str, shares: FairShares) -> None:
     """Divide questions that a run may have in flight, and no shard of it may ask, among its queued shards.
 
     No shard is waiting then that could have them. The worker of a queued shard sees it when it next stores rows.
@@ -94,8 +94,8 @@ def spread(connection: sa.Connection, run_id: str, shares: FairShares) -> None:
         _change(connection, run_id, shard.shard_index, slots=shard.slots + more)
 
 
-def rejoin(connection: sa.Connection, run_id: str) -> None:
-    """Let a run that resumes after a pause be served as one that begins now."""
+def reset_tags(connection: sa.Connection, run_id: str) -> None:
+    """Reset the tags of a run that resumes: it is served as one that begins now."""
     connection.execute(schema.runs.update().where(schema.runs.c.run_id == run_id).values(finish_tag=0.0, team_tag=0.0))
 
 
@@ -148,7 +148,7 @@ def _waiting(connection: sa.Connection, run_id: str, count: int) -> Sequence[Any
     ).all()
 
 
-def _standing(connection: sa.Connection, run: Any, shares: FairShares) -> tuple[float, float, float]:
+def _weights(connection: sa.Connection, run: Any, shares: FairShares) -> tuple[float, float, float]:
     """Return the weight of a run's team, that of the run itself, and the team's last tag."""
     table = schema.runs
     total, tag = connection.execute(

@@ -106,7 +106,7 @@ def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]
     """Return the rows with their answers, inputs and references."""
     if not rows:
         return []
-    record = runs.get(connection, run_id)
+    record = runs.get_run(connection, run_id)
     if record is None:
         raise NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND")
     indexes = sorted({row.case_index for row in rows})

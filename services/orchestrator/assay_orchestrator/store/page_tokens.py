@@ -65,7 +65,7 @@ class PageTokens:
         return position
 
     async def _signature(self, query: Sequence[str | bool], payload: bytes) -> bytes:
-        self._key = self._key or await self._database.read(lambda c: signing_keys.get(c, _KEY_NAME))
+        self._key = self._key or await self._database.read(lambda c: signing_keys.get_key(c, _KEY_NAME))
         signed = json.dumps(query, separators=(",", ":")).encode() + b"\0" + payload
         return hmac.digest(self._key, signed, "sha256")[:_SIGNATURE_BYTES]
 

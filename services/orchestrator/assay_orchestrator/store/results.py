@@ -54,7 +54,7 @@ class Stored:
     slots: Mapping[int, int]
 
 
-def put(
+def put_rows(
     connection: sa.Connection,
     run_id: str,
     new_answers: Sequence[AnswerRecord],
@@ -134,7 +134,7 @@ def _stored_keys(
     return {tuple(row) for row in connection.execute(query)}
 
 
-def remove(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
+def remove_rows(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
     """Take results back, so that their rows are unfinished again; the answers of agents that erred go with them."""
     table = schema.results
     removed = connection.execute(_delete(table, run_id, rows).returning(table.c.status, table.c.passed)).all()

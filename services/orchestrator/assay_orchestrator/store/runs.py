@@ -62,7 +62,7 @@ class RunRecord:
         return self.state in FINISHED_STATES
 
 
-def create(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bool]:
+def create_run(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bool]:
     """Store a new run, unless its request id already made one.
 
     Returns:
@@ -79,10 +79,10 @@ def create(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bool]:
         with connection.begin_nested():
             connection.execute(_insert(run))
     except sa.exc.IntegrityError:
-        existing = get_by_request(connection, run.request_id)  # made in the same moment by somebody else
+        existing = get_by_request(connection, run.request_id)  # another process has just created it
         if existing is not None:
             return existing, False
-        if datasets.get(connection, run.dataset_id) is not None:
+        if datasets.get_dataset(connection, run.dataset_id) is not None:
             raise
         raise NotFoundError(
             f"dataset {run.dataset_id!r} has just been deleted with its last run: upload it again",
@@ -110,7 +110,7 @@ def _insert(run: RunRecord) -> sa.Insert:
     )
 
 
-def get(connection: sa.Connection, run_id: str) -> RunRecord | None:
+def get_run(connection: sa.Connection, run_id: str) -> RunRecord | None:
     """Return the run, or None."""
     row = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one_or_none()
     return _record(row) if row is not None else None
@@ -224,7 +224,7 @@ def list_storage_pauses(connection: sa.Connection) -> list[str]:
 
 
 def request_pause(connection: sa.Connection, run_id: str) -> None:
-    """Note that a run's owner wants it paused, so that a restart pauses it instead of going on."""
+    """Note that a run's owner wants it paused, so that a restart pauses it instead of resuming it."""
     table = schema.runs
     connection.execute(
         table.update()
@@ -233,7 +233,7 @@ def request_pause(connection: sa.Connection, run_id: str) -> None:
     )
 
 
-def begin(connection: sa.Connection, run_id: str) -> bool:
+def start_run(connection: sa.Connection, run_id: str) -> bool:
     """Bring a run that is pending into RUNNING; return whether it was."""
     table = schema.runs
     state = connection.execute(
@@ -266,16 +266,16 @@ def stop(
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How far a run is, in short."""
+class RunStatus:
+    """The state of a run, in short."""
 
     state: RunState
     last_sequence: int
     is_pausing: bool
 
 
-def read_standings(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Standing]:
-    """Return how far some runs are; those that were deleted are left out."""
+def read_statuses(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, RunStatus]:
+    """Return the statuses of some runs; those that were deleted are left out."""
     table = schema.runs
     rows = connection.execute(
         sa.select(table.c.run_id, table.c.state, table.c.last_sequence, table.c.pause_cause).where(
@@ -283,13 +283,13 @@ def read_standings(connection: sa.Connection, run_ids: Sequence[str]) -> dict[st
         )
     ).all()
     return {
-        row.run_id: Standing(RunState(row.state), row.last_sequence, row.pause_cause == PauseCause.OWNER.value)
+        row.run_id: RunStatus(RunState(row.state), row.last_sequence, row.pause_cause == PauseCause.OWNER.value)
         for row in rows
     }
 
 
 def list_idle(connection: sa.Connection) -> list[str]:
-    """Return the runs that go on and of which nobody has a shard, or should."""
+    """Return the active runs of which no shard is queued or taken."""
     table, shards = schema.runs, schema.shards
     held = sa.exists().where(shards.c.run_id == table.c.run_id, shards.c.state.in_(("queued", "taken")))
     return list(connection.execute(sa.select(table.c.run_id).where(table.c.state.in_(_UNFINISHED), ~held)).scalars())
@@ -303,8 +303,8 @@ def lock_creation(connection: sa.Connection) -> None:
         )
 
 
-def count_going(connection: sa.Connection) -> int:
-    """Count the runs that are not over and not paused."""
+def count_active(connection: sa.Connection) -> int:
+    """Count the active runs."""
     table = schema.runs
     query = sa.select(sa.func.count()).select_from(table).where(table.c.state.in_(_UNFINISHED))
     return connection.execute(query).scalar_one()

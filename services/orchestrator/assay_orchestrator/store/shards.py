@@ -256,7 +256,7 @@ def release_queued(connection: sa.Connection, run_id: str) -> None:
 def finish_pause(connection: sa.Connection, run_id: str) -> bool:
     """Pause a run that is pausing, once no shard of it is queued or taken; return whether that was now."""
     lock_run(connection, run_id)
-    run = runs.get(connection, run_id)
+    run = runs.get_run(connection, run_id)
     if run is None or run.state not in ACTIVE_STATES or run.pause_cause is not PauseCause.OWNER:
         return False
     table = schema.shards

@@ -1,8 +1,8 @@
 """Queries about shards that are answered but await verdicts.
 
-One whose verdicts cannot be had now is `unjudged`: nobody takes it until its run is resumed, or a verdict of the run
-comes after all. Meanwhile the run's other shards are answered, and once they all are, it pauses. One whose verdicts are
-ordered is `ordered`: it is polled once all others of its run are answered and ordered too.
+A shard whose verdicts cannot be obtained now is `unjudged`: no worker takes it until its run is resumed, or a verdict
+of the run comes after all. Meanwhile the run's other shards are answered, and once they all are, the run pauses. A
+shard whose verdicts are ordered is `ordered`: it is polled once all others of its run are answered and ordered too.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ __all__ = [
     "await_batch",
     "change_spend_cap",
     "list_awaiting",
-    "park",
+    "mark_ordered",
+    "mark_unjudged",
     "pause_if_stuck",
-    "release",
+    "release_shards",
     "release_unjudged",
     "requeue_ordered",
-    "set_aside",
 ]  # fmt: skip
 
 _UNJUDGED = "unjudged"
 _ORDERED = "ordered"
 
 
-def park(connection: sa.Connection, shard: Shard, trouble: str) -> None:
-    """Set a shard aside of which rows await verdicts, and let its run say why; whoever has it must have the right."""
+def mark_unjudged(connection: sa.Connection, shard: Shard, trouble: str) -> None:
+    """Release a taken shard whose verdicts cannot be obtained now; its run shows why."""
     _leave(connection, shard, _UNJUDGED)
     owners = schema.runs
     connection.execute(owners.update().where(owners.c.run_id == shard.run_id).values(state_reason=trouble))
 
 
-def set_aside(connection: sa.Connection, shard: Shard) -> None:
-    """Set a shard aside of which rows await verdicts that are ordered; whoever has it must have the right."""
+def mark_ordered(connection: sa.Connection, shard: Shard) -> None:
+    """Release a taken shard whose verdicts are ordered."""
     _leave(connection, shard, _ORDERED)
 
 
@@ -64,8 +64,8 @@ def _leave(connection: sa.Connection, shard: Shard, state: str) -> None:
     )
 
 
-def release(connection: sa.Connection, run_id: str, *, states: Sequence[str] = (_UNJUDGED, _ORDERED)) -> None:
-    """Let shards that were set aside wait again: their verdicts are to be asked for once more."""
+def release_shards(connection: sa.Connection, run_id: str, *, states: Sequence[str] = (_UNJUDGED, _ORDERED)) -> None:
+    """Return shards that await verdicts to waiting: their verdicts are requested again."""
     table = schema.shards
     connection.execute(
         table.update().where(table.c.run_id == run_id, table.c.state.in_(states)).values(state="waiting")
@@ -73,17 +73,17 @@ def release(connection: sa.Connection, run_id: str, *, states: Sequence[str] = (
 
 
 def release_unjudged(connection: sa.Connection, run_id: str) -> None:
-    """Let shards wait again whose verdicts could not be had: one of their run has come."""
-    release(connection, run_id, states=(_UNJUDGED,))
+    """Return unjudged shards to waiting: the judge has answered for their run."""
+    release_shards(connection, run_id, states=(_UNJUDGED,))
 
 
 def await_batch(connection: sa.Connection, run_id: str) -> bool:
-    """Say of a run of which nothing is left to do before ordered verdicts come that it awaits them.
+    """Show that a run awaits a batch, where nothing else of it is left to do.
 
     Returns:
-        Whether that is so: then poll again later.
+        Whether that is so: its verdicts are to be polled again later.
     """
-    run = _going(connection, run_id)
+    run = _running(connection, run_id)
     states = _states(connection, run_id)
     if run is None or _ORDERED not in states or states - {_ORDERED, _UNJUDGED, "done"}:
         return False
@@ -95,9 +95,9 @@ def await_batch(connection: sa.Connection, run_id: str) -> bool:
 
 def requeue_ordered(connection: sa.Connection, run_id: str) -> bool:
     """Let shards with ordered verdicts wait for a worker again; return whether their run is active."""
-    if _going(connection, run_id) is None:
+    if _running(connection, run_id) is None:
         return False
-    release(connection, run_id, states=(_ORDERED,))
+    release_shards(connection, run_id, states=(_ORDERED,))
     return True
 
 
@@ -114,12 +114,12 @@ def list_awaiting(connection: sa.Connection) -> list[str]:
 
 
 def pause_if_stuck(connection: sa.Connection, run_id: str) -> str:
-    """Pause a run of which nothing is left to do but what awaits verdicts.
+    """Pause a run of which only unjudged shards are left.
 
     Returns:
         Why it is paused now, for people; empty where it is not.
     """
-    run = _going(connection, run_id)
+    run = _running(connection, run_id)
     states = _states(connection, run_id)
     if run is None or _UNJUDGED not in states or states - {_UNJUDGED, "done"}:
         return ""
@@ -128,10 +128,10 @@ def pause_if_stuck(connection: sa.Connection, run_id: str) -> str:
     return reason
 
 
-def _going(connection: sa.Connection, run_id: str) -> RunRecord | None:
-    """Return a run that goes on and is not about to pause; it is locked."""
+def _running(connection: sa.Connection, run_id: str) -> RunRecord | None:
+    """Lock a run; return it where it is running and not pausing."""
     shards.lock_run(connection, run_id)
-    run = runs.get(connection, run_id)
+    run = runs.get_run(connection, run_id)
     return None if run is None or run.state not in ACTIVE_STATES or run.pause_cause is not None else run
 
 
@@ -148,7 +148,7 @@ def _rows_wait(run: RunRecord) -> str:
 def change_spend_cap(connection: sa.Connection, run_id: str, usd: float | None) -> None:
     """Give the judge of a run another spend cap; None for no cap."""
     shards.lock_run(connection, run_id)
-    run = runs.get(connection, run_id)
+    run = runs.get_run(connection, run_id)
     if run is not None and run.spec.get("judge") is not None:
         spec = {**run.spec, "judge": {**run.spec["judge"], "spend_cap_usd": usd}}
         connection.execute(

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-__all__ = ["NEWEST", "create"]
+__all__ = ["NEWEST", "create_queue_tables"]
 
 NEWEST = "0009"
 
 
-def create(connection: sa.Connection, revision: str = NEWEST) -> None:
+def create_queue_tables(connection: sa.Connection, revision: str = NEWEST) -> None:
     """Create the tables and functions of a revision where there are none yet, in the connection's transaction."""
     if connection.exec_driver_sql("SELECT to_regclass('procrastinate_jobs')").scalar() is None:
         path = Path(__file__).parent / f"{revision}_postgresql.sql"

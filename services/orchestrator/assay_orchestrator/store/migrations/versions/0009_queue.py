@@ -16,4 +16,4 @@ def upgrade() -> None:
     op.add_column("shards", sa.Column("ticket", sa.Integer, nullable=False, server_default="0"))
     connection = op.get_bind()
     if connection.dialect.name == "postgresql":
-        queue_tables.create(connection, revision)
+        queue_tables.create_queue_tables(connection, revision)
