@@ -67,7 +67,7 @@ async def managers(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[RunManager, RunManager]]:
     """Return two managers over one database that accept operations and work on nothing."""
-    monkeypatch.setattr(manager_module, "_PAUSE_PATIENCE_S", 0.0)
+    monkeypatch.setattr(manager_module, "_PAUSE_WAIT_S", 0.0)
     async with contextlib.AsyncExitStack() as stack:
         made = []
         for _ in range(2):
@@ -101,12 +101,12 @@ async def cap(manager: RunManager, run_id: str) -> object:
 
 async def fail(manager: RunManager, run_id: str) -> None:
     """End a run because of a defect."""
-    await manager.trouble(run_id, ValueError("a defect of this test's"))
+    await manager.fail_run(run_id, ValueError("a defect of this test's"))
 
 
 OPERATIONS: dict[str, Operation] = {
     "pause": RunManager.pause, "resume": RunManager.resume, "retry": retry, "cap": cap, "cancel": RunManager.cancel,
-    "delete": RunManager.delete, "conclude": RunManager.conclude, "fail": fail,
+    "delete": RunManager.delete, "conclude": RunManager.conclude_run, "fail": fail,
 }  # fmt: skip
 STARTS = ("running", "busy", "pausing", "all done", "paused", "succeeded", "clean", "failed", "cancelled")
 GOING = ("running", "busy", "pausing", "all done", "all done, pausing")

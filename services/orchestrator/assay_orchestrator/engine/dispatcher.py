@@ -80,7 +80,7 @@ class Dispatcher(Protocol):
         """
         ...
 
-    async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
+    async def find_lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
         """Return those of the jobs that nobody has and that wait nowhere."""
         ...
 

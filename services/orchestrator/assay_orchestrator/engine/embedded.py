@@ -71,7 +71,7 @@ class EmbeddedDispatcher:
     async def until_sure(self) -> None:
         """Do nothing: nobody takes this process's jobs."""
 
-    async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
+    async def find_lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
         """Return the jobs that are not here."""
         return [job for job in jobs if _key(job) not in self._known | self._taken]
 

@@ -64,10 +64,10 @@ UPDATE procrastinate_jobs SET status = 'doing', worker_id = %s WHERE id = ANY(%s
 """
 _SERVER_AGE = "SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8"
 _CONNECTIONS = 4
-_PATIENCE_S = 5.0
+_CONNECTION_TIMEOUT_S = 5.0
 _CONNECT_S = 2
 _POLL_S = 1.0
-_FORGOTTEN_S = 86_400.0
+_WORKER_ROW_AGE_S = 86_400.0
 """When rows of workers that are gone are removed. Sooner, a worker that starts would remove those of others that could
 not say that they live, for the database was away."""
 _RESTART_S = 1.0
@@ -124,7 +124,7 @@ class QueueDispatcher:
         self._attended: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
-        self._keeping: asyncio.Task[None] | None = None
+        self._maintaining: asyncio.Task[None] | None = None
         self._ticking: asyncio.Task[None] | None = None
         self._liveness = Liveness(self._beat_s, dead_after_s, clock)
         self._sure, self._woken = asyncio.Event(), asyncio.Event()
@@ -137,10 +137,10 @@ class QueueDispatcher:
         # Enqueues with connections of the store's: it never opens one itself.
         self._enqueueing = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
         self._connector = procrastinate.PsycopgConnector(
-            kwargs=self._parameters, min_size=1, max_size=_CONNECTIONS, timeout=_PATIENCE_S
+            kwargs=self._parameters, min_size=1, max_size=_CONNECTIONS, timeout=_CONNECTION_TIMEOUT_S
         )
         self._app = procrastinate.App(connector=self._connector)
-        self._app.task(name=_TASK, retry=_Again(), pass_context=True)(self._do)
+        self._app.task(name=_TASK, retry=_RequeueStrategy(), pass_context=True)(self._do)
 
     def enqueue(self, connection: sa.Connection, jobs: Sequence[ShardJob]) -> None:
         """Enqueue jobs in the connection's transaction."""
@@ -169,7 +169,7 @@ class QueueDispatcher:
         """Begin to take jobs."""
         self._work = work
         asyncio.get_running_loop().set_exception_handler(self._handle_exception)
-        self._keeping = asyncio.create_task(self._keep(), name="queue keeper")
+        self._maintaining = asyncio.create_task(self._maintain_until_closed(), name="queue keeper")
         self._ticking = asyncio.create_task(self._tick(), name="queue clock")
         self._serve(_QUEUE if self._works else _ENDS)
         for queue in self._attended:
@@ -191,7 +191,7 @@ class QueueDispatcher:
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
-    async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
+    async def find_lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
         """Return those of the jobs that nobody has and that wait nowhere."""
         await self._open()
         known = {
@@ -208,7 +208,7 @@ class QueueDispatcher:
         self._work, self._closed = None, True
         self._sure.set()
         self._maintained.set()
-        keeping = [task for task in (self._keeping, self._ticking) if task is not None]
+        keeping = [task for task in (self._maintaining, self._ticking) if task is not None]
         running = [*self._tasks.values(), *self._leaving, *keeping]
         for task in running:
             task.cancel()
@@ -234,7 +234,7 @@ class QueueDispatcher:
                 # Listening takes a connection of its own, too much for each hosted run.
                 listen_notify=queue in (_QUEUE, _ENDS),
                 update_heartbeat_interval=self._dead_after_s,  # the keeper says so sooner, and after an outage too
-                stalled_worker_timeout=_FORGOTTEN_S,
+                stalled_worker_timeout=_WORKER_ROW_AGE_S,
                 delete_jobs="always",
                 install_signal_handlers=False,
             )
@@ -248,7 +248,7 @@ class QueueDispatcher:
                 self._workers.discard(worker)
             await asyncio.sleep(_RESTART_S)
 
-    async def _keep(self) -> None:
+    async def _maintain_until_closed(self) -> None:
         """Again and again: beat, and give the jobs of dead workers to others."""
         while not self._closed:
             with contextlib.suppress(TimeoutError):
@@ -258,7 +258,7 @@ class QueueDispatcher:
             self._refusal = ""
             try:
                 async with asyncio.timeout(self._dead_after_s):
-                    await self._look_after()
+                    await self._maintain()
             except (*_DATABASE_PROBLEMS, TimeoutError) as problem:
                 self._liveness.lose()
                 await self._end_session()
@@ -267,10 +267,10 @@ class QueueDispatcher:
             self._maintained.set()
             self._maintained = asyncio.Event()
 
-    async def _look_after(self) -> None:
+    async def _maintain(self) -> None:
         await self._open()
         is_known = await self._beat()
-        await self._take_back()
+        await self._reclaim_jobs()
         if self._liveness.trusts_silence and not is_known:
             _log.error(
                 "exiting: the queue declared this process dead, and other workers have its jobs: dead_after_s=%g",
@@ -280,7 +280,7 @@ class QueueDispatcher:
         if self._liveness.trusts_locks:
             await self._reap()
         if self._liveness.trusts_silence:
-            await self._retry_left()
+            await self._requeue_unacknowledged()
 
     async def _tick(self) -> None:
         """Notice when this process was suspended."""
@@ -317,7 +317,7 @@ class QueueDispatcher:
             with contextlib.suppress(StorageError):
                 return await self.until_sure()
 
-    async def _take_back(self) -> None:
+    async def _reclaim_jobs(self) -> None:
         """Take back jobs in progress here that were given to others and that none has taken yet."""
         for worker in list(self._workers):
             jobs = [job_id for job_id, queues in self._doing.items() if queues == worker.queues]
@@ -393,7 +393,7 @@ class QueueDispatcher:
         if ended is not None and ended[0]:
             _log.warning("ended database sessions of dead workers: sessions=%d", ended[0])
 
-    async def _retry_left(self) -> None:
+    async def _requeue_unacknowledged(self) -> None:
         """Give back what this process has ended but could not say so: the queue takes it for work in progress."""
         own = {worker.worker_id for worker in self._workers}
         now = asyncio.get_running_loop().time()
@@ -463,7 +463,7 @@ def _refusal(problem: BaseException) -> str:
     return client_sentence("the orchestrator's database", problem)
 
 
-class _Again(queue_retry.BaseRetryStrategy):
+class _RequeueStrategy(queue_retry.BaseRetryStrategy):
     """Every job that did not return comes again: at once where it asked to, else after a while that grows."""
 
     def get_retry_decision(self, *, exception: BaseException, job: queue_jobs.Job) -> queue_retry.RetryDecision:

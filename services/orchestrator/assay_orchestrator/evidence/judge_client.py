@@ -2,7 +2,7 @@
 
 What concerns one answer alone (no valid verdict, a request that the judge does not take) is that row's error. What
 concerns all of them (a judge that cannot be reached, that refuses every request, or that must not spend more) stops the
-judging of the run: its rows stay without a result, their answers are stored, and they are judged when the run is resumed.
+judging of the run: its rows stay without a result and their answers are stored until the run is resumed.
 
 Some failures may be either: a time-out, say. Then the judge is asked about a plain answer of our own. If it judges
 that, the failure was the answer's.

@@ -1,4 +1,4 @@
-"""The clients that answer runs' questions through this process, and with them the right to these runs' jobs."""
+"""Agent hosts: clients that answer for runs through this process, which then serves the jobs of these runs."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from assay_orchestrator.engine.worker import ShardWorker
     from assay_orchestrator.runs.planner import Planner
 
-__all__ = ["Hosting"]
+__all__ = ["AgentHosts"]
 
-_PATIENCE_S = 3.0
-"""For so long the last client of a run may be away before its shards go where others are attached."""
+_REATTACH_GRACE_S = 3.0
+"""How long the last client of a run may be detached before other processes with clients get its shards."""
 
 
-class Hosting:
+class AgentHosts:
     """Attaches clients to runs.
 
     A run whose agent a client hosts can be worked on wherever one of its clients is attached, in several processes at
     once where several are.
 
     Args:
-        planner: Keeps the brokers between runs and clients.
-        dispatcher: Brings the jobs of attended runs.
+        planner: Owns the brokers between runs and clients.
+        dispatcher: Delivers the jobs of attended runs.
         worker: Works on them.
     """
 
@@ -36,7 +36,7 @@ class Hosting:
         self._leaving: dict[str, asyncio.TimerHandle] = {}
 
     def attach(self, run_id: str, concurrency: int) -> Attachment:
-        """Take a client that answers up to `concurrency` of a run's questions at once."""
+        """Attach a client that answers up to `concurrency` of a run's questions at once."""
         leaving = self._leaving.pop(run_id, None)
         if leaving is not None:
             leaving.cancel()
@@ -45,26 +45,26 @@ class Hosting:
         return attachment
 
     def detach(self, run_id: str, attachment: Attachment) -> None:
-        """Let a client go; where it was the last here, the run may have others in another process."""
+        """Detach a client; where it was the last here, the run may have others in another process."""
         attachment.close()
         if not self._dispatcher.alone and self._planner.is_unattended(run_id) and run_id not in self._leaving:
             loop = asyncio.get_running_loop()
-            self._leaving[run_id] = loop.call_later(_PATIENCE_S, self._leave, run_id)
+            self._leaving[run_id] = loop.call_later(_REATTACH_GRACE_S, self._leave, run_id)
 
     def forget(self, run_id: str, reason: str) -> None:
-        """Let the clients of a run go: it asks no more, or not now."""
+        """Detach the clients of a run that has ended or paused."""
         self._planner.forget(run_id, reason)
         self._dispatcher.leave(run_id)
 
     def hold(self, run_id: str) -> None:
-        """Let what is being asked end, and ask nothing more of a run in this process."""
+        """Let the questions of a run in flight end, and ask nothing more of it in this process."""
         session = self._worker.sessions.of(run_id)
         if session is not None:
             session.context.pausing.set()
             self._planner.hold(run_id)
 
     def aclose(self) -> None:
-        """Wait for nobody any more."""
+        """Cancel the timers of detached clients."""
         for handle in self._leaving.values():
             handle.cancel()
 

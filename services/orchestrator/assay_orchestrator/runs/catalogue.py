@@ -84,7 +84,7 @@ class Catalogue:
         self._database = database
 
     async def get(self, run_id: str, *, to_work_on: bool = False) -> Run:
-        """Return a run as it stands.
+        """Return a run as it is stored.
 
         Args:
             run_id: The run.
@@ -117,7 +117,7 @@ class Catalogue:
             count: Most runs.
             before: The run that they follow; None for the newest.
             wanted: The conditions that they meet.
-            shown: Makes of a stored run what clients see: a state may be told by this process alone.
+            shown: Returns a run as clients see it: a storage pause may be known to this process alone.
         """
         size = count if wanted.is_plain else max(count, _FILTERED_PAGE)
         found: list[Run] = []

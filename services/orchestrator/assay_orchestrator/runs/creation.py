@@ -39,7 +39,7 @@ class Creation:
     Args:
         database: The store.
         worker: Enqueues their first jobs.
-        settings: How many runs may go on at once.
+        settings: How many runs may be active at once.
     """
 
     def __init__(self, database: Database, worker: ShardWorker, settings: Settings) -> None:
@@ -121,7 +121,7 @@ class Creation:
         active, limit = runs.count_active(connection), self._settings.active_run_limit
         if active >= limit:
             raise OverloadedError(
-                f"{active} runs are active, which is the limit: try again when one has ended", retry_after_s=10.0
+                f"{active} runs are active, which is the limit: retry when one has ended", retry_after_s=10.0
             )
 
 

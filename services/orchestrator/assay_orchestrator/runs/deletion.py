@@ -1,4 +1,4 @@
-"""Deleting runs: the rows of a run that is gone follow in batches, while everybody else uses the store."""
+"""Deletion of runs: the rows of a deleted run are removed in batches, between other writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 class Deleter:
     """Removes the rows of deleted runs, one run after the other.
 
-    What a stop or a full disk interrupts is noted in the store and goes on with the next start.
+    The store records pending deletions: the next start continues what a stop or a full disk interrupted.
 
     Args:
         database: The store.
@@ -38,12 +38,12 @@ class Deleter:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def recover(self) -> None:
-        """Go on, in the background, with the deletions that a stop interrupted."""
+        """Continue, in the background, the deletions that a stop interrupted."""
         for pending in await self._database.read(deletions.list_pending):
             self._start(pending)
 
     async def finish(self, pending: PendingDeletion) -> None:
-        """Remove the rows of a deleted run; whoever stops waiting does not stop that.
+        """Remove the rows of a deleted run; a cancelled call does not stop that.
 
         Raises:
             StorageError: The store cannot be written; the rest goes with the next start.

@@ -1,4 +1,4 @@
-"""Whether a judge would judge for a run: asked before the run begins, without anybody being paid."""
+"""The judge preflight check: whether the judge would judge for a run, before anything is paid for."""
 
 from __future__ import annotations
 

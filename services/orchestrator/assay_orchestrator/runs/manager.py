@@ -1,4 +1,4 @@
-"""The runs of this process: created, started, stopped, resumed, and brought back after a restart."""
+"""The runs of this process: created, started, paused, resumed, ended, and recovered after a restart."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from assay.model.run import PauseCause, Run, RunSettings, RunState
 from assay.runtime.failpoints import failpoint
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.pipeline.session import Session
-from assay_orchestrator.runs.agent_hosts import Hosting
+from assay_orchestrator.runs.agent_hosts import AgentHosts
 from assay_orchestrator.runs.catalogue import UNREADABLE, Catalogue, RunFilter
 from assay_orchestrator.runs.creation import Creation
 from assay_orchestrator.runs.deletion import Deleter
@@ -53,20 +53,20 @@ if TYPE_CHECKING:
 
 __all__ = ["RunManager"]
 
-_PAUSE_PATIENCE_S = 3.0
+_PAUSE_WAIT_S = 3.0
 _INTERRUPTED = "the orchestrator stopped while the run was running; stored rows are kept"
 
 _log = logging.getLogger(__name__)
 
 
 class RunManager:
-    """Owns every run that is going on in this process.
+    """Owns the runs of this process.
 
     Args:
         database: The store.
         settings: Limits and the recovery policy.
-        planner: Turns a stored run into what the runner needs.
-        dispatcher: Brings shards to this process.
+        planner: Builds the context of a stored run.
+        dispatcher: Delivers shards to this process.
     """
 
     def __init__(self, database: Database, settings: Settings, planner: Planner, dispatcher: Dispatcher) -> None:
@@ -84,12 +84,12 @@ class RunManager:
             database, self._dispatcher, shares, self, self._session, max_attempts=settings.row_try_limit
         )
         self._creation = Creation(database, self._worker, settings)
-        self._hosting = Hosting(planner, dispatcher, self._worker)
+        self._hosts = AgentHosts(planner, dispatcher, self._worker)
         self._unattended = UnattendedRuns(database, self, limit_s=settings.unattended_pause_s)
         self._peers = Peers(database, dispatcher, self._worker, self, reconcile_s=settings.reconcile_s)
 
     async def start(self) -> None:
-        """Begin to work; alone, continue or pause every run that a stop interrupted."""
+        """Start to work; without other processes, continue or pause every run that a stop interrupted."""
         await self._database.write(datasets.discard_unfinished_uploads)
         if self._dispatcher.alone:
             await self._recover()
@@ -118,21 +118,21 @@ class RunManager:
 
         Raises:
             ConflictError: The request id was used for something else.
-            OverloadedError: Too many runs are going on.
+            OverloadedError: Too many runs are active.
         """
         return await self.get(await self._creation.create(request_id, settings, dataset))
 
-    async def check_judge(self, settings: RunSettings) -> None:
-        """Refuse a run for which the judge service will not judge.
+    async def preflight_judge(self, settings: RunSettings) -> None:
+        """Raise unless the judge service would judge for a run.
 
         Raises:
-            SpecError: It will not; holds every problem.
+            SpecError: It would not; holds every problem.
         """
         if problems := await self._planner.judge_problems(settings):
             raise SpecError(problems)
 
     async def get(self, run_id: str) -> Run:
-        """Return a run as it stands.
+        """Return a run as it is stored.
 
         Raises:
             NotFoundError: There is no such run; the message names the one that was probably meant.
@@ -140,7 +140,7 @@ class RunManager:
         return await self._catalogue.get(run_id)
 
     async def get_summarised(self, run_id: str) -> Run:
-        """Return a run as it stands, with a partial summary where it has no final one.
+        """Return a run as it is stored, with a partial summary where it has no final one.
 
         Raises:
             NotFoundError: There is no such run.
@@ -163,7 +163,7 @@ class RunManager:
         if not await self._database.write(lambda c: control.cancel(c, run_id)):
             raise self._catalogue.not_found(run_id)
         _log.info("cancelled run: run=%s", run_id)
-        self._hosting.forget(run_id, "the run was cancelled")
+        self._hosts.forget(run_id, "the run was cancelled")
         await self._worker.cancel(run_id)
         self.notifier.notify(run_id)
         return await self.get(run_id)
@@ -172,7 +172,7 @@ class RunManager:
         """Let a run's questions in flight end and ask nothing more; the run is then PAUSED.
 
         Returns:
-            The run as it stands after a few seconds at most; RUNNING still where questions in flight take longer.
+            The run, after a few seconds at most; still RUNNING where questions in flight take longer.
 
         Raises:
             WrongStateError: The run has ended.
@@ -183,11 +183,11 @@ class RunManager:
             if state is None:
                 raise self._catalogue.not_found(run_id)
             if state is RunState.PAUSED:
-                self.paused(run_id, runs.PAUSED_BY_OWNER)
+                self.on_paused(run_id, runs.PAUSED_BY_OWNER)
             else:
                 _log.info("pausing run once its questions in flight have ended: run=%s", run_id)
                 self._pausing.add(run_id)
-                self._hosting.hold(run_id)
+                self._hosts.hold(run_id)
             run = await self._until_paused(run_id, moved)
         finally:
             self.notifier.unsubscribe(run_id, moved)
@@ -196,9 +196,9 @@ class RunManager:
         return run
 
     async def _until_paused(self, run_id: str, moved: asyncio.Event) -> Run:
-        """Return a run once it has paused, has moved on otherwise, or a few seconds have passed."""
+        """Return a run once it has paused or changed otherwise, or a few seconds have passed."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PAUSE_PATIENCE_S):
+            async with asyncio.timeout(_PAUSE_WAIT_S):
                 while (run := await self.get(run_id)).state in ACTIVE_STATES and run.pause_cause is not None:
                     await moved.wait()
                     moved.clear()
@@ -210,11 +210,11 @@ class RunManager:
 
         Args:
             run_id: The run.
-            retry_errors: Also try rows with errors again, of a run that is paused, has succeeded or has failed.
-            spend_cap: Another cap on what it may spend on judging; None for that of before.
+            retry_errors: Also retry rows with errors, of a run that is paused, has succeeded or has failed.
+            spend_cap: Another cap on what it may spend on judging; None to keep its cap.
 
         Raises:
-            InvalidInputError: It is to have a cap and no judge.
+            InvalidInputError: A cap for a run without a judge.
             WrongStateError: The run has ended, or is running while errors are to be retried or the cap to be changed.
         """
         if spend_cap is not None:
@@ -239,9 +239,9 @@ class RunManager:
         if only_check:
             return deletion
         while (pending := await self._database.write(lambda c: deletions.begin_deletion(c, run_id))) is None:
-            self._require_at_rest(await self.get(run_id))  # it was resumed in this moment
+            self._require_at_rest(await self.get(run_id))  # another call has just resumed it
         failpoint("deletion.begun")
-        self._hosting.forget(run_id, "the run was deleted")
+        self._hosts.forget(run_id, "the run was deleted")
         self.notifier.close_watches(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
         await self._worker.cancel(run_id)
         await self._deleter.finish(pending)
@@ -252,11 +252,11 @@ class RunManager:
         if run.state not in ACTIVE_STATES:
             return
         is_stuck = self.shown(run).state is RunState.PAUSED
-        says = "resumes by itself when its rows can be stored: cancel" if is_stuck else "is running: pause or cancel"
-        raise WrongStateError(f"run {run.run_id} {says} it before deleting it", reason="RUN_ACTIVE")
+        remedy = "resumes by itself when its rows can be stored: cancel" if is_stuck else "is running: pause or cancel"
+        raise WrongStateError(f"run {run.run_id} {remedy} it before deleting it", reason="RUN_ACTIVE")
 
     async def attach(self, run: Run, concurrency: int) -> Attachment:
-        """Take a client that hosts the run's agent; a run that is paused because none did resumes.
+        """Attach a client that hosts the run's agent; a run that is paused as unattended resumes.
 
         Raises:
             WrongStateError: The run has ended.
@@ -265,13 +265,13 @@ class RunManager:
         with contextlib.suppress(StorageError):  # a host may come back before the store takes writes again
             if await self._database.write(lambda c: attendance.attend(c, run.run_id)):
                 await self._resume(run.run_id)
-        attachment = self._hosting.attach(run.run_id, concurrency)
+        attachment = self._hosts.attach(run.run_id, concurrency)
         _log.info("client hosts the agent: run=%s concurrency=%d", run.run_id, concurrency)
         return attachment
 
     def detach(self, run_id: str, attachment: Attachment) -> None:
-        """Let such a client go."""
-        self._hosting.detach(run_id, attachment)
+        """Detach such a client."""
+        self._hosts.detach(run_id, attachment)
         _log.info("client no longer hosts the agent: run=%s", run_id)
 
     def storage_problem(self, run_id: str) -> str:
@@ -283,38 +283,38 @@ class RunManager:
         return client_view(run, self.storage_problem(run.run_id))
 
     async def aclose(self) -> None:
-        """Stop all runs where they are; stored rows stay, and the next start continues from there."""
+        """Stop work on all runs; stored rows stay, and the next start continues them."""
         await self._peers.aclose()
         await self._unattended.aclose()
-        self._hosting.aclose()
+        self._hosts.aclose()
         for session in self._worker.sessions.all():
-            self._hosting.hold(session.context.run_id)
+            self._hosts.hold(session.context.run_id)
         failpoint("stop.draining")
         closing = asyncio.create_task(self._dispatcher.aclose())
         await asyncio.wait([closing], timeout=self._settings.grace_s / 2)
         await self._worker.hand_over()
-        await closing  # a store that is away makes it wait for seconds, not for ever
+        await closing  # an unreachable store delays it by seconds at most
         await self._worker.repoll_timers.aclose()
         await self._deleter.aclose()
         await self._partial.aclose()
         await self._planner.aclose()
         self.notifier.notify_all()
 
-    # What attendance affects.
+    # For `UnattendedRuns`.
 
     def attended(self) -> Collection[str]:
         """Return the runs that clients of this process host."""
         return self._planner.attended()
 
     async def pause_here(self, run_id: str) -> None:
-        """Let go of what this process has of a run that was paused."""
-        self._hosting.forget(run_id, "the run has paused")
+        """Drop the work of this process on a run that was paused."""
+        self._hosts.forget(run_id, "the run has paused")
         await self._worker.cancel(run_id)
         self.notifier.notify(run_id)
 
-    # What peers affect.
+    # For `Peers`.
 
-    def here(self) -> set[str]:
+    def local_runs(self) -> set[str]:
         """Return the runs that are worked on, hosted or watched here."""
         here = {session.context.run_id for session in self._worker.sessions.all()}
         return here | {*self.notifier.watched_runs, *self._planner.hosted}
@@ -323,25 +323,25 @@ class RunManager:
         """Return how many watchers there are here."""
         return self.notifier.watcher_count
 
-    def moved_elsewhere(self, run_id: str, status: RunStatus | None) -> None:
-        """Do here what follows from how a run stands, whoever brought it there."""
+    def on_run_changed(self, run_id: str, status: RunStatus | None) -> None:
+        """Apply a change of a run that another process may have made."""
         if status is None:
-            self._hosting.forget(run_id, "the run was deleted")
+            self._hosts.forget(run_id, "the run was deleted")
             self.notifier.close_watches(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
             return
         if status.state not in ACTIVE_STATES:
             self._pausing.discard(run_id)
-            self._hosting.forget(run_id, f"the run has {status.state.value}")
+            self._hosts.forget(run_id, f"the run has {status.state.value}")
             self._worker.cancel_soon(run_id)
         elif status.is_pausing:
             self._pausing.add(run_id)
-            self._hosting.hold(run_id)
+            self._hosts.hold(run_id)
         else:
             self._pausing.discard(run_id)
             self._planner.release(run_id)
         self.notifier.notify(run_id)
 
-    # What the worker needs of whoever owns the runs.
+    # For `ShardWorker`.
 
     async def context_of(self, run_id: str) -> RunContext:
         """Return what the shards of a run work with."""
@@ -350,10 +350,10 @@ class RunManager:
             await self._catalogue.get(run_id, to_work_on=True), asyncio.Event(), pause_count=pause_count
         )
 
-    async def conclude(self, run_id: str) -> None:
-        """Sum up a run whose shards are all done; one that is over, paused, or has rows to try again stays as it is.
+    async def conclude_run(self, run_id: str) -> None:
+        """End a run whose shards are all done; one that has ended, is paused, or has rows to retry stays as it is.
 
-        Shards that lack rows are reopened in place of that.
+        Where shards lack rows, these are reopened instead.
         """
         while (found := await self._sum_up(run_id)) is not None:
             sequence, summary = found
@@ -381,8 +381,8 @@ class RunManager:
 
         return await self._database.read(load)
 
-    async def trouble(self, run_id: str, problem: Exception) -> None:
-        """End a run that cannot continue."""
+    async def fail_run(self, run_id: str, problem: Exception) -> None:
+        """End a run as failed, which cannot continue."""
         await self._worker.cancel(run_id)
         if isinstance(problem, AssayError):
             await self._fail(run_id, problem.message)
@@ -391,20 +391,20 @@ class RunManager:
             _log.error("internal error in run: run=%s error_id=%s", run_id, error_id, exc_info=problem)
             await self._fail(run_id, f"internal error {error_id}: see the orchestrator's log")
 
-    def moved(self, run_id: str) -> None:
-        """Tell watchers that a run's state has changed."""
+    def on_state_changed(self, run_id: str) -> None:
+        """Notify watchers that a run's state has changed."""
         self.notifier.notify(run_id)
 
-    def paused(self, run_id: str, reason: str) -> None:
-        """Let go of the clients of a run that is paused now, and tell its watchers."""
+    def on_paused(self, run_id: str, reason: str) -> None:
+        """Detach the clients of a run that is paused now, and notify its watchers."""
         _log.info("paused run: run=%s reason=%s", run_id, reason)
         self._pausing.discard(run_id)
-        self._hosting.hold(run_id)  # what is left of it here takes no shards when the run is resumed
-        self._hosting.forget(run_id, reason)
+        self._hosts.hold(run_id)  # its session here, which is draining, takes no shards when the run is resumed
+        self._hosts.forget(run_id, reason)
         self.notifier.notify(run_id)
 
     def _session(self, context: RunContext, store: RunStore) -> Session:
-        if context.run_id in self._pausing:  # asked for since its first shard was started
+        if context.run_id in self._pausing:  # requested after its first shard was queued
             context.pausing.set()
             self._planner.hold(context.run_id)
         return Session(
@@ -417,9 +417,9 @@ class RunManager:
         )
 
     async def _resume(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> None:
-        """Bring a run into RUNNING and enqueue what is next."""
+        """Bring a run into RUNNING and enqueue its next jobs."""
         held = await self._database.read(lambda c: shards.list_active(c, run_id))
-        gone = set(await self._dispatcher.lost([one.job for one in held]))
+        gone = set(await self._dispatcher.find_lost([one.job for one in held]))
         lost = [one for one in held if one.job in gone]
         wanted = Resumption(retry_errors, spend_cap, self._settings.row_try_limit, lost)
         is_there = True
@@ -459,7 +459,7 @@ class RunManager:
             _log.error("run failed: run=%s reason=%s", run_id, reason)
 
     async def _end(self, run_id: str, stop: Callable[[sa.Connection], bool]) -> bool:
-        """Bring a run to its end; return False where it was not to end, or had ended already."""
+        """End a run; return False where it was not to end, or had ended already."""
 
         def end(connection: sa.Connection) -> RunState | None:
             if not stop(connection):
@@ -472,7 +472,7 @@ class RunManager:
         if state is None:
             return False
         failpoint("summary.after_commit")
-        self._hosting.forget(run_id, f"the run has {state.value}")
+        self._hosts.forget(run_id, f"the run has {state.value}")
         self.notifier.notify(run_id)
         return True
 

@@ -1,4 +1,4 @@
-"""The other processes that share a database: what they do to the runs of this one, and what they have lost."""
+"""The other processes that share a database: polls the changes that they make, and requeues orphaned shards."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.runs import RunStatus
     from assay_orchestrator.store.shards import ActiveShard, ShardJob
 
-__all__ = ["Affected", "Peers"]
+__all__ = ["Peers", "RunOwner"]
 
 _FOLLOW_S, _MOST_FOLLOW_S = 0.2, 0.5
 _FOLLOW_PER_WATCHER_S = 0.004
-"""Each look wakes those who watch a run that has moved: with many of them they are told less often, of more."""
+"""Each poll wakes the watchers of runs that have changed: with many watchers it is made less often."""
 _CANCEL_AGAIN_S = 0.5
 
 _log = logging.getLogger(__name__)
 
 
-class Affected(Protocol):
-    """Whoever owns the runs of this process."""
+class RunOwner(Protocol):
+    """The owner of the runs of this process."""
 
-    def here(self) -> set[str]:
+    def local_runs(self) -> set[str]:
         """Return the runs that are worked on, hosted or watched here."""
         ...
 
@@ -39,20 +39,20 @@ class Affected(Protocol):
         """Return how many watchers there are here."""
         ...
 
-    def moved_elsewhere(self, run_id: str, status: RunStatus | None) -> None:
-        """Hear how a run stands that has moved, perhaps by somebody else's doing; None where it was deleted."""
+    def on_run_changed(self, run_id: str, status: RunStatus | None) -> None:
+        """Apply a change of a run, perhaps by another process; the status is None where it was deleted."""
         ...
 
 
 class Peers:
-    """Follows what other processes do, and gives work to somebody that nobody has any more.
+    """Polls the runs of this process for changes by others, and requeues orphaned shards.
 
     Args:
-        database: Where all of them meet.
+        database: The database that they share.
         dispatcher: Knows which jobs there are.
         worker: Enqueues.
-        affected: Hears what has moved.
-        reconcile_s: How often to look for shards that nobody has, in seconds.
+        owner: Applies the changes.
+        reconcile_s: Time between searches for orphaned shards, in seconds.
     """
 
     def __init__(
@@ -60,26 +60,26 @@ class Peers:
         database: Database,
         dispatcher: Dispatcher,
         worker: ShardWorker,
-        affected: Affected,
+        owner: RunOwner,
         *,
         reconcile_s: float,
     ) -> None:
         self._database = database
         self._dispatcher = dispatcher
         self._worker = worker
-        self._affected = affected
+        self._owner = owner
         self._reconcile_s = reconcile_s
         self._loops: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin."""
+        """Start polling and searching."""
         self._loops = [
-            asyncio.create_task(self._follow(), name="follow other processes"),
-            asyncio.create_task(self._look_for_lost(), name="look for lost shards"),
+            asyncio.create_task(self._follow(), name="poll changes of other processes"),
+            asyncio.create_task(self._search_orphans(), name="search for orphaned shards"),
         ]
 
     async def aclose(self) -> None:
-        """End."""
+        """Stop both."""
         while running := [loop for loop in self._loops if not loop.done()]:
             for loop in running:
                 loop.cancel()
@@ -89,38 +89,38 @@ class Peers:
     async def _follow(self) -> None:
         seen: dict[str, RunStatus] = {}
         while True:
-            pause_s = self._affected.watcher_count() * _FOLLOW_PER_WATCHER_S
+            pause_s = self._owner.watcher_count() * _FOLLOW_PER_WATCHER_S
             await asyncio.sleep(min(max(pause_s, _FOLLOW_S), _MOST_FOLLOW_S))
-            here = sorted(self._affected.here())
+            here = sorted(self._owner.local_runs())
             if not here:
                 continue
             try:
                 found = await self._database.read(lambda c, here=here: runs.read_statuses(c, here))  # type: ignore[misc]
             except StorageError:
-                continue  # whoever needs the store hears of it there
+                continue  # the calls that need the store report it
             for run_id in here:
                 if found.get(run_id) is None or found[run_id] != seen.get(run_id):
-                    self._affected.moved_elsewhere(run_id, found.get(run_id))
+                    self._owner.on_run_changed(run_id, found.get(run_id))
             seen = found
 
-    async def _look_for_lost(self) -> None:
+    async def _search_orphans(self) -> None:
         while True:
             try:
                 await self.reconcile()
             except AssayError as problem:
-                _log.warning("cannot look for orphaned shards, retrying: %s", problem.message)
+                _log.warning("cannot search for orphaned shards, retrying: %s", problem.message)
             except Exception:  # noqa: BLE001 - the loop must not end
-                _log.exception("looking for orphaned shards failed")
+                _log.exception("search for orphaned shards failed")
             await asyncio.sleep(self._reconcile_s)
 
     async def reconcile(self) -> None:
-        """Enqueue again what should have a job and has none, whatever became of that.
+        """Requeue active shards without a job, and resume storage pauses of processes that have ended.
 
         Raises:
             StorageError: The store does not answer.
         """
         held = await self._database.read(shards.list_active)
-        lost = set(await self._dispatcher.lost([one.job for one in held]))
+        lost = set(await self._dispatcher.find_lost([one.job for one in held]))
         for one in held:
             if one.job in lost:
                 _log.warning("requeueing orphaned shard: run=%s shard=%s", one.job.run_id, one.job.shard_index)
@@ -129,7 +129,7 @@ class Peers:
             await self._worker.enqueue(lambda c, run_id=run_id: self._worker.next_jobs(c, run_id))  # type: ignore[misc]
 
         for run_id in await self._database.read(runs.list_storage_pauses):
-            if not self._worker.pauses.reason(run_id):  # the process that paused it is gone
+            if not self._worker.pauses.reason(run_id):  # the process that paused it has ended
                 await self._worker.resume_from_storage(run_id)
         for run_id in await self._database.read(unjudged.list_awaiting):
             self._worker.repoll_timers.schedule(run_id)  # the process that had the timer may have ended

@@ -1,4 +1,4 @@
-"""What a stored run needs, decided from its settings: its agent, its metrics, their evidence."""
+"""Builds the context of a stored run from its settings: agent, metrics, clients for their evidence."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Planner:
     """Builds what runs need; owns the scorers, and the brokers of the agents that clients host.
 
     Args:
-        settings: What agents may reach, and how patient to be with the embedder.
+        settings: What agents may reach, and how long to retry embedder and judge.
         embedder: The embedder; None where there is none.
         judge: The judge service; None where there is none.
     """
@@ -75,7 +75,7 @@ class Planner:
         wanted = run.settings
         metrics = [build_metric(metric) for metric in wanted.metrics]
         models = sorted({metric.embedding_model for metric in metrics if metric.embedding_model is not None})
-        # Whether the checks of cases need vectors, only the cases tell: without an embedder such a check is not made.
+        # Only the cases show whether their checks need vectors: without an embedder such a check is skipped.
         for_all = [metric for metric in metrics if metric.embedding_model and not hasattr(metric, "compared_texts")]
         if for_all and self._embedder is None:
             raise WrongStateError(
@@ -163,7 +163,7 @@ class Planner:
         return run_id in self._hosted and not self._hosted[run_id].is_attended
 
     def retire(self, run_id: str) -> None:
-        """Give the questions of a run back that nobody here answers; clients that come now begin anew."""
+        """Drop the broker of a run without clients here; a client that attaches now gets a new one."""
         self._hosted.pop(run_id).hold()
 
     def hold(self, run_id: str) -> None:
@@ -177,7 +177,7 @@ class Planner:
             self._hosted[run_id].release()
 
     def forget(self, run_id: str, reason: str) -> None:
-        """Let go of the clients that answer a run's questions: it asks no more."""
+        """Detach the clients of a run that asks no more."""
         hosted = self._hosted.pop(run_id, None)
         if hosted is not None:
             hosted.detach_all(reason)

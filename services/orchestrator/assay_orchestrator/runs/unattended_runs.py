@@ -1,4 +1,4 @@
-"""Runs whose agent no client hosts any more: they pause, so that they keep no others from starting."""
+"""Runs whose agent no client hosts any more: they pause, so that they free their place for other runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from assay.storage.database import Database
 
-__all__ = ["Attended", "UnattendedRuns"]
+__all__ = ["AgentOwner", "UnattendedRuns"]
 
 _CHECKS_PER_LIMIT = 10
 _MOST_CHECK_S = 60.0
@@ -22,7 +22,7 @@ _MOST_CHECK_S = 60.0
 _log = logging.getLogger(__name__)
 
 
-class Attended(Protocol):
+class AgentOwner(Protocol):
     """The owner of the runs of this process."""
 
     def attended(self) -> Collection[str]:
@@ -30,7 +30,7 @@ class Attended(Protocol):
         ...
 
     async def pause_here(self, run_id: str) -> None:
-        """Let go of what this process has of a run that was paused."""
+        """Drop the work of this process on a run that was paused."""
         ...
 
 
@@ -38,29 +38,29 @@ class UnattendedRuns:
     """Notes in the database which runs have hosts here, and pauses those that had none anywhere for too long.
 
     Args:
-        database: Where all processes meet.
+        database: The database that all processes share.
         owner: The owner of the runs of this process.
         limit_s: How long a run may be without a host, in seconds.
     """
 
-    def __init__(self, database: Database, owner: Attended, *, limit_s: float) -> None:
+    def __init__(self, database: Database, owner: AgentOwner, *, limit_s: float) -> None:
         self._database = database
         self._owner = owner
         self._limit_s = limit_s
         self._loop: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to check."""
-        self._loop = asyncio.create_task(self._check_again_and_again(), name="pause unattended runs")
+        """Start to check."""
+        self._loop = asyncio.create_task(self._check_periodically(), name="pause unattended runs")
 
     async def aclose(self) -> None:
-        """Check no more."""
+        """Stop checking."""
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
 
     async def check(self) -> None:
-        """Note the runs with hosts here, then pause those without any.
+        """Store which runs have hosts here, then pause those without any.
 
         Raises:
             StorageError: The database does not answer.
@@ -72,7 +72,7 @@ class UnattendedRuns:
             _log.warning("pausing run, no client hosts its agent: run=%s unattended_pause_s=%g", run_id, self._limit_s)
             await self._owner.pause_here(run_id)
 
-    async def _check_again_and_again(self) -> None:
+    async def _check_periodically(self) -> None:
         while True:
             await asyncio.sleep(min(self._limit_s / _CHECKS_PER_LIMIT, _MOST_CHECK_S))
             try:
@@ -80,4 +80,4 @@ class UnattendedRuns:
             except AssayError as problem:
                 _log.warning("cannot check for unattended runs: %s", problem.message)
             except Exception:  # noqa: BLE001 - the loop must not end
-                _log.exception("checking for unattended runs failed")
+                _log.exception("check for unattended runs failed")
