@@ -228,7 +228,7 @@ def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunS
         ended = RunState("succeeded" if phase == "clean" else phase)
         runs.change_state(connection, run_id, ended, cause=PauseCause.OWNER if ended is RunState.PAUSED else None)
     elif phase == "pausing":
-        runs.request_pause(connection, run_id)
+        runs.apply_command(connection, run_id, lifecycle.Command.PAUSE)
 
 
 def stored(connection: sa.Connection, run_id: str) -> tuple[str, bool, bool, float | None] | None:

@@ -17,7 +17,7 @@ from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.pipeline.run_context import RunContext
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.storage_pauses import StoragePauses
-from assay_orchestrator.store import control, datasets, deletions, fairness, results, runs, schema, shards
+from assay_orchestrator.store import control, datasets, deletions, fairness, lifecycle, results, runs, schema, shards
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.runs import RunRecord
 from assay_orchestrator.store.shards import FencedError, RunStoppedError, Shard
@@ -142,7 +142,7 @@ async def test_a_run_gets_no_more_than_its_agent_takes_and_nothing_once_it_is_to
     await store.write(lambda c: fairness.spread_slots(c, "two", shares))
     assert await store.write(lambda c: shards.require_epochs(c, "two", {0: two.epoch})) == {0: 8}
     await store.write(lambda c: shards.release_shard(c, "one", 0, one.epoch))
-    await store.write(lambda c: runs.request_pause(c, "two"))
+    await store.write(lambda c: runs.apply_command(c, "two", lifecycle.Command.PAUSE))
     await store.write(lambda c: fairness.spread_slots(c, "two", shares))
     assert await store.write(lambda c: shards.require_epochs(c, "two", {0: two.epoch})) == {0: 8}
 

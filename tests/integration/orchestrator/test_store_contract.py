@@ -16,7 +16,18 @@ from assay.errors import DatasetError, StorageError
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, RunState, Score, ScoreStatus
-from assay_orchestrator.store import attempts, control, datasets, fairness, history, results, runs, schema, shards
+from assay_orchestrator.store import (
+    attempts,
+    control,
+    datasets,
+    fairness,
+    history,
+    lifecycle,
+    results,
+    runs,
+    schema,
+    shards,
+)
 from assay_orchestrator.store.attempts import RowAttempts
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.fairness import FairShares
@@ -391,7 +402,7 @@ async def test_errors_of_a_shard_that_a_worker_still_has_are_tried_again(store: 
         results.put_rows(
             connection, "r", [answer(0)], [row(0, status=AgentStatus.ERROR, passed=False)], {0: shard.epoch}
         )
-        runs.stop(connection, "r", RunState.FAILED)
+        runs.apply_command(connection, "r", lifecycle.Command.FAIL)
         return shard
 
     old = await store.write(end_while_taken)

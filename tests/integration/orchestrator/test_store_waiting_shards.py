@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from assay.model.agent_response import AgentStatus
 from assay.model.run import CaseResult, DatasetRef, PauseCause, RunState
-from assay_orchestrator.store import datasets, fairness, results, runs, shards, unjudged
+from assay_orchestrator.store import datasets, fairness, lifecycle, results, runs, shards, unjudged
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.runs import RunRecord
 
@@ -49,7 +49,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
         run = RunRecord("r", "q", "h", {"name": "n"}, "d", 3, "0.1.0", "2026-05-01T00:00:00.000Z", concurrency=96)
         runs.create_run(connection, run)
         shards.create_shards(connection, "r", 3, 1, rows=1)
-        runs.start_run(connection, "r")
+        runs.apply_command(connection, "r", lifecycle.Command.START)
 
     try:
         await database.write(fill)
@@ -112,7 +112,7 @@ async def test_a_run_pauses_only_where_its_owner_wants_it(store: Database) -> No
     """A run that nobody paused runs on although no worker has a shard of it; one that is paused pauses once."""
     assert not await store.write(lambda c: shards.finish_pause(c, "r"))
     assert (await run_of(store)).state is RunState.RUNNING
-    await store.write(lambda c: runs.request_pause(c, "r"))
+    await store.write(lambda c: runs.apply_command(c, "r", lifecycle.Command.PAUSE))
     assert await store.write(lambda c: shards.finish_pause(c, "r"))
     run = await run_of(store)
     assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)

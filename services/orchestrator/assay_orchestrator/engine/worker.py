@@ -17,6 +17,7 @@ from assay_orchestrator.pipeline.session import Session, Sessions
 from assay_orchestrator.pipeline.shard_runner import ShardRunner
 from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 from assay_orchestrator.store import attempts, control, fairness, runs, shards, unjudged
+from assay_orchestrator.store.lifecycle import Command
 from assay_orchestrator.store.shards import SUMMARY, FencedError, RunStoppedError, ShardJob
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class ShardWorker:
         self.pauses.give_up(run_id)
         session = self.sessions.of(run_id)
         if session is not None:
-            session.context.pausing.set()  # no further job joins it
+            session.stop_asking()
             for task in list(session.tasks):
                 task.cancel()
 
@@ -269,7 +270,7 @@ class ShardWorker:
 
         def resume(connection: sa.Connection) -> _NextWork | None:
             shards.lock_sharing(connection, run_id)
-            if not runs.resume_from_storage(connection, run_id):
+            if runs.apply_command(connection, run_id, Command.REGAIN_STORAGE) is None:
                 return None
             return self._enqueue_next(connection, run_id)
 
@@ -350,7 +351,7 @@ def _begin(connection: sa.Connection, run_id: str, shard_index: int, ticket: int
     shard = shards.start_shard(connection, run_id, shard_index, ticket)
     if shard is None:
         return _ShardStart(None, paused=shards.finish_pause(connection, run_id))
-    is_first = runs.start_run(connection, run_id)
+    is_first = runs.apply_command(connection, run_id, Command.START) is not None
     if shard.retry_errors:
         attempts.archive_failed_rows(connection, shard, max_attempts)
         failpoint("retry.before_commit")

@@ -129,6 +129,15 @@ class Session:
     def _is_known(self, shard: Shard) -> bool:
         return monotonic() - self._known.get(shard, -inf) < self._known_s
 
+    def stop_asking(self) -> None:
+        """Ask nothing more: questions in flight end and are stored, and no further job joins the session."""
+        self.context.pausing.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the session asks nothing more."""
+        return self.context.pausing.is_set()
+
     async def enter(self) -> None:
         """Wait until there is room for one more row, and take it."""
         await self._rows.acquire()
@@ -208,10 +217,10 @@ class Sessions:
                 is_new = session is None
                 if session is None:
                     session = self._sessions[run_id] = await self._make(run_id)
-                if is_new or not session.context.pausing.is_set():
+                if is_new or not session.is_stopping:
                     session.tasks.add(task)
                     return session
-            # One that is being paused takes nobody in: whoever comes now belongs to the next.
+            # A session that is stopping takes no job: this one joins the next session.
             await session.ended.wait()
 
     async def _leave(self, session: Session) -> None:

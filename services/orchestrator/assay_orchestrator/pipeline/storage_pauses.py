@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from assay.errors import StorageError
 from assay_orchestrator.store import runs
+from assay_orchestrator.store.lifecycle import Command
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -152,7 +153,9 @@ class StoragePauses:
         """Store the pause where at least that can be stored, so that other processes show it, too."""
         run_id, reason = pause.run_id, pause.problem.message
         try:
-            is_new = await self._database.write(lambda c: runs.pause_for_storage(c, run_id, reason))
+            is_new = await self._database.write(
+                lambda c: runs.apply_command(c, run_id, Command.LOSE_STORAGE, reason=reason) is not None
+            )
         except StorageError:
             return
         if is_new:

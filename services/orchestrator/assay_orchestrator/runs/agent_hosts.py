@@ -60,7 +60,7 @@ class AgentHosts:
         """Let the questions of a run in flight end, and ask nothing more of it in this process."""
         session = self._worker.sessions.of(run_id)
         if session is not None:
-            session.context.pausing.set()
+            session.stop_asking()
             self._planner.hold(run_id)
 
     def aclose(self) -> None:

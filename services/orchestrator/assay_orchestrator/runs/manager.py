@@ -16,7 +16,7 @@ from assay.errors import (
     StorageError,
     WrongStateError,
 )
-from assay.model.run import PauseCause, Run, RunSettings, RunState
+from assay.model.run import Run, RunSettings, RunState
 from assay.runtime.failpoints import failpoint
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.pipeline.session import Session
@@ -30,7 +30,15 @@ from assay_orchestrator.runs.unattended_runs import UnattendedRuns
 from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.fairness import FairShares
-from assay_orchestrator.store.lifecycle import ACTIVE_STATES, client_view
+from assay_orchestrator.store.lifecycle import (
+    ACTIVE_STATES,
+    PHASES_AT_REST,
+    Command,
+    Phase,
+    client_view,
+    phase_of,
+    require_transition,
+)
 from assay_orchestrator.store.settings_json import summary_to_json
 from assay_orchestrator.summary.partial import PartialSummaries, fold
 from assay_orchestrator.watch.notifier import Notifier
@@ -105,12 +113,12 @@ class RunManager:
             return runs.list_unfinished(connection)
 
         for record in await self._database.write(tidy):
-            if record.pause_cause is PauseCause.OWNER:
-                await self._stop(record.run_id, runs.PAUSED_BY_OWNER, PauseCause.OWNER)
+            if record.phase is Phase.PAUSING:
+                await self._pause_stored(record.run_id, Command.DRAIN, runs.PAUSED_BY_OWNER)
             elif self._settings.recover == "auto":
                 await self._resume(record.run_id)
             else:
-                await self._stop(record.run_id, _INTERRUPTED, PauseCause.INTERRUPTED)
+                await self._pause_stored(record.run_id, Command.INTERRUPT, _INTERRUPTED)
             failpoint("recovery.run_continued")
 
     async def create(self, request_id: str, settings: RunSettings, dataset: DatasetRef) -> Run:
@@ -252,8 +260,8 @@ class RunManager:
         if run.state not in ACTIVE_STATES:
             return
         is_stuck = self.shown(run).state is RunState.PAUSED
-        remedy = "resumes by itself when its rows can be stored: cancel" if is_stuck else "is running: pause or cancel"
-        raise WrongStateError(f"run {run.run_id} {remedy} it before deleting it", reason="RUN_ACTIVE")
+        phase = Phase.WAITING_FOR_STORAGE if is_stuck else phase_of(run.state, run.pause_cause)
+        require_transition(run.run_id, phase, Command.DELETE)
 
     async def attach(self, run: Run, concurrency: int) -> Attachment:
         """Attach a client that hosts the run's agent; a run that is paused as unattended resumes.
@@ -329,11 +337,11 @@ class RunManager:
             self._hosts.forget(run_id, "the run was deleted")
             self.notifier.close_watches(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
             return
-        if status.state not in ACTIVE_STATES:
+        if status.phase in PHASES_AT_REST:
             self._pausing.discard(run_id)
-            self._hosts.forget(run_id, f"the run has {status.state.value}")
+            self._hosts.forget(run_id, f"the run has {status.phase.value}")
             self._worker.cancel_soon(run_id)
-        elif status.is_pausing:
+        elif status.phase is Phase.PAUSING:
             self._pausing.add(run_id)
             self._hosts.hold(run_id)
         else:
@@ -404,10 +412,7 @@ class RunManager:
         self.notifier.notify(run_id)
 
     def _session(self, context: RunContext, store: RunStore) -> Session:
-        if context.run_id in self._pausing:  # requested after its first shard was queued
-            context.pausing.set()
-            self._planner.hold(context.run_id)
-        return Session(
+        session = Session(
             store,
             context,
             alone=self._dispatcher.alone,
@@ -415,6 +420,10 @@ class RunManager:
             known_s=self._dispatcher.held_s,
             until_sure=self._dispatcher.until_sure,
         )
+        if context.run_id in self._pausing:  # requested after its first shard was queued
+            session.stop_asking()
+            self._planner.hold(context.run_id)
+        return session
 
     async def _resume(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> None:
         """Bring a run into RUNNING and enqueue its next jobs."""
@@ -452,9 +461,10 @@ class RunManager:
         return has_ended
 
     async def _fail(self, run_id: str, reason: str) -> None:
-        has_ended = await self._worker.pauses.outlast(
-            run_id, lambda: self._end(run_id, lambda c: runs.stop(c, run_id, RunState.FAILED, reason=reason))
-        )
+        def fail(connection: sa.Connection) -> bool:
+            return runs.apply_command(connection, run_id, Command.FAIL, reason=reason) is not None
+
+        has_ended = await self._worker.pauses.outlast(run_id, lambda: self._end(run_id, fail))
         if has_ended:
             _log.error("run failed: run=%s reason=%s", run_id, reason)
 
@@ -476,8 +486,8 @@ class RunManager:
         self.notifier.notify(run_id)
         return True
 
-    async def _stop(self, run_id: str, reason: str, cause: PauseCause) -> None:
-        await self._database.write(lambda c: runs.stop(c, run_id, RunState.PAUSED, reason=reason, cause=cause))
+    async def _pause_stored(self, run_id: str, command: Command, reason: str) -> None:
+        await self._database.write(lambda c: runs.apply_command(c, run_id, command, reason=reason))
         _log.info("paused run: run=%s reason=%s", run_id, reason)
         self.notifier.notify(run_id)
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from assay.model.run import FINISHED_STATES, Deletion, RunState
+from assay.model.run import Deletion
 from assay.storage.times import now
 from assay_orchestrator.store import schema
+from assay_orchestrator.store.run_conditions import is_at_rest
 
 if TYPE_CHECKING:
     from assay_orchestrator.store.runs import RunRecord
 
 __all__ = ["PendingDeletion", "begin_deletion", "estimate_deletion", "list_pending", "remove_some"]
 
-_AT_REST = tuple(state.value for state in (*FINISHED_STATES, RunState.PAUSED))
 _OWNED = (schema.results, schema.answers, schema.row_history, schema.run_events)
 _SAMPLE_ROWS = 200
 _ROW_OVERHEAD_BYTES = 150
@@ -43,7 +43,7 @@ def begin_deletion(connection: sa.Connection, run_id: str) -> PendingDeletion | 
     """
     runs = schema.runs
     dataset_id = connection.execute(
-        runs.delete().where(runs.c.run_id == run_id, runs.c.state.in_(_AT_REST)).returning(runs.c.dataset_id)
+        runs.delete().where(runs.c.run_id == run_id, is_at_rest()).returning(runs.c.dataset_id)
     ).scalar_one_or_none()
     if dataset_id is None:
         return None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay_orchestrator.store import fair_clock, schema, shards
-from assay_orchestrator.store.lifecycle import ACTIVE_STATES
+from assay_orchestrator.store.run_conditions import is_active, is_runnable
 from assay_orchestrator.store.shards import ShardJob
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ __all__ = ["FairShares"]
 
 _ROWS_AT_ONCE = 32
 _WINDOW = 64
-_GOING = tuple(state.value for state in ACTIVE_STATES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,8 @@ def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[S
     are, there are never more.
     """
     shards.lock_sharing(connection, run_id)
-    run = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one()
-    if run.state not in _GOING or run.pause_cause:
+    run = _runnable(connection, run_id)
+    if run is None:
         return []
     queued, used = _queued(connection, run_id)
     room = min(_WINDOW, max(2, -(-run.concurrency // _ROWS_AT_ONCE))) - queued
@@ -79,8 +78,8 @@ def spread_slots(connection: sa.Connection, run_id: str, shares: FairShares) -> 
 
     No shard is waiting then that could have them. The worker of a queued shard sees it when it next stores rows.
     """
-    run = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one()
-    if run.state not in _GOING or run.pause_cause:
+    run = _runnable(connection, run_id)
+    if run is None:
         return
     table = schema.shards
     held = connection.execute(
@@ -107,10 +106,16 @@ def sharing_agent(connection: sa.Connection, run_id: str) -> list[str]:
         return [run_id] if key is not None else []
     query = (
         sa.select(table.c.run_id)
-        .where(table.c.agent_key == key, table.c.state.in_(_GOING))
+        .where(table.c.agent_key == key, is_active())
         .order_by(table.c.finish_tag, table.c.run_id)
     )
     return list(connection.execute(query).scalars())
+
+
+def _runnable(connection: sa.Connection, run_id: str) -> Any:
+    """Return the row of a run of which workers take shards, else None."""
+    query = sa.select(schema.runs).where(schema.runs.c.run_id == run_id, is_runnable())
+    return connection.execute(query).one_or_none()
 
 
 def _queued(connection: sa.Connection, run_id: str) -> tuple[int, int]:
@@ -153,7 +158,7 @@ def _weights(connection: sa.Connection, run: Any, shares: FairShares) -> tuple[f
     table = schema.runs
     total, tag = connection.execute(
         sa.select(sa.func.sum(table.c.weight), sa.func.max(table.c.team_tag)).where(
-            table.c.team == run.team, table.c.state.in_(_GOING)
+            table.c.team == run.team, is_active()
         )
     ).one()
     weight = shares.team_weights.get(run.team, 1.0)

@@ -7,14 +7,14 @@ by its results alone; a job is only a hint.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from assay.errors import AssayError
-from assay.model.run import PauseCause, RunState
 from assay_orchestrator.store import fair_clock, runs, schema
-from assay_orchestrator.store.lifecycle import ACTIVE_STATES
+from assay_orchestrator.store.lifecycle import PHASES_AT_REST, RUNNABLE_PHASES, Command, Phase
+from assay_orchestrator.store.run_conditions import is_active
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,6 @@ SUMMARY = -1
 """The index of the job that ends a run: every shard is done, the summary is to be folded."""
 
 _SHARD_ROWS = 1000
-_GOING = tuple(state.value for state in ACTIVE_STATES)
 IN_WORK = ("queued", "taken")
 """States of shards that have a job, or should have one: queued or taken."""
 
@@ -131,10 +130,10 @@ def start_shard(connection: sa.Connection, run_id: str, shard_index: int, ticket
     Returns:
         The shard, or None where there is nothing to do: it is done, or its run is not running.
     """
-    run = lock_run(connection, run_id)
-    if run is None:
+    phase = runs.lock_phase(connection, run_id)
+    if phase is None:
         return None
-    if run.state not in _GOING or run.pause_cause:
+    if phase not in RUNNABLE_PHASES:
         release_shard(connection, run_id, shard_index)
         return None
     table = schema.shards
@@ -189,25 +188,15 @@ def require_epochs(
     return {row.shard_index: row.slots for row in found}
 
 
-def lock_run(connection: sa.Connection, run_id: str) -> Any:
-    """Lock a run until the commit; return its state and pause cause.
-
-    Always taken before locks of the run's shards: the other order would deadlock.
-    """
-    table = schema.runs
-    query = sa.select(table.c.state, table.c.pause_cause).where(table.c.run_id == run_id)
-    return connection.execute(query.with_for_update()).one_or_none()  # SQLite writes one transaction at a time
-
-
 def require_active(connection: sa.Connection, run_id: str) -> None:
     """Lock an active run until the commit.
 
     Raises:
         RunStoppedError: The run is not active.
     """
-    run = lock_run(connection, run_id)
-    if run is None or run.state not in _GOING:
-        raise RunStoppedError(f"run {run_id} has {run.state if run is not None else 'been deleted'}")
+    phase = runs.lock_phase(connection, run_id)
+    if phase is None or phase in PHASES_AT_REST:
+        raise RunStoppedError(f"run {run_id} has {phase.value if phase is not None else 'been deleted'}")
 
 
 def lock_sharing(connection: sa.Connection, run_id: str) -> None:
@@ -218,7 +207,7 @@ def lock_sharing(connection: sa.Connection, run_id: str) -> None:
     key = sa.select(table.c.agent_key).where(table.c.run_id == run_id, table.c.agent_key != "").scalar_subquery()
     connection.execute(
         sa.select(table.c.run_id)
-        .where(sa.or_(table.c.run_id == run_id, sa.and_(table.c.agent_key == key, table.c.state.in_(_GOING))))
+        .where(sa.or_(table.c.run_id == run_id, sa.and_(table.c.agent_key == key, is_active())))
         .order_by(table.c.run_id)
         .with_for_update()
     )
@@ -255,16 +244,13 @@ def release_queued(connection: sa.Connection, run_id: str) -> None:
 
 def finish_pause(connection: sa.Connection, run_id: str) -> bool:
     """Pause a run that is pausing, once no shard of it is queued or taken; return whether that was now."""
-    lock_run(connection, run_id)
-    run = runs.get_run(connection, run_id)
-    if run is None or run.state not in ACTIVE_STATES or run.pause_cause is not PauseCause.OWNER:
+    if runs.lock_phase(connection, run_id) is not Phase.PAUSING:
         return False
     table = schema.shards
     held = sa.exists().where(table.c.run_id == run_id, table.c.state.in_(IN_WORK))
     if connection.execute(sa.select(held)).scalar_one() or all_done(connection, run_id):
         return False
-    runs.change_state(connection, run_id, RunState.PAUSED, reason=runs.PAUSED_BY_OWNER, cause=PauseCause.OWNER)
-    return True
+    return runs.apply_command(connection, run_id, Command.DRAIN, reason=runs.PAUSED_BY_OWNER) is not None
 
 
 def complete_shard(connection: sa.Connection, shard: Shard) -> bool:
@@ -346,7 +332,7 @@ def list_active(connection: sa.Connection, run_id: str | None = None) -> list[Ac
         .where(table.c.state.in_(IN_WORK))
     )
     # A run that is not active may have one too: its start was to be stored, and the store failed.
-    query = query.where(owners.c.state.in_(_GOING) if run_id is None else table.c.run_id == run_id)
+    query = query.where(is_active() if run_id is None else table.c.run_id == run_id)
     return [
         ActiveShard(
             ShardJob(row.run_id, row.shard_index, fair_clock.priority_of(row.tag), row.hosted, row.ticket), row.epoch

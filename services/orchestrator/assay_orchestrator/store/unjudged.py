@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from assay.model.run import PauseCause, RunState
 from assay.storage.texts import json_text
-from assay_orchestrator.store import runs, schema, shards
-from assay_orchestrator.store.lifecycle import ACTIVE_STATES
+from assay_orchestrator.store import runs, schema
+from assay_orchestrator.store.lifecycle import RUNNABLE_PHASES, Command
+from assay_orchestrator.store.run_conditions import is_active
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,7 @@ def await_batch(connection: sa.Connection, run_id: str) -> bool:
         return False
     reason = f"every answer is stored, {_rows_wait(run)} verdicts of a batch"
     if _UNJUDGED not in states and run.state_reason != reason:  # else it says what else it waits for
-        runs.change_state(connection, run_id, RunState.RUNNING, reason=reason)
+        runs.apply_command(connection, run_id, Command.AWAIT_BATCH, reason=reason)
     return True
 
 
@@ -107,7 +107,7 @@ def list_awaiting(connection: sa.Connection) -> list[str]:
     query = (
         sa.select(table.c.run_id)
         .join(owners, owners.c.run_id == table.c.run_id)
-        .where(table.c.state == _ORDERED, owners.c.state.in_([state.value for state in ACTIVE_STATES]))
+        .where(table.c.state == _ORDERED, is_active())
         .distinct()
     )
     return list(connection.execute(query).scalars())
@@ -124,15 +124,15 @@ def pause_if_stuck(connection: sa.Connection, run_id: str) -> str:
     if run is None or _UNJUDGED not in states or states - {_UNJUDGED, "done"}:
         return ""
     reason = f"every answer is stored, {_rows_wait(run)} a verdict: {run.state_reason}"
-    runs.change_state(connection, run_id, RunState.PAUSED, reason=reason, cause=PauseCause.JUDGE)
+    runs.apply_command(connection, run_id, Command.PAUSE_UNJUDGED, reason=reason)
     return reason
 
 
 def _running(connection: sa.Connection, run_id: str) -> RunRecord | None:
     """Lock a run; return it where it is running and not pausing."""
-    shards.lock_run(connection, run_id)
-    run = runs.get_run(connection, run_id)
-    return None if run is None or run.state not in ACTIVE_STATES or run.pause_cause is not None else run
+    if runs.lock_phase(connection, run_id) not in RUNNABLE_PHASES:
+        return None
+    return runs.get_run(connection, run_id)
 
 
 def _states(connection: sa.Connection, run_id: str) -> set[str]:
@@ -147,7 +147,7 @@ def _rows_wait(run: RunRecord) -> str:
 
 def change_spend_cap(connection: sa.Connection, run_id: str, usd: float | None) -> None:
     """Give the judge of a run another spend cap; None for no cap."""
-    shards.lock_run(connection, run_id)
+    runs.lock_phase(connection, run_id)
     run = runs.get_run(connection, run_id)
     if run is not None and run.spec.get("judge") is not None:
         spec = {**run.spec, "judge": {**run.spec["judge"], "spend_cap_usd": usd}}
