@@ -29,7 +29,7 @@ _LOUD = ("procrastinate", "alembic")
 
 
 def main() -> None:
-    """Serve until told to stop; what cannot work is one sentence on stderr and exit status 3."""
+    """Serve until a signal; what cannot work is one sentence on stderr and exit status 3."""
     gc.disable()  # nothing that imports make is garbage; collecting meanwhile is a tenth of the start
     configure_logging()
     for name in _LOUD:

@@ -1,7 +1,8 @@
-"""Dispatching over PostgreSQL: every call of procrastinate is here.
+"""Dispatching over PostgreSQL: every call of procrastinate, and every query of its tables, is here.
 
-Jobs are rows of procrastinate's tables, beside ours. It delivers them, keeps the heartbeats of workers and takes
-back what is not acknowledged. Its jobs end when told so, by whoever tells: what is done is never read from them.
+Jobs are rows of procrastinate's tables, beside ours. It delivers them, keeps the heartbeats of workers and requeues
+what is not acknowledged. A job may be acknowledged by
+any process: the shards in the store, not the jobs, record what is done.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ _CONNECTION_TIMEOUT_S = 5.0
 _CONNECT_S = 2
 _POLL_S = 1.0
 _WORKER_ROW_AGE_S = 86_400.0
-"""When rows of workers that are gone are removed. Sooner, a worker that starts would remove those of others that could
-not say that they live, for the database was away."""
+"""When rows of dead workers are removed. Sooner, a worker that starts would remove those of others whose heartbeats an
+outage of the database kept back."""
 _RESTART_S = 1.0
 _MOST_RETRY_S = 30.0
 
@@ -95,9 +96,9 @@ class QueueDispatcher:
         parameters: libpq's connection parameters.
         works: Whether this process takes jobs at all.
         concurrency: Most jobs at once in this process.
-        dead_after_s: After how many seconds without a word a process counts as dead, and its jobs go to others.
-        on_dead: What to do when this process counts as dead: exit, since others have its jobs.
-        clock: Tells seconds, those of a suspend included.
+        dead_after_s: Seconds without a heartbeat after which a process counts as dead and its jobs are requeued.
+        on_dead: Called when this process counts as dead: exits, since others have its jobs.
+        clock: Returns seconds, those of a suspend included.
     """
 
     alone = False
@@ -119,7 +120,7 @@ class QueueDispatcher:
         self._on_dead = on_dead
         self._workers: set[queue_worker.Worker] = set()
         self._doing: dict[int | None, list[str]] = {}  # jobs in progress, by the queues of their worker
-        self._left: dict[int, float] = {}  # jobs that nobody does any more, by since when
+        self._left: dict[int, float] = {}  # jobs that are not acknowledged, by since when
         self._work: Work | None = None
         self._attended: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -163,7 +164,7 @@ class QueueDispatcher:
                 raise (problem.__cause__ or problem) from None
 
     def committed(self, jobs: Iterable[ShardJob]) -> None:
-        """Do nothing: the database tells the workers."""
+        """Do nothing: the database notifies the workers."""
 
     def open(self, work: Work) -> None:
         """Begin to take jobs."""
@@ -192,7 +193,7 @@ class QueueDispatcher:
             task.add_done_callback(self._leaving.discard)
 
     async def find_lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
-        """Return those of the jobs that nobody has and that wait nowhere."""
+        """Return those of the jobs that the queue does not have."""
         await self._open()
         known = {
             (job.task_kwargs["run_id"], job.task_kwargs["shard_index"], job.task_kwargs["ticket"])
@@ -233,7 +234,7 @@ class QueueDispatcher:
                 fetch_job_polling_interval=_POLL_S,
                 # Listening takes a connection of its own, too much for each hosted run.
                 listen_notify=queue in (_QUEUE, _ENDS),
-                update_heartbeat_interval=self._dead_after_s,  # the keeper says so sooner, and after an outage too
+                update_heartbeat_interval=self._dead_after_s,  # `_maintain` sends them sooner, and after an outage too
                 stalled_worker_timeout=_WORKER_ROW_AGE_S,
                 delete_jobs="always",
                 install_signal_handlers=False,
@@ -249,7 +250,7 @@ class QueueDispatcher:
             await asyncio.sleep(_RESTART_S)
 
     async def _maintain_until_closed(self) -> None:
-        """Again and again: beat, and give the jobs of dead workers to others."""
+        """Send heartbeats periodically, and requeue the jobs of dead workers."""
         while not self._closed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._beat_s):
@@ -318,7 +319,7 @@ class QueueDispatcher:
                 return await self.until_sure()
 
     async def _reclaim_jobs(self) -> None:
-        """Take back jobs in progress here that were given to others and that none has taken yet."""
+        """Reclaim jobs in progress here that were requeued and that no worker has taken yet."""
         for worker in list(self._workers):
             jobs = [job_id for job_id, queues in self._doing.items() if queues == worker.queues]
             if jobs and worker.worker_id is not None and self._session is not None:
@@ -328,7 +329,7 @@ class QueueDispatcher:
         self._sure.set()
 
     async def _beat(self) -> bool:
-        """Say that this process lives; return whether the queue knows it.
+        """Send a heartbeat; return whether the queue has it.
 
         Each worker also has a lock, which the database takes back as soon as the connection is gone, as it is when the
         process was killed.
@@ -357,7 +358,7 @@ class QueueDispatcher:
             await session.close()
 
     async def _reap(self) -> None:
-        """Give the jobs of workers to others that are gone: by their silence, or sooner where their lock is free."""
+        """Requeue the jobs of dead workers: without heartbeats, or sooner where their lock is free."""
         manager = self._app.job_manager
         async with self._connector.pool.connection() as connection:
             if not await _try_lock(connection, "%s, hashtext(current_schema())", _REAPER):
@@ -378,7 +379,7 @@ class QueueDispatcher:
                     failpoint("recovery.job_given_back")
 
     async def _end_sessions(self, workers: Collection[int]) -> None:
-        """End the sessions of processes that stand still, if they do: what they were changing would stay locked."""
+        """End the sessions of processes that are suspended: what they were changing would stay locked."""
         if not workers or self._session is None:
             return
         try:
@@ -394,7 +395,7 @@ class QueueDispatcher:
             _log.warning("ended database sessions of dead workers: sessions=%d", ended[0])
 
     async def _requeue_unacknowledged(self) -> None:
-        """Give back what this process has ended but could not say so: the queue takes it for work in progress."""
+        """Requeue jobs that have ended here without acknowledgement: the queue takes them for work in progress."""
         own = {worker.worker_id for worker in self._workers}
         now = asyncio.get_running_loop().time()
         jobs = await self._app.job_manager.list_jobs_async(task=_TASK, status="doing")
@@ -414,7 +415,7 @@ class QueueDispatcher:
         return _reason(problem, str(self._parameters.get("password") or ""))
 
     def _handle_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log in a line what procrastinate's workers leave behind where the database goes away; its job comes again."""
+        """Log in a line what procrastinate's workers leave behind where the database goes away; its job is retried."""
         problem = context.get("exception")
         if isinstance(problem, _DATABASE_PROBLEMS):
             _log.warning("cannot store the end of a job, retrying the job: %s", self._reason(problem))
@@ -422,7 +423,7 @@ class QueueDispatcher:
             loop.default_exception_handler(context)
 
     async def _open(self) -> None:
-        # Where the database cannot be reached yet, this is tried again with every use.
+        # Where the database cannot be reached yet, every use retries it.
         async with self._opening:
             if not self._opened:
                 await self._app.open_async()
@@ -464,7 +465,7 @@ def _refusal(problem: BaseException) -> str:
 
 
 class _RequeueStrategy(queue_retry.BaseRetryStrategy):
-    """Every job that did not return comes again: at once where it asked to, else after a while that grows."""
+    """Every job that failed is retried: at once where it asked to, else with exponential backoff."""
 
     def get_retry_decision(self, *, exception: BaseException, job: queue_jobs.Job) -> queue_retry.RetryDecision:
         if isinstance(exception, TryAgainError):
@@ -475,7 +476,7 @@ class _RequeueStrategy(queue_retry.BaseRetryStrategy):
 
 
 async def _try_lock(connection: psycopg.AsyncConnection[Any], key: str, number: int) -> bool:
-    """Take a lock until the connection's transaction ends; return whether nobody had it."""
+    """Take a lock until the connection's transaction ends; return whether it was free."""
     row = await (await connection.execute(f"SELECT pg_try_advisory_xact_lock({key})".encode(), (number,))).fetchone()
     return row is not None and bool(row[0])
 

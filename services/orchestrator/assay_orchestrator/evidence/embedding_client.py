@@ -96,7 +96,7 @@ class EmbeddingClient:
         )
 
     async def aclose(self) -> None:
-        """Stop asking; whoever still waits is cancelled."""
+        """Stop; calls that still wait are cancelled."""
         for task in self._senders:
             task.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)

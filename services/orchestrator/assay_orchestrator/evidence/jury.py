@@ -1,4 +1,4 @@
-"""Everybody who judges one run: a judge, or a jury; what they say of an answer, once all of it is there."""
+"""The jury of a run: one judge or several, and their verdicts on an answer once all of them are there."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class RunJury:
         }
 
     async def aclose(self) -> None:
-        """End what is under way for nobody."""
+        """Cancel the calls in flight."""
         for judge in self._judges:
             await judge.aclose()
 

@@ -36,7 +36,7 @@ class RunContext:
         scorer: Computes them on a row.
         embedders: A client per model that the metrics need; empty where none needs any, or where only checks of cases
             may need one and there is no embedder.
-        judge: Who judges; None where nobody does, or no metric needs it.
+        judge: The judge or jury; None where there is none, or no metric needs it.
         pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
         max_attempts: Attempts at a row before it is a dead letter.
         turns: How many rows a round of the event loop may start and score, of all runs of the process.

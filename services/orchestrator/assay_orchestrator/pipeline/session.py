@@ -35,8 +35,8 @@ class Session:
         context: What the run needs.
         alone: Whether no other process has shards of it: then all its questions in flight are this session's.
         on_results: Called with results that have become durable, in the order of their sequence.
-        known_s: For how many seconds it is known whose a shard is; others take it from nobody who is silent for less.
-        until_sure: Waits until this process knows which jobs it has, as `Dispatcher.until_sure`.
+        known_s: For how many seconds a check of a shard's epoch holds: no other process takes the shard sooner.
+        until_sure: Waits until the queue has confirmed the jobs of this process, as `Dispatcher.until_sure`.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Session:
 
     @asynccontextmanager
     async def share(self, shard: Shard, since: float) -> AsyncIterator[Session]:
-        """Bring along the questions in flight that a shard may have, and take them away again afterwards.
+        """Add the slots of a shard to the session's, and remove them afterwards.
 
         Args:
             shard: The shard.
@@ -84,15 +84,12 @@ class Session:
         try:
             yield self
         finally:
-            # Whoever has the shard next brings them along again: until they are free here, it must not be given up.
+            # The next worker of the shard adds its slots again: until they are free here, it must not be released.
             self._known.pop(shard, None)
             await self.asking.remove(self._slots.pop(shard))
 
     def _hold(self, since: float, slots: Mapping[Shard, int]) -> None:
-        """Hear that shards are this process's, and how many questions of them may be in flight by now.
-
-        It is more than before where others have ended.
-        """
+        """Renew ownership of shards and raise their slots, which grow where other shards have ended."""
         for shard, count in slots.items():
             own = self._slots.get(shard)
             if own is None:
@@ -105,11 +102,11 @@ class Session:
     async def require(self, shard: Shard) -> None:
         """Raise unless a shard is still this process's, as it was seen to be a moment ago, and its rows can be stored.
 
-        A process that stood still for long finds its shards in other hands. What it stores then is refused; this is
-        asked before anybody is paid, so that nobody is paid again for what others have stored meanwhile.
+        A process that was suspended for long may have lost its shards. The store refuses its rows then; this is checked
+        before a call is paid for, so that no call is paid for twice.
 
         Raises:
-            FencedError: Somebody else has it.
+            FencedError: Another worker has it.
             RunStoppedError: The run was deleted.
             NotAskedError: The run is being paused, and its rows could not be stored until then.
         """
@@ -169,7 +166,7 @@ class Session:
                 self._gate.set()
 
     async def aclose(self) -> None:
-        """Wait until everything is stored, and let go of connections."""
+        """Wait until everything is stored, and close the clients."""
         await self.flusher.aclose()
         for client in self.context.embedders.values():
             await client.aclose()

@@ -119,7 +119,7 @@ class ShardRunner:
 
         Raises:
             StorageError: Rows cannot be stored, and the process stops or the run was cancelled.
-            FencedError: Somebody else has the shard.
+            FencedError: Another worker has the shard.
         """
         suspects: list[_Work] = []
         try:

@@ -131,7 +131,7 @@ def discard_upload(connection: sa.Connection, upload_id: str) -> None:
 def discard_unfinished_uploads(connection: sa.Connection) -> None:
     """Remove the cases of uploads that broke off, as a killed process leaves them.
 
-    A shared database may be taking somebody else's upload at this moment: there, only what began a day ago goes.
+    Another process may be storing an upload in a shared database: there, only uploads of a day ago are removed.
     """
     condition = _unfinished()
     if connection.dialect.name == "postgresql":

@@ -31,7 +31,7 @@ _CUT_CHARS = 200
 def read_events(
     connection: sa.Connection, run_id: str, after: int, count: int, *, with_answers: bool
 ) -> list[StateChange | CaseResult]:
-    """Return up to `count` events after a sequence number, in order, and none left out that stands."""
+    """Return up to `count` events after a sequence number, in order, none of the current ones left out."""
     rows: Sequence[CaseResult] = results.read_sequence(connection, run_id, after, count)
     changes = runs.read_state_changes(connection, run_id, after, count)
     if with_answers:

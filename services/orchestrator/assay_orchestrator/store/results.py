@@ -74,7 +74,7 @@ def put_rows(
         The first of these numbers, and what is found on the way.
 
     Raises:
-        FencedError: One of the shards is somebody else's by now; nothing is stored.
+        FencedError: Another worker has one of the shards; nothing is stored.
         RunStoppedError: The run was cancelled or deleted; nothing is stored.
     """
     moment, first = now(), 0
