@@ -14,9 +14,9 @@ import sqlalchemy as sa
 
 from assay.metrics import build_metric
 from assay.model.run import CaseResult, Run, RunState, StateChange
-from assay_orchestrator.settings_json import settings_from_json, summary_to_json
 from assay_orchestrator.store import results, runs, schema
-from assay_orchestrator.summary import summarise
+from assay_orchestrator.store.settings_json import settings_from_json, summary_to_json
+from assay_orchestrator.summary.run_summary import summarise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +106,7 @@ def check(engine: sa.Engine, history: History, calls: Sequence[Call], endings: S
     """Return what is wrong with a run that has ended, whatever happened to the processes meanwhile."""
     verdict = Verdict(problems=list(history.problems))
     with engine.begin() as connection:
-        run = runs.get(connection, history.run_id)
+        run = runs.get_run(connection, history.run_id)
         if run is None:
             verdict.problems.append(f"run {history.run_id} was acknowledged and is not there")
             return verdict

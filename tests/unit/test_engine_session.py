@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from tests.waiting import until
 
 from assay.errors import StorageError
-from assay_orchestrator.engine.session import Session
-from assay_orchestrator.engine.storage_pauses import RunStore, StoragePauses
-from assay_orchestrator.runner import Plan
+from assay_orchestrator.pipeline.run_context import RunContext
+from assay_orchestrator.pipeline.session import Session
+from assay_orchestrator.pipeline.storage_pauses import RunStore, StoragePauses
 from assay_orchestrator.store.shards import Shard
 
 if TYPE_CHECKING:
-    from assay_orchestrator.engine.slots import Slots
+    from assay_orchestrator.pipeline.slots import Slots
 
 NOW = 0.0
-PLAN = Plan("r", "d", 10, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]  # nobody is asked
+CONTEXT = RunContext("r", "d", 10, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]  # nobody is asked
 
 
 class Looks:
@@ -38,12 +38,12 @@ class Looks:
 def store(database: Looks | None) -> RunStore:
     """Return a database as the run uses it."""
     pauses = StoragePauses(database, lambda _: None, None)  # type: ignore[arg-type]  # nothing is stored
-    return pauses.of(PLAN.run_id)
+    return pauses.of(CONTEXT.run_id)
 
 
 def session(*, alone: bool = False) -> Session:
     """Return a session that stores nothing."""
-    return Session(store(None), PLAN, alone=alone, on_results=lambda _: None)
+    return Session(store(None), CONTEXT, alone=alone, on_results=lambda _: None)
 
 
 def shard(index: int, slots: int) -> Shard:
@@ -121,7 +121,7 @@ async def test_a_shard_is_given_up_when_its_questions_are_free() -> None:
 async def test_whose_a_shard_is_is_looked_up_when_nothing_has_told_for_a_while() -> None:
     """Taking a shard and storing rows of it tell as much; a moment before a transaction began counts."""
     looks = Looks()
-    made = Session(store(looks), PLAN, alone=False, on_results=lambda _: None)
+    made = Session(store(looks), CONTEXT, alone=False, on_results=lambda _: None)
     first, second = shard(0, 3), shard(1, 3)
     async with made.share(first, monotonic()), made.share(second, monotonic() - 1.0):
         await made.require(first)
@@ -172,7 +172,7 @@ async def test_a_run_is_paused_while_its_process_cannot_store_that_it_lives() ->
         if refusals:
             raise refusals.pop()
 
-    made = Session(pauses.of("r"), PLAN, alone=False, on_results=lambda _: None, known_s=inf, until_sure=until_sure)
+    made = Session(pauses.of("r"), CONTEXT, alone=False, on_results=lambda _: None, known_s=inf, until_sure=until_sure)
     async with made.share(shard(0, 1), monotonic()):
         requiring = asyncio.ensure_future(made.require(shard(0, 1)))
         await until(lambda: seen)

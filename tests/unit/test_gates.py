@@ -14,8 +14,8 @@ from assay.errors import SpecError
 from assay.metrics import METRICS, build_metric, complete_parameters
 from assay.model.run import GateOutcome, MetricSettings
 from assay.verdict.gates import Gate, decide, meets_target, parse_gate, read_gate
-from assay_orchestrator.gating import Tally, judge_gates
-from assay_orchestrator.summary import summarise
+from assay_orchestrator.summary.gates import Tally, judge_gates
+from assay_orchestrator.summary.run_summary import summarise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

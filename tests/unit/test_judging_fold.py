@@ -11,7 +11,7 @@ from assay.model.agent_response import AgentStatus
 from assay.model.run import CaseResult, JudgeSettings, JudgingSummary, Score, ScoreStatus
 from assay.reports.judging_text import judge_line, judging_line
 from assay.wire.judging import judging_from_wire, judging_to_wire
-from assay_orchestrator.judging_fold import JudgingFold
+from assay_orchestrator.summary.judging import JudgingFold
 
 
 def verdict(key: str, **changes: Any) -> dict[str, Any]:

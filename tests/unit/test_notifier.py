@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.model.run import RunState, StateChange
-from assay_orchestrator.notifier import Notifier
+from assay_orchestrator.watch.notifier import Notifier
 
 RUN = "r"
 
@@ -25,8 +25,8 @@ def test_nothing_is_left_out_whatever_was_read(standing: set[int], pages: list[t
     notifier = Notifier()
     notifier.subscribe(RUN)
     for start, count in pages:
-        notifier.keep(RUN, events(*[number for number in sorted(standing) if number > start][:count]))
-    found = [event.sequence for event in notifier.recent(RUN, after, 5)]
+        notifier.cache_events(RUN, events(*[number for number in sorted(standing) if number > start][:count]))
+    found = [event.sequence for event in notifier.recent_events(RUN, after, 5)]
     assert found == list(range(after + 1, after + 1 + len(found)))
     assert standing.issuperset(found)
 
@@ -34,17 +34,17 @@ def test_nothing_is_left_out_whatever_was_read(standing: set[int], pages: list[t
 def test_what_was_read_for_one_is_there_for_others() -> None:
     """Memory grows at its end; an older page does not take anything from it, and a newer one begins anew."""
     notifier = Notifier()
-    notifier.keep(RUN, events(1, 2))  # nobody watches
-    assert notifier.recent(RUN, 0, 9) == []
+    notifier.cache_events(RUN, events(1, 2))  # nobody watches
+    assert notifier.recent_events(RUN, 0, 9) == []
     flag = notifier.subscribe(RUN)
-    notifier.keep(RUN, events(1, 2, 3))
-    notifier.keep(RUN, events(2, 3, 4, 5))
-    notifier.keep(RUN, events(4, 5))
-    notifier.keep(RUN, events(1, 2))
-    assert notifier.recent(RUN, 0, 9) == events(1, 2, 3, 4, 5)
-    assert notifier.recent(RUN, 3, 1) == events(4)
-    notifier.keep(RUN, events(9, 10))
-    assert notifier.recent(RUN, 3, 9) == []
-    assert notifier.recent(RUN, 8, 9) == events(9, 10)
+    notifier.cache_events(RUN, events(1, 2, 3))
+    notifier.cache_events(RUN, events(2, 3, 4, 5))
+    notifier.cache_events(RUN, events(4, 5))
+    notifier.cache_events(RUN, events(1, 2))
+    assert notifier.recent_events(RUN, 0, 9) == events(1, 2, 3, 4, 5)
+    assert notifier.recent_events(RUN, 3, 1) == events(4)
+    notifier.cache_events(RUN, events(9, 10))
+    assert notifier.recent_events(RUN, 3, 9) == []
+    assert notifier.recent_events(RUN, 8, 9) == events(9, 10)
     assert notifier.unsubscribe(RUN, flag) is False
-    assert notifier.recent(RUN, 8, 9) == []
+    assert notifier.recent_events(RUN, 8, 9) == []

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Any, cast
 
-from assay_orchestrator.peers import Peers
+from assay_orchestrator.runs.peers import Peers
 
 
 class _Stage:
@@ -18,13 +18,13 @@ class _Stage:
     async def read(self, _: object) -> list[object]:
         return []
 
-    async def lost(self, _: object) -> list[object]:
+    async def find_lost(self, _: object) -> list[object]:
         self.waits.set()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
         return []
 
-    def here(self) -> set[str]:
+    def local_runs(self) -> set[str]:
         return set()
 
     def watcher_count(self) -> int:

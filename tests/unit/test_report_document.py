@@ -17,7 +17,7 @@ from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
 from assay.reports.json_report import JsonReport, pass_rate_interval, row_document
 from assay_cli.output.console import ConsoleSummary
-from assay_orchestrator.summary import summarise
+from assay_orchestrator.summary.run_summary import summarise
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from assay_orchestrator.engine.turns import Turns
+from assay_orchestrator.pipeline.turns import Turns
 
 
 def test_turns_come_in_order_and_the_loop_rests_afterwards() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import SpecError
 from assay.model.run import AgentSettings, DatasetReading, MetricSettings, RunSettings
-from assay_orchestrator.admission import check_settings
+from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.settings import Settings
 
 

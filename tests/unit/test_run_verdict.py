@@ -18,8 +18,8 @@ from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse
 from assay.model.case import Assertion, Case, Turn
 from assay.model.run import CaseResult, MetricSettings, RunSummary
 from assay.verdict.run_verdict import RunVerdict, VerdictStatus, criteria_of, run_verdict
-from assay_orchestrator.settings_json import summary_from_json, summary_to_json
-from assay_orchestrator.summary import summarise, with_verdict
+from assay_orchestrator.store.settings_json import summary_from_json, summary_to_json
+from assay_orchestrator.summary.run_summary import summarise, with_verdict
 
 RIGHT, WRONG, FAILED, SLOW = "right", "wrong", "failed", "slow"
 """How a row fares: the agent raises, or its time is up."""

@@ -9,7 +9,7 @@ import pytest
 
 from assay.errors import StorageError
 from assay.testing.virtual_time import run_in_virtual_time
-from assay_orchestrator.engine.storage_pauses import StoragePauses
+from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable

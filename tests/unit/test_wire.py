@@ -47,7 +47,7 @@ from assay.wire.run import (
     settings_from_wire,
     settings_to_wire,
 )
-from assay_orchestrator.settings_json import (
+from assay_orchestrator.store.settings_json import (
     settings_from_json,
     settings_to_json,
     summary_from_json,

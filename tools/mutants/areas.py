@@ -13,14 +13,18 @@ _ORCHESTRATOR = "services/orchestrator/assay_orchestrator"
 _JUDGE = "services/judge/assay_judge"
 
 AREAS: dict[str, tuple[str, ...]] = {
-    "gates": ("common/assay/verdict/gates.py", f"{_ORCHESTRATOR}/gating.py"),
+    "gates": ("common/assay/verdict/gates.py", f"{_ORCHESTRATOR}/summary/gates.py"),
     "parsers": (
         "common/assay/datasets/**/*.py",
         "common/assay/parsing/strict_json.py",
         "common/assay/parsing/yaml_nodes.py",
     ),
     "store": (f"{_ORCHESTRATOR}/store/*.py", "common/assay/storage/*.py"),
-    "engine": (f"{_ORCHESTRATOR}/engine/*.py", f"{_ORCHESTRATOR}/creation.py", f"{_ORCHESTRATOR}/flusher.py"),
+    "engine": (
+        f"{_ORCHESTRATOR}/engine/*.py",
+        f"{_ORCHESTRATOR}/runs/creation.py",
+        f"{_ORCHESTRATOR}/pipeline/flusher.py",
+    ),
     "ledger": (
         f"{_JUDGE}/state/account.py",
         f"{_JUDGE}/state/ledger.py",

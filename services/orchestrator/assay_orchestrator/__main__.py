@@ -29,7 +29,7 @@ _LOUD = ("procrastinate", "alembic")
 
 
 def main() -> None:
-    """Serve until told to stop; what cannot work is one sentence on stderr and exit status 3."""
+    """Serve until a signal; what cannot work is one sentence on stderr and exit status 3."""
     gc.disable()  # nothing that imports make is garbage; collecting meanwhile is a tenth of the start
     configure_logging()
     for name in _LOUD:
@@ -148,9 +148,9 @@ async def serve(settings: Settings) -> None:
     from assay.rpc.options import ChannelOptions
     from assay.rpc.server import RpcServer, serve_until_signal
     from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
-    from assay_orchestrator.engine.opening import open_dispatcher
-    from assay_orchestrator.manager import RunManager
-    from assay_orchestrator.planning import Planner
+    from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
+    from assay_orchestrator.runs.manager import RunManager
+    from assay_orchestrator.runs.planner import Planner
     from assay_orchestrator.service import RunService
     from assay_orchestrator.store.database import open_database
 

@@ -1,4 +1,4 @@
-"""RunService on the wire: messages in, the domain's work, messages out."""
+"""RunService on the wire: requests in, calls of the domain, responses out."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import dataclasses
 import hashlib
 import json
 import logging
-from collections import OrderedDict
 from contextlib import aclosing
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from assay.datasets.case_rules import case_problems, excess
 from assay.errors import (
@@ -34,20 +33,19 @@ from assay.wire.judging import spend_cap_from_wire
 from assay.wire.run import (
     attempt_to_wire,
     dataset_to_wire,
-    event_to_wire,
     result_to_wire,
     run_to_wire,
     settings_from_wire,
     states_from_wire,
 )
-from assay_orchestrator import history
-from assay_orchestrator.admission import check_settings
 from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions, Reconciled
-from assay_orchestrator.catalogue import RunFilter
-from assay_orchestrator.paging import PageTokens
-from assay_orchestrator.planning import HOSTED_ADAPTERS
-from assay_orchestrator.store import datasets
-from assay_orchestrator.watching import Watches
+from assay_orchestrator.runs.admission import check_settings
+from assay_orchestrator.runs.catalogue import RunFilter
+from assay_orchestrator.runs.planner import HOSTED_ADAPTERS
+from assay_orchestrator.store import datasets, history
+from assay_orchestrator.store.page_tokens import PageTokens
+from assay_orchestrator.watch.message_cache import WatchMessageCache
+from assay_orchestrator.watch.watches import Watches
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -61,9 +59,8 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay.v1 import agent_pb2
     from assay_orchestrator.agents.hosted import Attachment
-    from assay_orchestrator.manager import RunManager
+    from assay_orchestrator.runs.manager import RunManager
     from assay_orchestrator.settings import Settings
-    from assay_orchestrator.watching import Step
 
 __all__ = ["RunService"]
 
@@ -72,17 +69,13 @@ _MAX_PROBLEMS = 50
 _MAX_DATASET_NAME_CHARS = 4096  # it is a file's path, or was once
 _MAX_REQUEST_ID_CHARS = 100
 _MAX_CONCURRENCY = 1000
-_SHARED_MESSAGES = 16
 _MAX_PLAIN_BYTES = MAX_CASE_BYTES // MAX_BYTES_PER_CHAR  # what is smaller as a message is no larger as JSON
 
 _log = logging.getLogger(__name__)
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 
 class RunService(orchestrator_pb2_grpc.RunServiceServicer):
-    """The only place of the orchestrator that touches protobuf messages.
+    """The RPCs of the contract: requests in, calls of the domain, responses out.
 
     Args:
         database: The store.
@@ -97,8 +90,15 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         self._settings = settings
         self._stopping = stopping
         self._tokens = PageTokens(database)
-        self._told = _Told()
-        self._watches = Watches(database, manager, stopping, bookmark_s=settings.watch_bookmark_s)
+        self._messages = WatchMessageCache()
+        self._watches = Watches(
+            database,
+            manager.notifier,
+            manager.get,
+            manager.storage_problem,
+            stopping,
+            bookmark_s=settings.watch_bookmark_s,
+        )
 
     async def UploadDataset(  # noqa: N802 - the contract's name
         self,
@@ -129,12 +129,12 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             raise SpecError([Problem(str(refusal), "spec")]) from None
         # In a thread: a schema of 64 kB takes half a second to check.
         settings = await asyncio.to_thread(check_settings, settings, self._settings)
-        await self._manager.check_judge(settings)
+        await self._manager.preflight_judge(settings)
         if request.validate_only:
             return pb.CreateRunResponse()
         if problem := name_problem(request.request_id, _MAX_REQUEST_ID_CHARS):
             raise SpecError([Problem(problem, "request_id")])
-        dataset = await self._database.read(lambda c: datasets.get(c, request.dataset_id))
+        dataset = await self._database.read(lambda c: datasets.get_dataset(c, request.dataset_id))
         if dataset is None:
             raise NotFoundError(
                 f"there is no dataset {request.dataset_id!r}: upload it first", reason="DATASET_NOT_FOUND"
@@ -190,7 +190,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         request: pb.ResumeRunRequest,
         context: grpc.aio.ServicerContext[pb.ResumeRunRequest, pb.ResumeRunResponse],
     ) -> pb.ResumeRunResponse:
-        """Continue a paused run, or one whose errors are to be tried again."""
+        """Continue a paused run, or retry the failed rows of one."""
         cap = spend_cap_from_wire(request.spend_cap) if request.HasField("spend_cap") else None
         run = await self._manager.resume(request.run_id, retry_errors=request.retry_errors, spend_cap=cap)
         return pb.ResumeRunResponse(run=self._to_wire(run))
@@ -221,7 +221,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
                     # Headers left to the first message would count as unsent while it waits for its reader, and
                     # gRPC, sending them twice, could not end the call: its client would wait for ever.
                     await context.send_initial_metadata(())
-                message = self._told.message(request.run_id, step, with_answers=request.include_answers)
+                message = self._messages.message(request.run_id, step, with_answers=request.include_answers)
                 try:
                     async with asyncio.timeout(self._settings.watch_stall_s):
                         await context.write(message)
@@ -363,7 +363,7 @@ class _Upload:
         if self._header is None or not self._count:
             raise DatasetError("a dataset has a header and at least one case")
         record = DatasetRef(self._hash.hexdigest()[:32], self._header.name, self._header.format, self._count)
-        stored = await self._database.write(lambda c: datasets.finish(c, self._upload_id, record))
+        stored = await self._database.write(lambda c: datasets.finish_upload(c, self._upload_id, record))
         failpoint("dataset.finished")
         self._finished = True
         return stored
@@ -371,7 +371,7 @@ class _Upload:
     async def aclose(self) -> None:
         """Remove what an upload that broke off has stored."""
         if not self._finished and self._count:
-            await asyncio.shield(self._database.write(lambda c: datasets.discard(c, self._upload_id)))
+            await asyncio.shield(self._database.write(lambda c: datasets.discard_upload(c, self._upload_id)))
 
 
 def _conditions(wanted: RunFilter) -> list[str]:
@@ -409,43 +409,6 @@ def _case(message: pb.Case, index: int, problems: list[Problem]) -> Case | None:
             return case
     problems += [dataclasses.replace(problem, field=f"cases[{index}].{problem.field}".rstrip(".")) for problem in found]
     return None
-
-
-class _Told:
-    """What watchers are told, as messages: many are told the same, for whom one is made."""
-
-    def __init__(self) -> None:
-        self._snapshots: OrderedDict[str, tuple[Run, pb.WatchRunResponse]] = OrderedDict()
-        self._events: OrderedDict[tuple[str, int, int, int], pb.WatchRunResponse] = OrderedDict()
-
-    def message(self, run_id: str, step: Step, *, with_answers: bool) -> pb.WatchRunResponse:
-        if step.snapshot is not None:
-            return self._snapshot(run_id, step.snapshot)
-        if not step.events:
-            return pb.WatchRunResponse(bookmark_sequence=step.before)
-        if with_answers:
-            return _events_message(step)
-        key = (run_id, step.before, step.events[-1].sequence, len(step.events))
-        made = self._events.pop(key, None) or _events_message(step)
-        _remember(self._events, key, made)
-        return made
-
-    def _snapshot(self, run_id: str, run: Run) -> pb.WatchRunResponse:
-        known, made = self._snapshots.pop(run_id, (None, None))
-        if made is None or known is not run:
-            made = pb.WatchRunResponse(snapshot=run_to_wire(run))
-        _remember(self._snapshots, run_id, (run, made))
-        return made
-
-
-def _events_message(step: Step) -> pb.WatchRunResponse:
-    return pb.WatchRunResponse(events=[event_to_wire(event) for event in step.events])
-
-
-def _remember(made: OrderedDict[K, V], key: K, value: V) -> None:
-    made[key] = value
-    if len(made) > _SHARED_MESSAGES:
-        made.popitem(last=False)
 
 
 async def _deliver(incoming: AsyncIterator[pb.ServeAgentRequest], attachment: Attachment) -> None:

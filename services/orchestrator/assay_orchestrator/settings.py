@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.rpc.options import ServerOptions
 from assay.runtime.logs import LogSettings
-from assay_orchestrator.scoring.limits import ScoringLimits, most_scorers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Settings"]
+__all__ = ["ScoringLimits", "Settings", "most_scorers"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringLimits:
+    """What scoring may take.
+
+    Args:
+        scorers: Most scorer processes.
+        timeout_s: Most processor time of one row's scoring, or of reading one reply, in seconds.
+        memory_mib: Most memory of one scorer beyond what it needs idle, in MiB.
+    """
+
+    scorers: int = 1
+    timeout_s: float = 5.0
+    memory_mib: int = 1024
+
+
+def most_scorers() -> int:
+    """Return how many scorers leave a core to the event loop: one less than the cores, at least one."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, usable - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +60,8 @@ class Settings:
         scoring_memory_mib: Most memory of one scorer beyond what it needs idle, in MiB.
         unattended_pause_s: A run whose agent no client has hosted for this long pauses, in seconds.
         active_run_limit: Most pending and running runs; further ones are refused.
-        row_try_limit: How often a row is tried: so many results with an error (`retry_errors` sets the earlier ones
-            aside), or so many kills of the process while it works on the row. After that it is a dead letter.
+        row_try_limit: Attempts at a row: so many results with an error (`retry_errors` archives the earlier ones), or
+            so many kills of the process while it works on the row. After that it is a dead letter.
         watch_bookmark_s: Time between bookmarks to a watcher of a run while nothing happens, in seconds.
         watch_stall_s: A watch whose client reads nothing for this long ends; it may resume, in seconds.
         first_message_s: The first message of a client's stream must come within this time, in seconds.

@@ -28,6 +28,7 @@ from assay_orchestrator.agents.hosted import Attachment, HostedAgent
 from assay_orchestrator.agents.retrying import RetryingAgent
 from assay_orchestrator.service import RunService
 from assay_orchestrator.settings import Settings
+from assay_orchestrator.watch.notifier import Notifier
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -50,6 +51,11 @@ class OneRun:
 
     def __init__(self) -> None:
         self.agent = HostedAgent()
+        self.notifier = Notifier()
+
+    def storage_problem(self, run_id: str) -> str:
+        """Return that rows can be stored."""
+        return ""
 
     async def get(self, run_id: str) -> Run:
         """Return the run."""

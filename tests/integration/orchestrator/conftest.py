@@ -13,9 +13,9 @@ from assay.client.client import Client
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.rpc.server import RpcServer
 from assay.v1 import orchestrator_pb2_grpc
-from assay_orchestrator.engine.opening import open_dispatcher
-from assay_orchestrator.manager import RunManager
-from assay_orchestrator.planning import Planner
+from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
+from assay_orchestrator.runs.manager import RunManager
+from assay_orchestrator.runs.planner import Planner
 from assay_orchestrator.service import RunService
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.database import open_database

@@ -10,7 +10,8 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict
 
-from assay_orchestrator.engine.queue import QueueDispatcher, create_tables
+from assay_orchestrator.engine.queue import QueueDispatcher
+from assay_orchestrator.store import queue_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ def queue_engine(url: str) -> sa.Engine:
     """Return a plain engine for the test's database, with the queue's tables."""
     made = sa.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=sa.NullPool)
     with made.begin() as connection:
-        create_tables(connection)
+        queue_tables.create_queue_tables(connection)
     return made
 
 

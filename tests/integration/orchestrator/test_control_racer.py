@@ -49,7 +49,7 @@ async def attempt(operation: Awaitable[object]) -> bool:
 
 def assert_whole(connection: sa.Connection, run_id: str, *, is_done: bool) -> None:
     """Check that a run's counts are those of its rows, and that no attempt is missing or there twice."""
-    run = runs.get(connection, run_id)
+    run = runs.get_run(connection, run_id)
     assert run is not None
     table, history = schema.results, schema.row_history
     rows = connection.execute(sa.select(table.c.status, table.c.passed).where(table.c.run_id == run_id)).all()
@@ -99,7 +99,7 @@ async def test_operators_at_two_processes_corrupt_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After each round of operations at both, counts, attempts and states are right, and every run still ends."""
-    monkeypatch.setattr(shards, "create", functools.partial(shards.create, rows=8))
+    monkeypatch.setattr(shards, "create_shards", functools.partial(shards.create_shards, rows=8))
     chance = random.Random(seed)
     failed = error_response(AgentErrorKind.RAISED, "recorded", retryable=False)
     content = [

@@ -21,16 +21,16 @@ from assay.errors import NotFoundError, WrongStateError
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, JudgeSettings, PauseCause, RunState, SpendCap
-from assay_orchestrator import manager as manager_module
-from assay_orchestrator.engine.opening import open_dispatcher
-from assay_orchestrator.manager import RunManager
-from assay_orchestrator.planning import Planner
+from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
+from assay_orchestrator.runs import manager as manager_module
+from assay_orchestrator.runs.manager import RunManager
+from assay_orchestrator.runs.planner import Planner
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.settings_json import settings_to_json
-from assay_orchestrator.store import datasets, results, runs, schema, shards
+from assay_orchestrator.store import datasets, lifecycle, results, runs, schema, shards
 from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.results import AnswerRecord
 from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store.settings_json import settings_to_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -67,7 +67,7 @@ async def managers(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[RunManager, RunManager]]:
     """Return two managers over one database that accept operations and work on nothing."""
-    monkeypatch.setattr(manager_module, "_PAUSE_PATIENCE_S", 0.0)
+    monkeypatch.setattr(manager_module, "_PAUSE_WAIT_S", 0.0)
     async with contextlib.AsyncExitStack() as stack:
         made = []
         for _ in range(2):
@@ -101,12 +101,12 @@ async def cap(manager: RunManager, run_id: str) -> object:
 
 async def fail(manager: RunManager, run_id: str) -> None:
     """End a run because of a defect."""
-    await manager.trouble(run_id, ValueError("a defect of this test's"))
+    await manager.fail_run(run_id, ValueError("a defect of this test's"))
 
 
 OPERATIONS: dict[str, Operation] = {
     "pause": RunManager.pause, "resume": RunManager.resume, "retry": retry, "cap": cap, "cancel": RunManager.cancel,
-    "delete": RunManager.delete, "conclude": RunManager.conclude, "fail": fail,
+    "delete": RunManager.delete, "conclude": RunManager.conclude_run, "fail": fail,
 }  # fmt: skip
 STARTS = ("running", "busy", "pausing", "all done", "paused", "succeeded", "clean", "failed", "cancelled")
 GOING = ("running", "busy", "pausing", "all done", "all done, pausing")
@@ -204,13 +204,13 @@ def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunS
     """Store a run in a phase, some of its rows with errors."""
     settings = dataclasses.replace(settings, judge=JudgeSettings("openai", "some-model"), metrics=(), gates=())
     dataset = DatasetRef("d", "names", "plain/json", CASES)
-    if datasets.get(connection, "d") is None:
+    if datasets.get_dataset(connection, "d") is None:
         cases = [Case(f"c{index}", (Turn(f"q{index}", references=("a",)),)) for index in range(CASES)]
         datasets.add_cases(connection, "u", 0, [(case.case_id, datasets.case_text(case)) for case in cases])
-        datasets.finish(connection, "u", dataset)
+        datasets.finish_upload(connection, "u", dataset)
     record = RunRecord(run_id, f"of {run_id}", "h", settings_to_json(settings), "d", CASES, "0", "2026-01-01")
-    runs.create(connection, record)
-    shards.create(connection, run_id, CASES, 1)
+    runs.create_run(connection, record)
+    shards.create_shards(connection, run_id, CASES, 1)
     runs.change_state(connection, run_id, RunState.RUNNING)
     finished = 2 if phase in ("running", "busy", "pausing", "paused") else CASES
     rows = [
@@ -221,24 +221,24 @@ def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunS
         for is_error in [index in ERRORS and phase != "clean"]
     ]
     answers = [AnswerRecord(row.case_index, 0, 0, AgentResponse(text="a")) for row in rows]
-    results.put(connection, run_id, answers, rows, {})
+    results.put_rows(connection, run_id, answers, rows, {})
     state = {"busy": "taken", "pausing": "taken", "running": "waiting", "paused": "waiting"}.get(phase, "done")
     connection.execute(schema.shards.update().where(schema.shards.c.run_id == run_id).values(state=state, epoch=1))
     if phase in ("paused", *ENDED):
         ended = RunState("succeeded" if phase == "clean" else phase)
         runs.change_state(connection, run_id, ended, cause=PauseCause.OWNER if ended is RunState.PAUSED else None)
     elif phase == "pausing":
-        runs.request_pause(connection, run_id)
+        runs.apply_command(connection, run_id, lifecycle.Command.PAUSE)
 
 
 def stored(connection: sa.Connection, run_id: str) -> tuple[str, bool, bool, float | None] | None:
     """Return a run as `Model.stored` describes it, once its counts are those of its rows."""
-    run = runs.get(connection, run_id)
+    run = runs.get_run(connection, run_id)
     if run is None:
         return None
     assert run == results.recounted(connection, dataclasses.replace(run, finished_count=-1))
     retrying = sa.select(sa.func.count()).where(schema.shards.c.run_id == run_id, schema.shards.c.retry_errors)
-    is_pausing = run.state in runs.GOING and run.pause_cause is PauseCause.OWNER
+    is_pausing = run.state in lifecycle.ACTIVE_STATES and run.pause_cause is PauseCause.OWNER
     return run.state.value, is_pausing, bool(connection.execute(retrying).scalar()), run.spec["judge"]["spend_cap_usd"]
 
 

@@ -40,11 +40,13 @@ async def filled(open_store: Callable[[], Database], engine: sa.Engine) -> sa.En
 
     def fill(connection: sa.Connection) -> None:
         datasets.add_cases(connection, "u", 0, [("c0", "{}"), ("c1", "{}")])
-        datasets.finish(connection, "u", DatasetRef("d", "names", "plain/json", 2))
+        datasets.finish_upload(connection, "u", DatasetRef("d", "names", "plain/json", 2))
         for run_id, passed in (("run-a", True), ("run-b", False)):
-            runs.create(connection, RunRecord(run_id, run_id, "h", {"name": "guide"}, "d", 2, "0.1.0", "2026-05-01"))
+            runs.create_run(
+                connection, RunRecord(run_id, run_id, "h", {"name": "guide"}, "d", 2, "0.1.0", "2026-05-01")
+            )
             runs.change_state(connection, run_id, RunState.RUNNING)
-            results.put(connection, run_id, [], rows_of_run(passed), {})
+            results.put_rows(connection, run_id, [], rows_of_run(passed), {})
 
     database = open_store()
     try:

@@ -111,7 +111,7 @@ async def test_lost_jobs_are_found(dispatcher: Dispatcher, engine: sa.Engine) ->
     jobs = [ShardJob("r", 0, 0), ShardJob("r", 1, -1), ShardJob("r", 2, -2)]
     enqueue(dispatcher, engine, *jobs[:2])
     await taken.wait()
-    assert await dispatcher.lost(jobs) == jobs[2:]
+    assert await dispatcher.find_lost(jobs) == jobs[2:]
     go_on.set()
     await work.until(2)
 
@@ -125,7 +125,7 @@ async def test_a_transaction_that_is_rolled_back_enqueues_nothing(engine: sa.Eng
             transaction.rollback()
         job = ShardJob("r", 1, 0)
         enqueue(queue, engine, job)
-        assert await queue.lost([ShardJob("r", 0, 0), job]) == [ShardJob("r", 0, 0)]
+        assert await queue.find_lost([ShardJob("r", 0, 0), job]) == [ShardJob("r", 0, 0)]
     finally:
         await queue.aclose()
 
@@ -139,10 +139,10 @@ async def test_a_job_that_somebody_took_away_is_lost(engine: sa.Engine, postgres
     try:
         job = ShardJob("r", 0, 0)
         enqueue(queue, engine, job)
-        assert await queue.lost([job]) == []
+        assert await queue.find_lost([job]) == []
         with engine.begin() as connection:
             connection.exec_driver_sql(harm)
-        assert await queue.lost([job]) == [job]
+        assert await queue.find_lost([job]) == [job]
     finally:
         await queue.aclose()
 

@@ -13,11 +13,11 @@ import sqlalchemy as sa
 from assay.model.agent_response import AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, RunState
-from assay_orchestrator.engine.session import Session
-from assay_orchestrator.engine.storage_pauses import StoragePauses
 from assay_orchestrator.engine.worker import ShardWorker
-from assay_orchestrator.runner import Plan
-from assay_orchestrator.store import control, datasets, deletions, fairness, results, runs, schema, shards
+from assay_orchestrator.pipeline.run_context import RunContext
+from assay_orchestrator.pipeline.session import Session
+from assay_orchestrator.pipeline.storage_pauses import StoragePauses
+from assay_orchestrator.store import control, datasets, deletions, fairness, lifecycle, results, runs, schema, shards
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.runs import RunRecord
 from assay_orchestrator.store.shards import FencedError, RunStoppedError, Shard
@@ -51,8 +51,8 @@ def add_run(
         run_id, f"q-{run_id}", "h", {"name": "n"}, "d", cases * repeats, "0.1.0", "2026-05-01T00:00:00.000Z",
         concurrency=concurrency, **more,
     )  # fmt: skip
-    runs.create(connection, made)
-    shards.create(connection, run_id, cases, repeats, rows=rows)
+    runs.create_run(connection, made)
+    shards.create_shards(connection, run_id, cases, repeats, rows=rows)
 
 
 @pytest_asyncio.fixture
@@ -63,7 +63,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
     def fill(connection: sa.Connection) -> None:
         rows = [(f"c{index}", datasets.case_text(Case(f"c{index}", (Turn("q"),)))) for index in range(CASES)]
         datasets.add_cases(connection, "u", 0, rows)
-        datasets.finish(connection, "u", DatasetRef("d", "names", "plain/json", CASES))
+        datasets.finish_upload(connection, "u", DatasetRef("d", "names", "plain/json", CASES))
         add_run(connection, "r")
 
     try:
@@ -75,7 +75,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
 
 async def started(store: Database, run_id: str, shard_index: int, ticket: int = 1) -> Shard:
     """Start a shard that is queued."""
-    shard = await store.write(lambda c: shards.start(c, run_id, shard_index, ticket))
+    shard = await store.write(lambda c: shards.start_shard(c, run_id, shard_index, ticket))
     assert shard is not None
     return shard
 
@@ -87,7 +87,7 @@ async def test_a_run_may_never_ask_more_than_its_concurrency(store: Database) ->
     held = [await started(store, "r", job.shard_index) for job in jobs]
     assert [shard.slots for shard in held] == [32, 32, 32, 32]
     assert await store.write(lambda c: fairness.top_up(c, "r", EQUAL)) == []
-    await store.write(lambda c: shards.give_back(c, "r", 0, held[0].epoch))
+    await store.write(lambda c: shards.release_shard(c, "r", 0, held[0].epoch))
     again = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     assert [(job.shard_index, (await started(store, "r", 0, job.ticket)).slots) for job in again] == [(0, 32)]
 
@@ -101,10 +101,10 @@ async def test_what_no_shard_may_ask_goes_to_those_that_are_left(store: Database
     (last,) = await end(store, first)
     assert (await started(store, "three", last.shard_index)).slots == 17
     assert await end(store, second) == []
-    stored = await store.write(lambda c: results.put(c, "three", [], [row(499)], {2: 1}))
+    stored = await store.write(lambda c: results.put_rows(c, "three", [], [row(499)], {2: 1}))
     assert stored.slots == {2: 33}
-    await store.write(lambda c: fairness.spread(c, "three", EQUAL))
-    assert (await store.write(lambda c: results.put(c, "three", [], [row(498)], {2: 1}))).slots == {2: 33}
+    await store.write(lambda c: fairness.spread_slots(c, "three", EQUAL))
+    assert (await store.write(lambda c: results.put_rows(c, "three", [], [row(498)], {2: 1}))).slots == {2: 33}
 
 
 async def test_what_is_left_is_divided_evenly(store: Database) -> None:
@@ -113,8 +113,8 @@ async def test_what_is_left_is_divided_evenly(store: Database) -> None:
     assert len(await store.write(lambda c: fairness.top_up(c, "other", EQUAL))) == 2
     taken = await started(store, "other", 0)
     await store.write(lambda c: c.execute(sa.update(schema.runs).values(concurrency=13)))
-    await store.write(lambda c: fairness.spread(c, "other", EQUAL))
-    assert (await store.write(lambda c: shards.check(c, "other", {0: taken.epoch}))) == {0: 7}
+    await store.write(lambda c: fairness.spread_slots(c, "other", EQUAL))
+    assert (await store.write(lambda c: shards.require_epochs(c, "other", {0: taken.epoch}))) == {0: 7}
     assert (await started(store, "other", 1)).slots == 6
 
 
@@ -123,7 +123,7 @@ async def test_a_run_that_resumes_is_served_as_one_that_begins_now(store: Databa
     await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     tags = sa.select(schema.runs.c.finish_tag, schema.runs.c.team_tag).where(schema.runs.c.run_id == "r")
     assert all(tag > 0 for tag in await store.read(lambda c: tuple(c.execute(tags).one())))
-    await store.write(lambda c: fairness.rejoin(c, "r"))
+    await store.write(lambda c: fairness.reset_tags(c, "r"))
     assert await store.read(lambda c: tuple(c.execute(tags).one())) == (0.0, 0.0)
 
 
@@ -139,12 +139,12 @@ async def test_a_run_gets_no_more_than_its_agent_takes_and_nothing_once_it_is_to
     await store.write(fill)
     one, two = [await started(store, name, 0) for name in ("one", "two")]
     assert (one.slots, two.slots) == (32, 8)
-    await store.write(lambda c: fairness.spread(c, "two", shares))
-    assert await store.write(lambda c: shards.check(c, "two", {0: two.epoch})) == {0: 8}
-    await store.write(lambda c: shards.give_back(c, "one", 0, one.epoch))
-    await store.write(lambda c: runs.request_pause(c, "two"))
-    await store.write(lambda c: fairness.spread(c, "two", shares))
-    assert await store.write(lambda c: shards.check(c, "two", {0: two.epoch})) == {0: 8}
+    await store.write(lambda c: fairness.spread_slots(c, "two", shares))
+    assert await store.write(lambda c: shards.require_epochs(c, "two", {0: two.epoch})) == {0: 8}
+    await store.write(lambda c: shards.release_shard(c, "one", 0, one.epoch))
+    await store.write(lambda c: runs.apply_command(c, "two", lifecycle.Command.PAUSE))
+    await store.write(lambda c: fairness.spread_slots(c, "two", shares))
+    assert await store.write(lambda c: shards.require_epochs(c, "two", {0: two.epoch})) == {0: 8}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -170,11 +170,11 @@ async def test_questions_in_flight_are_never_too_many_and_never_left_over(store:
 
         def leave(connection: sa.Connection, shard: Shard = shard, is_lost: bool = is_lost) -> list[shards.ShardJob]:
             if is_lost:
-                shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
+                shards.release_shard(connection, shard.run_id, shard.shard_index, shard.epoch)
             else:
                 rows = [row(index) for index in range(shard.first_case, shard.first_case + shard.case_count)]
-                results.put(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
-                assert shards.complete(connection, shard)
+                results.put_rows(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
+                assert shards.complete_shard(connection, shard)
             return worker.next_jobs(connection, shard.run_id)
 
         queued += [job for job in await store.write(leave) if job.shard_index >= 0]
@@ -201,8 +201,8 @@ async def end(store: Database, shard: Shard) -> list[shards.ShardJob]:
     rows = [row(index) for index in range(shard.first_case, shard.first_case + shard.case_count)]
 
     def leave(connection: sa.Connection) -> list[shards.ShardJob]:
-        results.put(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
-        assert shards.complete(connection, shard)
+        results.put_rows(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
+        assert shards.complete_shard(connection, shard)
         return worker.next_jobs(connection, shard.run_id)
 
     return await store.write(leave)
@@ -212,24 +212,24 @@ async def test_rows_are_stored_by_right_of_the_newest_epoch(store: Database) -> 
     """Whoever starts a shard takes it away from whoever had it: nothing that the other stores is kept."""
     await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     first = await started(store, "r", 0)
-    await store.write(lambda c: results.put(c, "r", [], [row(0)], {0: first.epoch}))
+    await store.write(lambda c: results.put_rows(c, "r", [], [row(0)], {0: first.epoch}))
     second = await started(store, "r", 0)
     assert second.epoch == first.epoch + 1
     with pytest.raises(FencedError):
-        await store.write(lambda c: results.put(c, "r", [], [row(1)], {0: first.epoch}))
-    await store.write(lambda c: results.put(c, "r", [], [row(1)], {0: second.epoch}))
+        await store.write(lambda c: results.put_rows(c, "r", [], [row(1)], {0: first.epoch}))
+    await store.write(lambda c: results.put_rows(c, "r", [], [row(1)], {0: second.epoch}))
     assert await store.read(lambda c: results.count_finished(c, "r")) == 2
     with pytest.raises(FencedError):
-        await store.write(lambda c: shards.complete(c, first))
+        await store.write(lambda c: shards.complete_shard(c, first))
 
 
 async def test_nothing_is_asked_of_a_shard_that_somebody_else_has(
     store: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever stood still for a while looks whose its shards are before it asks anybody; within a second it knows."""
-    plan = Plan("r", "d", CASES, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]
+    context = RunContext("r", "d", CASES, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]
     pauses = StoragePauses(store, lambda _: None, None)  # type: ignore[arg-type]  # nothing fails
-    session = Session(pauses.of("r"), plan, alone=False, on_results=lambda _: None)
+    session = Session(pauses.of("r"), context, alone=False, on_results=lambda _: None)
     await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     held = await started(store, "r", 0)
     await session.require(held)
@@ -237,7 +237,7 @@ async def test_nothing_is_asked_of_a_shard_that_somebody_else_has(
     await session.require(held)
     await session.require(other)
     later = monotonic() + 1.0
-    monkeypatch.setattr("assay_orchestrator.engine.session.monotonic", lambda: later)
+    monkeypatch.setattr("assay_orchestrator.pipeline.session.monotonic", lambda: later)
     await session.require(other)
     with pytest.raises(FencedError):
         await session.require(held)
@@ -246,12 +246,12 @@ async def test_nothing_is_asked_of_a_shard_that_somebody_else_has(
 async def test_a_job_that_is_out_of_date_takes_no_shard_from_anybody(store: Database) -> None:
     """A shard that was given back and queued again belongs to the later job; the same job may come twice."""
     old, *_ = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
-    await store.write(lambda c: shards.give_back(c, "r", 0))
+    await store.write(lambda c: shards.release_shard(c, "r", 0))
     new, *_ = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     assert (old.shard_index, new.shard_index) == (0, 0)
     held = await started(store, "r", 0, new.ticket)
-    assert await store.write(lambda c: shards.start(c, "r", 0, old.ticket)) is None
-    await store.write(lambda c: results.put(c, "r", [], [row(0)], {0: held.epoch}))
+    assert await store.write(lambda c: shards.start_shard(c, "r", 0, old.ticket)) is None
+    await store.write(lambda c: results.put_rows(c, "r", [], [row(0)], {0: held.epoch}))
     assert (await started(store, "r", 0, new.ticket)).epoch == held.epoch + 1
 
 
@@ -261,10 +261,10 @@ async def test_nothing_is_stored_of_a_run_that_is_over(store: Database) -> None:
     held = await started(store, "r", 0)
     await store.write(lambda c: runs.change_state(c, "r", RunState.CANCELLED))
     with pytest.raises(RunStoppedError, match="cancelled"):
-        await store.write(lambda c: results.put(c, "r", [], [row(0)], {0: held.epoch}))
-    await store.write(lambda c: deletions.begin(c, "r"))
+        await store.write(lambda c: results.put_rows(c, "r", [], [row(0)], {0: held.epoch}))
+    await store.write(lambda c: deletions.begin_deletion(c, "r"))
     with pytest.raises(RunStoppedError, match="deleted"):
-        await store.write(lambda c: results.put(c, "r", [], [row(0)], {0: held.epoch}))
+        await store.write(lambda c: results.put_rows(c, "r", [], [row(0)], {0: held.epoch}))
     assert await store.read(lambda c: results.count_finished(c, "r")) == 0
 
 
@@ -272,11 +272,11 @@ async def test_a_shard_is_done_when_every_row_has_a_result(store: Database) -> N
     """Nothing else makes it done; a run is over when all its shards are."""
     await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     held = [await started(store, "r", index) for index in range(4)]
-    await store.write(lambda c: results.put(c, "r", [], [row(i) for i in range(199)], {0: held[0].epoch}))
-    assert not await store.write(lambda c: shards.complete(c, held[0]))
-    await store.write(lambda c: results.put(c, "r", [], [row(199)], {0: held[0].epoch}))
-    assert await store.write(lambda c: shards.complete(c, held[0]))
-    assert await store.write(lambda c: shards.start(c, "r", 0, 1)) is None
+    await store.write(lambda c: results.put_rows(c, "r", [], [row(i) for i in range(199)], {0: held[0].epoch}))
+    assert not await store.write(lambda c: shards.complete_shard(c, held[0]))
+    await store.write(lambda c: results.put_rows(c, "r", [], [row(199)], {0: held[0].epoch}))
+    assert await store.write(lambda c: shards.complete_shard(c, held[0]))
+    assert await store.write(lambda c: shards.start_shard(c, "r", 0, 1)) is None
     assert not await store.read(lambda c: shards.all_done(c, "r"))
     (job,) = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     held.append(await started(store, "r", job.shard_index))
@@ -284,8 +284,8 @@ async def test_a_shard_is_done_when_every_row_has_a_result(store: Database) -> N
         rows = [row(i) for i in range(shard.first_case, shard.first_case + shard.case_count)]
 
         def end(connection: sa.Connection, shard: Shard = shard, rows: list[CaseResult] = rows) -> bool:
-            results.put(connection, "r", [], rows, {shard.shard_index: shard.epoch})
-            return shards.complete(connection, shard)
+            results.put_rows(connection, "r", [], rows, {shard.shard_index: shard.epoch})
+            return shards.complete_shard(connection, shard)
 
         assert await store.write(end)
     assert await store.read(lambda c: shards.all_done(c, "r"))
@@ -296,7 +296,7 @@ async def test_a_run_that_does_not_go_on_gives_its_shards_back(store: Database, 
     """A job of a run that was paused or cancelled meanwhile does nothing, and the shard waits."""
     await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     await store.write(lambda c: runs.change_state(c, "r", state))
-    assert await store.write(lambda c: shards.start(c, "r", 0, 1)) is None
+    assert await store.write(lambda c: shards.start_shard(c, "r", 0, 1)) is None
     assert await store.write(lambda c: fairness.top_up(c, "r", EQUAL)) == []
     await store.write(lambda c: runs.change_state(c, "r", RunState.RUNNING))
     jobs = await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
@@ -379,8 +379,8 @@ async def serve(store: Database, names: list[str], shares: FairShares, count: in
         def end(
             connection: sa.Connection, shard: Shard = shard, rows: list[CaseResult] = rows
         ) -> list[shards.ShardJob]:
-            results.put(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
-            assert shards.complete(connection, shard)
+            results.put_rows(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
+            assert shards.complete_shard(connection, shard)
             return fairness.top_up(connection, shard.run_id, shares)
 
         waiting += await store.write(end)
@@ -393,7 +393,7 @@ async def test_a_run_that_has_moved_since_it_was_summed_up_is_not_ended(store: D
     await store.write(lambda c: c.execute(schema.shards.update().values(state="done")))
     assert not await store.write(lambda c: control.conclude(c, "r", 99, {}))
     assert not await store.write(lambda c: control.conclude(c, "unknown", 0, {}))
-    found = await store.read(lambda c: runs.get(c, "r"))
+    found = await store.read(lambda c: runs.get_run(c, "r"))
     assert found is not None
     assert found.state is RunState.PENDING
     assert await store.write(lambda c: control.conclude(c, "r", found.last_sequence, {}))

@@ -12,9 +12,9 @@ from assay.errors import StorageError
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef
-from assay_orchestrator.engine import storage_pauses
-from assay_orchestrator.engine.storage_pauses import StoragePauses
-from assay_orchestrator.flusher import Flusher
+from assay_orchestrator.pipeline import storage_pauses
+from assay_orchestrator.pipeline.flusher import Flusher
+from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 from assay_orchestrator.store import attempts, datasets, fairness, results, runs, shards
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.results import AnswerRecord
@@ -83,10 +83,10 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
     def fill(connection: sa.Connection) -> None:
         rows = [(f"c{i}", datasets.case_text(Case(f"c{i}", (Turn("q"),)))) for i in range(_CASES)]
         datasets.add_cases(connection, "u", 0, rows)
-        datasets.finish(connection, "u", DatasetRef("d", "d", "jsonl", _CASES))
+        datasets.finish_upload(connection, "u", DatasetRef("d", "d", "jsonl", _CASES))
         record = RunRecord("r", "request", "hash", {"repeats": 1}, "d", _CASES, "0", "2026-01-01", concurrency=4)
-        runs.create(connection, record)
-        shards.create(connection, "r", _CASES, 1)
+        runs.create_run(connection, record)
+        shards.create_shards(connection, "r", _CASES, 1)
         fairness.top_up(connection, "r", FairShares({}, {}))
 
     try:
@@ -98,7 +98,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
 
 async def test_a_flush_is_not_cancelled_with_those_who_wait_for_it(store: Database) -> None:
     """Rows in the transaction under way, and rows that wait for the next, are stored though nobody waits any more."""
-    shard = await store.write(lambda c: shards.start(c, "r", 0, 1))
+    shard = await store.write(lambda c: shards.start_shard(c, "r", 0, 1))
     assert shard is not None
     slow, told = SlowWrites(store), list[CaseResult]()
     pauses = StoragePauses(slow, lambda _: None, None)  # type: ignore[arg-type]  # it only writes, and nothing fails
@@ -124,11 +124,11 @@ async def test_what_was_stored_unnoticed_is_not_stored_again(
 ) -> None:
     """A batch whose commit seemed to fail is stored once: its rows have one result and one number each."""
     monkeypatch.setattr(storage_pauses, "_FIRST_BACKOFF_S", 0.0)
-    shard = await store.write(lambda c: shards.start(c, "r", 0, 1))
+    shard = await store.write(lambda c: shards.start_shard(c, "r", 0, 1))
     assert shard is not None
     pauses = StoragePauses(StoredUnnoticed(store), lambda _: None, lambda _: asyncio.sleep(0))  # type: ignore[arg-type]
     flusher = Flusher(pauses.of("r"), "r", lambda _: None, lambda since, slots: None)
-    await flusher.begin(shard, (0, 0, 0))
+    await flusher.journal(shard, (0, 0, 0))
     answer, result = AnswerRecord(0, 0, 0, AgentResponse(text="a")), _row(0)
     await flusher.put(shard, answer if parts != "result" else None, result if parts != "answer" else None)
     await flusher.aclose()
@@ -140,20 +140,20 @@ async def test_what_was_stored_unnoticed_is_not_stored_again(
 
 async def test_an_attempt_that_came_to_its_result_is_over(store: Database) -> None:
     """Nothing is kept of it: closing ends the attempts alone that were broken off."""
-    shard = await store.write(lambda c: shards.start(c, "r", 0, 1))
+    shard = await store.write(lambda c: shards.start_shard(c, "r", 0, 1))
     assert shard is not None
     counting = CountedWrites(store)
     pauses = StoragePauses(counting, lambda _: None, None)  # type: ignore[arg-type]  # it only writes, and nothing fails
     whole, broken_off = (Flusher(pauses.of("r"), "r", lambda _: None, lambda since, slots: None) for _ in range(2))
     for index, flusher in enumerate((whole, broken_off)):
-        await flusher.begin(shard, (index, 0, 1))  # its second attempt
+        await flusher.journal(shard, (index, 0, 1))  # its second attempt
     await _put(whole, shard, 0)
     before = counting.count
     await whole.aclose()
     assert counting.count == before
     await broken_off.aclose()
     assert counting.count == before + 1
-    assert await store.read(lambda c: attempts.tries(c, "r", 0, _CASES)) == {}
+    assert await store.read(lambda c: attempts.count_attempts(c, "r", 0, _CASES)) == {}
 
 
 def _row(index: int) -> CaseResult:

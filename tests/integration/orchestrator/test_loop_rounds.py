@@ -12,8 +12,8 @@ from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import RunState
 from assay_orchestrator.agents.replay import ReplayAgent
-from assay_orchestrator.engine.session import Session
-from assay_orchestrator.engine.turns import Turns
+from assay_orchestrator.pipeline.session import Session
+from assay_orchestrator.pipeline.turns import Turns
 from assay_orchestrator.scoring import row_scorer
 from assay_orchestrator.store import datasets
 

@@ -15,8 +15,8 @@ from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
 from assay.v1 import embedder_pb2 as pb
 from assay.v1 import embedder_pb2_grpc
-from assay_orchestrator import embedding
-from assay_orchestrator.embedding import EmbeddingClient
+from assay_orchestrator.evidence import embedding_client
+from assay_orchestrator.evidence.embedding_client import EmbeddingClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -155,7 +155,7 @@ async def test_references_are_forgotten_once_they_take_too_much_room(
     serve: Serve, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cache is bounded: the reference that was used least lately is embedded again."""
-    monkeypatch.setattr(embedding, "_CACHE_BYTES", 2 * (4096 + 10))
+    monkeypatch.setattr(embedding_client, "_CACHE_BYTES", 2 * (4096 + 10))
     async with serve() as client:
         for reference in ("a", "b", "a", "c", "a", "b"):
             await gather(client, "answer", reference)

@@ -134,7 +134,7 @@ async def test_a_job_that_is_just_ending_is_not_given_back(engine: sa.Engine, po
         doing = dict(queue._doing)
         queue._doing.clear()  # as after its end here
         for _ in range(2):
-            await queue._retry_left()
+            await queue._requeue_unacknowledged()
         with engine.connect() as connection:
             assert connection.exec_driver_sql("SELECT status FROM procrastinate_jobs").scalar_one() == "doing"
         assert list(queue._left) == list(doing)

@@ -13,9 +13,8 @@ from assay.errors import NotFoundError, WrongStateError
 from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import Run, RunState
-from assay_orchestrator import history
-from assay_orchestrator.deletion import Deleter
-from assay_orchestrator.store import datasets, deletions, schema
+from assay_orchestrator.runs.deletion import Deleter
+from assay_orchestrator.store import datasets, deletions, history, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from assay.client.run_references import find_run_id
 from assay.errors import InvalidInputError, NotFoundError, SpecError
 from assay.model.case import Case, Turn
 from assay.model.run import CaseSelection, RunSettings, RunState
-from assay_orchestrator import catalogue
-from assay_orchestrator.catalogue import RunFilter
+from assay_orchestrator.runs import catalogue
+from assay_orchestrator.runs.catalogue import RunFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from assay.agent_host.caller import AgentCaller
 from assay.model.case import Case, Turn
 from assay.model.run import Run, RunState
-from assay_orchestrator.catalogue import Catalogue
-from assay_orchestrator.partial import PartialSummaries
+from assay_orchestrator.runs.catalogue import Catalogue
+from assay_orchestrator.summary.partial import PartialSummaries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,6 +13,7 @@ from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, PauseCause, Run, RunState, StateChange
 from assay_orchestrator.store import control, runs, schema
+from assay_orchestrator.store.lifecycle import ACTIVE_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,7 +183,7 @@ async def test_only_a_run_that_is_active_is_reopened(
         found.extend(control.reopen_incomplete(connection, run.run_id) for _ in range(2))
 
     await change(open_store, reopen)
-    active = state in runs.GOING
+    active = state in ACTIVE_STATES
     assert found == [active, False]
     with engine.connect() as connection:
         assert connection.execute(sa.select(schema.shards.c.state)).scalars().all() == ["waiting" if active else "done"]

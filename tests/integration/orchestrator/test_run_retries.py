@@ -175,7 +175,7 @@ async def test_a_row_that_fails_in_every_try_is_given_up(serve: Serve, settings_
     assert last.response is not None
     assert last.response.error is not None
     assert last.response.error.kind is AgentErrorKind.DEAD_LETTER
-    assert "failed in 3 tries; the last: raised" in last.response.error.message
+    assert "failed in 3 attempts; the last: raised" in last.response.error.message
     assert "no luck" in last.response.error.message
 
 
@@ -248,11 +248,11 @@ async def test_a_good_answer_is_scored_again_but_not_asked_for(
             answer = AnswerRecord(1, 0, 0, results.read_answers(connection, run.run_id, [1])[1, 0][0])
             table = schema.answers
             connection.execute(table.delete().where(table.c.run_id == run.run_id, table.c.case_index == 1))
-            results.remove(connection, run.run_id, [row])
+            results.remove_rows(connection, run.run_id, [row])
             broken = Score("exact_match", ScoreStatus.ERROR, reason="embedder_unavailable")
             made = CaseResult("c1", 1, 0, "", AgentStatus.SUCCESS, None, (broken, row.scores[1]), 1.0, "broken")
             runs.change_state(connection, run.run_id, RunState.RUNNING)
-            results.put(connection, run.run_id, [answer], [made], {})
+            results.put_rows(connection, run.run_id, [answer], [made], {})
             runs.change_state(connection, run.run_id, RunState.SUCCEEDED)
 
         await database.write(break_score)
@@ -277,8 +277,8 @@ async def killed(open_store: Callable[[], Database], run_id: str) -> None:
     try:
 
         def leave(connection: sa.Connection) -> None:
-            tries = attempts.tries(connection, run_id, 0, 1).get((0, 0), attempts.Tries())
-            attempts.begin(connection, run_id, [(0, 0, tries.interrupted)])
+            tries = attempts.count_attempts(connection, run_id, 0, 1).get((0, 0), attempts.RowAttempts())
+            attempts.journal_attempts(connection, run_id, [(0, 0, tries.interrupted)])
             runs.change_state(connection, run_id, RunState.RUNNING)
 
         await database.write(leave)

@@ -22,7 +22,7 @@ from assay.rpc.options import ChannelOptions
 from assay.rpc.status import translated
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
-from assay_orchestrator.watching import Watches
+from assay_orchestrator.watch.watches import Watches
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -116,7 +116,7 @@ async def test_a_sequence_that_the_run_has_not_reached_is_refused(serve: Serve, 
     """A watch from the future would wait for ever and miss events: it is refused, and told where the run is."""
     async with serve() as client:
         run = await finished_run(client, settings_of(), recorded(3))
-        with pytest.raises(ResumeExpiredError, match=f"has come to event {run.last_sequence}.*follows 99") as caught:
+        with pytest.raises(ResumeExpiredError, match=f"has reached event {run.last_sequence}.*after 99") as caught:
             async for _ in client.watch_run(run.run_id, after_sequence=99):
                 pass
         assert caught.value.reason == "SEQUENCE_UNKNOWN"

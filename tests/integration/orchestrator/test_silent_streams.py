@@ -22,7 +22,7 @@ from assay.rpc.options import ChannelOptions
 from assay.rpc.status import from_rpc_error
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
-from assay_orchestrator.watching import Watches
+from assay_orchestrator.watch.watches import Watches
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -22,7 +22,7 @@ from assay.errors import UnavailableError
 from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, PauseCause, Run, RunState, StateChange
-from assay_orchestrator.engine import storage_pauses
+from assay_orchestrator.pipeline import storage_pauses
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -16,7 +16,7 @@ from assay.errors import StorageError, UnavailableError, WrongStateError
 from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import PauseCause, Run, RunState
-from assay_orchestrator.engine import storage_pauses
+from assay_orchestrator.pipeline import storage_pauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,9 +16,19 @@ from assay.errors import DatasetError, StorageError
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, RunState, Score, ScoreStatus
-from assay_orchestrator import history
-from assay_orchestrator.store import attempts, control, datasets, fairness, results, runs, schema, shards
-from assay_orchestrator.store.attempts import Tries
+from assay_orchestrator.store import (
+    attempts,
+    control,
+    datasets,
+    fairness,
+    history,
+    lifecycle,
+    results,
+    runs,
+    schema,
+    shards,
+)
+from assay_orchestrator.store.attempts import RowAttempts
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.results import AnswerRecord
@@ -58,8 +68,8 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
     def fill(connection: sa.Connection) -> None:
         cases = [Case(f"c{index}", (Turn(f"q{index}", references=("a",)),)) for index in range(3)]
         datasets.add_cases(connection, "u", 0, [(case.case_id, datasets.case_text(case)) for case in cases])
-        datasets.finish(connection, "u", DATASET)
-        runs.create(connection, record())
+        datasets.finish_upload(connection, "u", DATASET)
+        runs.create_run(connection, record())
 
     try:
         await database.write(fill)
@@ -72,24 +82,24 @@ async def test_a_change_is_stored_whole_or_not_at_all(store: Database) -> None:
     """A change that raises in the middle leaves nothing behind, and the next one works."""
 
     def half(connection: sa.Connection) -> None:
-        results.put(connection, "r", [answer(0)], [row(0)], {})
+        results.put_rows(connection, "r", [answer(0)], [row(0)], {})
         raise KeyError("in the middle")
 
     with pytest.raises(KeyError):
         await store.write(half)
     assert await store.read(lambda c: results.count_finished(c, "r")) == 0
-    stored = await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)], {}))
+    stored = await store.write(lambda c: results.put_rows(c, "r", [answer(0)], [row(0)], {}))
     assert stored.first_sequence == 1
 
 
 async def test_a_row_has_one_result(store: Database) -> None:
     """A second answer or result of a row is refused, and nothing that came with it is stored."""
-    await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)], {}))
+    await store.write(lambda c: results.put_rows(c, "r", [answer(0)], [row(0)], {}))
     with pytest.raises(StorageError):
-        await store.write(lambda c: results.put(c, "r", [], [row(1), row(0)], {}))
+        await store.write(lambda c: results.put_rows(c, "r", [], [row(1), row(0)], {}))
     with pytest.raises(StorageError):
-        await store.write(lambda c: results.put(c, "r", [answer(1), answer(0)], [], {}))
-    run = await store.read(lambda c: runs.get(c, "r"))
+        await store.write(lambda c: results.put_rows(c, "r", [answer(1), answer(0)], [], {}))
+    run = await store.read(lambda c: runs.get_run(c, "r"))
     assert run is not None
     assert (run.finished_count, run.last_sequence) == (1, 1)
     assert await store.read(lambda c: list(results.read_answers(c, "r", [0, 1, 2]))) == [(0, 0)]
@@ -113,12 +123,12 @@ async def test_sequences_have_no_gaps_under_many_writers(store: Database) -> Non
         await writing.wait()
         for batch in range(10):
             new = [row(writer, 3 * batch + offset) for offset in range(3)]
-            await store.write(lambda c, new=new: results.put(c, "r", [], new, {}))  # type: ignore[misc]  # a default
+            await store.write(lambda c, new=new: results.put_rows(c, "r", [], new, {}))  # type: ignore[misc]  # a default
         await store.write(lambda c: runs.change_state(c, "r", RunState.RUNNING))
 
     await asyncio.gather(watch(), *(write(writer) for writer in range(8)))
     assert seen == list(range(1, 8 * 30 + 8 + 1))
-    run = await store.read(lambda c: runs.get(c, "r"))
+    run = await store.read(lambda c: runs.get_run(c, "r"))
     assert run is not None
     assert (run.finished_count, run.passed_count, run.last_sequence) == (240, 240, 248)
 
@@ -136,14 +146,14 @@ async def test_a_read_sees_one_moment(store: Database) -> None:
     started = asyncio.Event()
     reading = asyncio.ensure_future(store.read(count_twice))
     await started.wait()
-    await store.write(lambda c: results.put(c, "r", [], [row(0)], {}))
+    await store.write(lambda c: results.put_rows(c, "r", [], [row(0)], {}))
     stored.set()
     assert await reading == (0, 0)
 
 
 async def test_a_read_that_raises_freezes_no_later_one(store: Database) -> None:
     """A read that raises while its rows are still coming leaves no old snapshot, even while the exception lives."""
-    await store.write(lambda c: results.put(c, "r", [], [row(0), row(1)], {}))
+    await store.write(lambda c: results.put_rows(c, "r", [], [row(0), row(1)], {}))
     reading = threading.Barrier(2)  # two reading threads at least are affected
 
     def convert(connection: sa.Connection) -> None:
@@ -153,7 +163,7 @@ async def test_a_read_that_raises_freezes_no_later_one(store: Database) -> None:
             raise ValueError(f"row {found.case_index} cannot be converted")
 
     problems = await asyncio.gather(store.read(convert), store.read(convert), return_exceptions=True)
-    await store.write(lambda c: results.put(c, "r", [], [row(2)], {}))
+    await store.write(lambda c: results.put_rows(c, "r", [], [row(2)], {}))
     counts = [await store.read(lambda c: results.count_finished(c, "r")) for _ in range(20)]
     assert counts == [3] * 20
     assert [type(problem) for problem in problems] == [ValueError, ValueError]
@@ -161,7 +171,7 @@ async def test_a_read_that_raises_freezes_no_later_one(store: Database) -> None:
 
 async def test_a_query_that_keeps_its_cursor_freezes_no_later_one(store: Database) -> None:
     """A read that ends before it has read all of its rows leaves no old snapshot, even where its result is kept."""
-    await store.write(lambda c: results.put(c, "r", [], [row(0), row(1)], {}))
+    await store.write(lambda c: results.put_rows(c, "r", [], [row(0), row(1)], {}))
     reading, kept = threading.Barrier(2), []
 
     def begin(connection: sa.Connection) -> None:
@@ -170,14 +180,14 @@ async def test_a_query_that_keeps_its_cursor_freezes_no_later_one(store: Databas
         assert kept[-1].fetchone() is not None
 
     await asyncio.gather(store.read(begin), store.read(begin))
-    await store.write(lambda c: results.put(c, "r", [], [row(2)], {}))
+    await store.write(lambda c: results.put_rows(c, "r", [], [row(2)], {}))
     assert [await store.read(lambda c: results.count_finished(c, "r")) for _ in range(20)] == [3] * 20
 
 
 async def test_a_request_makes_one_run_however_often_it_comes(store: Database) -> None:
     """The same request at the same time makes one run, which all of them get."""
     made = await asyncio.gather(
-        *(store.write(lambda c, n=n: runs.create(c, record(f"run-{n}", "same"))) for n in range(8))  # type: ignore[misc]
+        *(store.write(lambda c, n=n: runs.create_run(c, record(f"run-{n}", "same"))) for n in range(8))  # type: ignore[misc]
     )
     assert sum(is_new for _, is_new in made) == 1
     assert len({run.run_id for run, _ in made}) == 1
@@ -189,7 +199,7 @@ async def test_equal_datasets_are_stored_once(store: Database) -> None:
         await store.write(lambda c, u=upload: datasets.add_cases(c, f"u{u}", 0, [("c", "{}")]))  # type: ignore[misc]
     new = DatasetRef("same", "n", "f", 1)
     ended = await asyncio.gather(
-        *(store.write(lambda c, u=upload: datasets.finish(c, f"u{u}", new)) for upload in range(4))  # type: ignore[misc]
+        *(store.write(lambda c, u=upload: datasets.finish_upload(c, f"u{u}", new)) for upload in range(4))  # type: ignore[misc]
     )
     assert set(ended) == {new}
     count = sa.select(sa.func.count()).select_from(schema.dataset_cases).where(schema.dataset_cases.c.case_id == "c")
@@ -224,10 +234,10 @@ async def test_broken_uploads_go_and_datasets_stay(store: Database, database_url
 
     for upload in (fresh, old, "broken"):
         await store.write(lambda c, u=upload: datasets.add_cases(c, u, 0, [("a", "{}")]))  # type: ignore[misc]
-    await store.write(lambda c: datasets.discard(c, "broken"))
-    await store.write(lambda c: datasets.discard(c, "u"))  # the upload of DATASET, which is complete
+    await store.write(lambda c: datasets.discard_upload(c, "broken"))
+    await store.write(lambda c: datasets.discard_upload(c, "u"))  # the upload of DATASET, which is complete
     assert await store.read(stored) == {"u", fresh, old}
-    await store.write(datasets.discard_unfinished)
+    await store.write(datasets.discard_unfinished_uploads)
     assert await store.read(stored) == ({"u", fresh} if database_url else {"u"})
 
 
@@ -242,7 +252,7 @@ async def test_rows_come_back_as_they_were(store: Database) -> None:
         row(1, passed=False, latency_ms=0.1, scores=scores, tags=("أ", "b"), weight=1e-3, category="فئة"),
         row(2, passed=True, answer_vector=bytes(range(256))),
     ]
-    await store.write(lambda c: results.put(c, "r", [answer(1, "\u200fمرحبا\n👋")], rows, {}))
+    await store.write(lambda c: results.put_rows(c, "r", [answer(1, "\u200fمرحبا\n👋")], rows, {}))
     found = await store.read(lambda c: results.read_sequence(c, "r", 0, 9))
     assert [dataclasses.replace(one, sequence=0) for one in found] == rows
     vectors = sa.select(schema.results.c.case_index).where(schema.results.c.answer_vector.is_not(None))
@@ -258,10 +268,10 @@ async def test_text_that_no_database_takes_is_stored_cleaned(store: Database) ->
     response = AgentResponse(text="x", metadata={"k\0": "v\0"})
 
     def put(connection: sa.Connection) -> None:
-        runs.create(connection, record("run\0", "request\0", spec={"name": "n\0"}))
+        runs.create_run(connection, record("run\0", "request\0", spec={"name": "n\0"}))
         datasets.add_cases(connection, "v\0", 0, [("c\0", datasets.case_text(Case("c\0", (Turn("q\0"),))))])
-        datasets.finish(connection, "v\0", DatasetRef("d\0", "n\0", "f\0", 1))
-        results.put(connection, "run\0", [AnswerRecord(0, 0, 0, response)], [bad], {})
+        datasets.finish_upload(connection, "v\0", DatasetRef("d\0", "n\0", "f\0", 1))
+        results.put_rows(connection, "run\0", [AnswerRecord(0, 0, 0, response)], [bad], {})
         runs.change_state(connection, "run\0", RunState.PAUSED, reason="because\0", summary={"s": "\0"})
 
     await store.write(put)
@@ -285,7 +295,7 @@ async def test_pages_follow_the_dataset(store: Database) -> None:
     """Rows are paged by case and repeat, however they came in, beyond 32 bits too; failures alone where asked."""
     keys = [(case, repeat) for case in (0, 1, 2, 2**40) for repeat in (0, 1)]
     new = [row(case, repeat, passed=repeat == 0) for case, repeat in reversed(keys)]
-    await store.write(lambda c: results.put(c, "r", [], new, {}))
+    await store.write(lambda c: results.put_rows(c, "r", [], new, {}))
     paged, after = [], (-1, -1)
     while page := await store.read(lambda c, after=after: results.read_in_order(c, "r", after, 3)):  # type: ignore[misc]
         after = (page[-1].case_index, page[-1].repeat_index)
@@ -300,7 +310,7 @@ async def test_runs_are_listed_newest_first(store: Database) -> None:
     """Pages of runs neither repeat nor leave out one, those of the same moment included."""
     for number in range(5):
         new = record(f"r{number}", f"q{number}", created_at=f"2026-06-0{1 + number // 2}T00:00:00.000Z")
-        await store.write(lambda c, new=new: runs.create(c, new))  # type: ignore[misc]
+        await store.write(lambda c, new=new: runs.create_run(c, new))  # type: ignore[misc]
     listed: list[str] = []
     before = None
     while page := await store.read(lambda c, before=before: runs.list_newest(c, 2, before)):  # type: ignore[misc]
@@ -339,7 +349,9 @@ async def test_large_texts_come_back_whole(store: Database) -> None:
     """Answers, reasons and details of a mebibyte are kept to the last character."""
     large = "س\n'\"\\\t" * (1024 * 1024 // 7)
     score = Score("m", ScoreStatus.SCORED, 1.0, reason=large, detail={"text": large})
-    await store.write(lambda c: results.put(c, "r", [answer(0, large)], [row(0, reason=large, scores=(score,))], {}))
+    await store.write(
+        lambda c: results.put_rows(c, "r", [answer(0, large)], [row(0, reason=large, scores=(score,))], {})
+    )
     (found,) = await store.read(lambda c: results.read_sequence(c, "r", 0, 9))
     stored = await store.read(lambda c: results.read_answers(c, "r", [0]))
     assert found.reason == large
@@ -352,23 +364,23 @@ async def test_numbers_that_json_has_not_are_never_stored(store: Database, numbe
     """A number that is none is refused with everything that came with it: the JSON of a row is for every reader."""
     score = Score("m", ScoreStatus.SCORED, 1.0, detail={"ratio": number})
     with pytest.raises(ValueError, match="not JSON compliant"):
-        await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0, scores=(score,))], {}))
+        await store.write(lambda c: results.put_rows(c, "r", [answer(0)], [row(0, scores=(score,))], {}))
     assert await store.read(lambda c: results.count_finished(c, "r")) == 0
 
 
 async def test_everything_is_there_after_a_restart(store: Database, open_store: Callable[[], Database]) -> None:
     """Another process finds runs, rows and answers, and numbers what it adds where the first one ended."""
     await store.write(lambda c: runs.change_state(c, "r", RunState.RUNNING))
-    await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)], {}))
+    await store.write(lambda c: results.put_rows(c, "r", [answer(0)], [row(0)], {}))
     store.close()
     database = open_store()
     try:
         assert [run.run_id for run in await database.read(runs.list_unfinished)] == ["r"]
         assert await database.read(lambda c: results.finished_keys(c, "r", 0, 3)) == {(0, 0)}
-        stored = await database.write(lambda c: results.put(c, "r", [answer(1)], [row(1)], {}))
+        stored = await database.write(lambda c: results.put_rows(c, "r", [answer(1)], [row(1)], {}))
         assert stored.first_sequence == 3
         await database.write(lambda c: runs.change_state(c, "r", RunState.SUCCEEDED, summary={"pass_rate": 1.0}))
-        run = await database.read(lambda c: runs.get(c, "r"))
+        run = await database.read(lambda c: runs.get_run(c, "r"))
     finally:
         database.close()
     assert run is not None
@@ -383,33 +395,35 @@ async def test_errors_of_a_shard_that_a_worker_still_has_are_tried_again(store: 
     """A run that ended while a worker had a shard is retried: the worker stores its rows and gives the shard back."""
 
     def end_while_taken(connection: sa.Connection) -> Shard:
-        shards.create(connection, "r", 3, 1)
+        shards.create_shards(connection, "r", 3, 1)
         fairness.top_up(connection, "r", FairShares({}, {}))
-        shard = shards.start(connection, "r", 0, 1)
+        shard = shards.start_shard(connection, "r", 0, 1)
         assert shard is not None
-        results.put(connection, "r", [answer(0)], [row(0, status=AgentStatus.ERROR, passed=False)], {0: shard.epoch})
-        runs.stop(connection, "r", RunState.FAILED)
+        results.put_rows(
+            connection, "r", [answer(0)], [row(0, status=AgentStatus.ERROR, passed=False)], {0: shard.epoch}
+        )
+        runs.apply_command(connection, "r", lifecycle.Command.FAIL)
         return shard
 
     old = await store.write(end_while_taken)
     assert await store.write(lambda c: control.resume(c, "r", Resumption(retry_errors=True)))
-    await store.write(lambda c: results.put(c, "r", [answer(1), answer(2)], [row(1), row(2)], {0: old.epoch}))
-    assert not await store.write(lambda c: shards.complete(c, old))
+    await store.write(lambda c: results.put_rows(c, "r", [answer(1), answer(2)], [row(1), row(2)], {0: old.epoch}))
+    assert not await store.write(lambda c: shards.complete_shard(c, old))
 
     def start_again(connection: sa.Connection) -> Shard:
-        shards.give_back(connection, "r", 0, old.epoch)
+        shards.release_shard(connection, "r", 0, old.epoch)
         (job,) = fairness.top_up(connection, "r", FairShares({}, {}))
-        shard = shards.start(connection, "r", 0, job.ticket)
+        shard = shards.start_shard(connection, "r", 0, job.ticket)
         assert shard is not None
-        attempts.set_aside(connection, shard, 3)
+        attempts.archive_failed_rows(connection, shard, 3)
         return shard
 
     new = await store.write(start_again)
     assert new.retry_errors
     assert await store.read(lambda c: results.finished_keys(c, "r", 0, 3)) == {(1, 0), (2, 0)}
-    assert await store.read(lambda c: attempts.tries(c, "r", 0, 3)) == {(0, 0): Tries(retried=1)}
-    await store.write(lambda c: results.put(c, "r", [answer(0)], [row(0)], {0: new.epoch}))
-    assert await store.write(lambda c: shards.complete(c, new))
-    run = await store.read(lambda c: runs.get(c, "r"))
+    assert await store.read(lambda c: attempts.count_attempts(c, "r", 0, 3)) == {(0, 0): RowAttempts(retried=1)}
+    await store.write(lambda c: results.put_rows(c, "r", [answer(0)], [row(0)], {0: new.epoch}))
+    assert await store.write(lambda c: shards.complete_shard(c, new))
+    run = await store.read(lambda c: runs.get_run(c, "r"))
     assert run is not None
     assert (run.finished_count, run.passed_count, run.failed_count, run.agent_error_count) == (3, 3, 0, 0)

@@ -95,7 +95,7 @@ def test_every_way_leads_to_the_same_tables(
         other = sa.create_engine(f"sqlite:///{tmp_path}/other.db", poolclass=sa.NullPool)
         with other.begin() as connection:
             schema.metadata.create_all(connection)
-            views.create(connection)
+            views.create_views(connection)
     else:
         other = engine
         with engine.begin() as connection:
@@ -103,7 +103,7 @@ def test_every_way_leads_to_the_same_tables(
                 connection.exec_driver_sql(f"DROP VIEW {view}")
             schema.metadata.drop_all(connection)
             schema.metadata.create_all(connection)
-            views.create(connection)
+            views.create_views(connection)
     assert found == described(other)
 
 
@@ -121,7 +121,7 @@ async def test_an_upgrade_keeps_what_is_stored(revision: str, open_store: Open, 
             datasets.stored_case(*found).case
             for found in await database.read(lambda c: datasets.read_cases(c, "d", 0, 9))
         ]
-        run = await database.read(lambda c: runs.get(c, "r"))
+        run = await database.read(lambda c: runs.get_run(c, "r"))
         answers = await database.read(lambda c: results.stored_answers(c, "r", 0, 1))
         rows = await database.read(lambda c: results.read_sequence(c, "r", 0, 9))
         shown = await database.read(
@@ -154,7 +154,7 @@ async def test_an_upgrade_counts_runs_that_were_retried_anew(open_store: Open, e
         connection.commit()
     database = open_store()
     try:
-        run = await database.read(lambda c: runs.get(c, "r"))
+        run = await database.read(lambda c: runs.get_run(c, "r"))
     finally:
         database.close()
     assert run is not None

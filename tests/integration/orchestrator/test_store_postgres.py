@@ -55,10 +55,10 @@ async def test_several_orchestrators_share_a_database(store: PostgresDatabase, p
     """One that comes later finds the tables there, and what either writes the other reads."""
     with closing(PostgresDatabase(postgres_url, TABLES)) as other:
         await store.write(lambda c: c.execute(sa.text("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't')")))
-        found = await other.read(lambda c: datasets.get(c, "d"))
+        found = await other.read(lambda c: datasets.get_dataset(c, "d"))
         assert found is not None
-        await other.write(datasets.discard_unfinished)
-        await store.write(datasets.discard_unfinished)
+        await other.write(datasets.discard_unfinished_uploads)
+        await store.write(datasets.discard_unfinished_uploads)
 
 
 async def test_four_writes_are_made_at_once(store: PostgresDatabase) -> None:
@@ -86,7 +86,7 @@ async def test_every_connection_is_durable_bounded_and_named(store: PostgresData
     assert str(name).startswith("assay-orchestrator ")
     assert (await store.read(read))[2:5] == ["10min", "read committed", "repeatable read"]
     with pytest.raises(StorageError, match="may only be read"):
-        await store.read(datasets.discard_unfinished)
+        await store.read(datasets.discard_unfinished_uploads)
 
 
 async def test_a_request_that_is_being_stored_by_somebody_else_is_waited_for(
@@ -100,7 +100,7 @@ async def test_a_request_that_is_being_stored_by_somebody_else_is_waited_for(
             "INSERT INTO runs (run_id, request_id, request_hash, spec_json, dataset_id, state, total_count, "
             "assay_version, created_at) VALUES ('theirs', 'q', 'h', '{}', 'd', 'pending', 1, '0.1.0', 't')"
         )
-        writing = asyncio.ensure_future(store.write(lambda c: runs.create(c, mine)))
+        writing = asyncio.ensure_future(store.write(lambda c: runs.create_run(c, mine)))
         await asyncio.to_thread(wait_until_blocked, admin)
         other.commit()
         run, is_new = await writing
@@ -149,7 +149,7 @@ async def test_one_that_stands_still_in_a_change_keeps_nobody_out(postgres_url: 
         )
         theirs.add_done_callback(lambda _: others_are_done.set())
         await asyncio.gather(theirs, standing)
-        found = await store.read(lambda c: datasets.get(c, "d"))
+        found = await store.read(lambda c: datasets.get_dataset(c, "d"))
     assert found is not None
     assert (found.name, found.format, tries) == ("n+theirs+mine", "f+mine", 2)
 

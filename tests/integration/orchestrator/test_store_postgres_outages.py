@@ -99,7 +99,7 @@ async def test_a_commit_without_an_answer_is_looked_up(postgres_url: str, swallo
         proxy.armed.set()
         assert await database.write(change) == f"of attempt {times}"
         assert not proxy.armed.is_set()
-        assert await database.read(lambda c: datasets.get(c, "d")) is not None
+        assert await database.read(lambda c: datasets.get_dataset(c, "d")) is not None
     assert tried == times
 
 
@@ -125,7 +125,7 @@ async def test_a_broken_connection_is_replaced(postgres_url: str) -> None:
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s", (name,)
         )
         assert await store.read(runs.list_unfinished) == []
-        await store.write(datasets.discard_unfinished)
+        await store.write(datasets.discard_unfinished_uploads)
     assert tried == 2
 
 
@@ -151,9 +151,9 @@ async def test_patience_ends(killable_postgres: Any) -> None:
         killable_postgres.kill()
         for _ in range(2):
             with pytest.raises(StorageError, match="cannot be reached: runs resume by themselves"):
-                await store.write(datasets.discard_unfinished)
+                await store.write(datasets.discard_unfinished_uploads)
         killable_postgres.start()
-        await store.write(datasets.discard_unfinished)
+        await store.write(datasets.discard_unfinished_uploads)
 
 
 async def test_nobody_need_wait_for_an_outage_to_end(killable_postgres: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -161,7 +161,7 @@ async def test_nobody_need_wait_for_an_outage_to_end(killable_postgres: Any, cap
     store = PostgresDatabase(killable_postgres.url, TABLES, patience_s=FOR_EVER_S)
     killable_postgres.kill()
     with caplog.at_level(logging.WARNING):
-        writing = [asyncio.ensure_future(store.write(datasets.discard_unfinished)) for _ in range(2)]
+        writing = [asyncio.ensure_future(store.write(datasets.discard_unfinished_uploads)) for _ in range(2)]
         reading = asyncio.ensure_future(store.read(runs.list_unfinished))
         await asyncio.to_thread(_wait_for, caplog, "retrying for")
     writing[0].cancel()

@@ -15,9 +15,9 @@ from assay.errors import InvalidInputError, SpecError
 from assay.model.agent_response import AgentResponse, response_to_json
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
-from assay_orchestrator.admission import check_settings
 from assay_orchestrator.agents.prompt import PromptAgent
 from assay_orchestrator.agents.retrying import RetryingAgent
+from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def test_the_providers_own_service_needs_its_host_allowed_and_its_key_set(adapte
 def test_the_packages_are_imported_by_the_first_question_only() -> None:
     """An orchestrator whose runs fill no prompt, and a run that has not asked yet, pay nothing for them."""
     program = (
-        "import sys, assay_orchestrator.__main__, assay_orchestrator.service, assay_orchestrator.planning\n"
+        "import sys, assay_orchestrator.__main__, assay_orchestrator.service, assay_orchestrator.runs.planner\n"
         "from assay.model.run import AgentSettings\n"
         "from assay_orchestrator.agents.prompt import PromptAgent\n"
         "PromptAgent(AgentSettings('openai', 'm', options={'base_url': 'http://x'}), allowed_hosts=['*'],"

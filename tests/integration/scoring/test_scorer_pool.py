@@ -220,7 +220,7 @@ def test_scorers_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     script = f"""
         import asyncio
-        from assay_orchestrator.scoring.limits import ScoringLimits
+        from assay_orchestrator.settings import ScoringLimits
         from assay_orchestrator.scoring.pool import ScorerPool
 
         class Sleep:

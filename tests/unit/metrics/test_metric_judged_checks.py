@@ -14,7 +14,7 @@ from assay.metrics.core.score import JudgeEvidence, Row
 from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Assertion, Case, Turn
 from assay.model.run import ScoreStatus
-from assay_orchestrator.verdicts import JudgedRow, check_use, grade_request
+from assay_orchestrator.evidence.verdict_wire import JudgedRow, check_use, grade_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

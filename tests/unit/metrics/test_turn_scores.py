@@ -19,7 +19,7 @@ from assay.metrics.rows.row_scores import score_row
 from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, ToolCall, Usage
 from assay.model.case import Case, ExpectedTool, Turn
 from assay.model.run import CaseResult, ScoreStatus
-from assay_orchestrator.conversations import scored_row, scored_turns
+from assay_orchestrator.pipeline.conversations import scored_row, scored_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,7 +17,7 @@ from assay.spec.http_options import render
 from assay.spec.loader import spec_from_mapping
 from assay.spec.prompt_template import FilledTooLargeError, fill, template_problem
 from assay.spec.response_expressions import expression_problem, growth_of
-from assay_orchestrator.admission import check_settings
+from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.settings import Settings
 
 LIMITS = Settings(listen="unix:/nowhere", database=Path("nowhere.db"), http_hosts=("*",))

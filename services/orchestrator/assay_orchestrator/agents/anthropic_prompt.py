@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import anthropic
 
 from assay.model.agent_response import MalformedAnswerError
-from assay_orchestrator.agents.http_mapping import excerpt
 from assay_orchestrator.agents.provider_answer import (
     REFUSAL,
     TRUNCATED,
@@ -19,6 +18,7 @@ from assay_orchestrator.agents.provider_answer import (
     tokens,
 )
 from assay_orchestrator.agents.provider_connection import TIMEOUT, connection_to, failure_of, read_json
+from assay_orchestrator.scoring.reply_mapping import excerpt
 
 if TYPE_CHECKING:
     from assay.model.agent_response import AgentResponse

@@ -134,7 +134,7 @@ class HostedAgent:
         self._held = False
 
     def detach_all(self, reason: str) -> None:
-        """Tell every client that the run asks no more."""
+        """Detach every client: the run asks no more."""
         self._ended = reason
         for attachment in self._attachments:
             attachment.detach(reason)
@@ -204,7 +204,7 @@ class Attachment:
         self._moved.set()
 
     def cancel(self, request_id: str) -> None:
-        """Tell the client that an answer is no longer wanted."""
+        """Send the client that an answer is no longer wanted."""
         question = self._asked.pop(request_id, None)
         if question is None:
             return
@@ -224,7 +224,7 @@ class Attachment:
         self._moved.set()
 
     def detach(self, reason: str) -> None:
-        """Tell the client that the run asks no more."""
+        """Detach the client: the run asks no more."""
         self._detached = reason
         self._moved.set()
 
@@ -254,9 +254,9 @@ class Attachment:
     async def outgoing(
         self, reading: asyncio.Future[None], stopping: asyncio.Event
     ) -> AsyncIterator[Questions | Cancelled | Reconciled | Detached]:
-        """Yield what the client is to be told, until it leaves, the run ends or the process stops.
+        """Yield the messages to the client, until it leaves, the run ends or the process stops.
 
-        A process that stops lets the client answer what it has: whoever asked gives up when it can wait no longer.
+        A process that stops lets the client answer what it has: the drain has a deadline.
 
         Args:
             reading: Done when the client has closed its side.

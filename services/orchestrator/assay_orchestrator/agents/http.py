@@ -22,8 +22,8 @@ from assay.spec.http_options import HttpOptions, render
 from assay.spec.prompt_template import FilledTooLargeError
 from assay_orchestrator.agents.http_body import read_beginning, read_body
 from assay_orchestrator.agents.http_hosts import check_http_target
-from assay_orchestrator.agents.http_mapping import excerpt
 from assay_orchestrator.agents.secrets import Secrets
+from assay_orchestrator.scoring.reply_mapping import excerpt
 from assay_orchestrator.scoring.reply_reader import ReplyReader
 
 if TYPE_CHECKING:

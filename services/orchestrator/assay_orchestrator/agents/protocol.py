@@ -12,7 +12,7 @@ __all__ = ["Agent", "NotAskedError"]
 
 
 class NotAskedError(Exception):
-    """The run is being paused, and this question has not gone out: it is asked when the run goes on."""
+    """The run is being paused, and this question has not gone out: it is asked when the run is resumed."""
 
 
 class Agent(Protocol):

@@ -8,8 +8,8 @@ from assay.model.agent_response import MalformedAnswerError
 from assay.model.response_limits import AnswerTooLargeError, check_bounds
 from assay.providers.http_client import TIMEOUT, ReplyRules
 from assay_orchestrator.agents.http_body import MAX_BODY_BYTES
-from assay_orchestrator.agents.http_mapping import excerpt
 from assay_orchestrator.agents.provider import ProviderStatusError, UnreachableError
+from assay_orchestrator.scoring.reply_mapping import excerpt
 
 if TYPE_CHECKING:
     import httpx2

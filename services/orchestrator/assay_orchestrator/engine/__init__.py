@@ -1,5 +1,5 @@
-"""The engine: which worker takes which shard of which run, and what it does with it.
+"""The engine: which worker takes which shard of which run.
 
-`dispatcher` says what dispatching promises, `embedded` keeps it within one process. `worker` takes shards to their
-end, `session` is what the shards of one run in one process share, `slots` limits their questions in flight.
+`dispatcher` is the protocol of dispatchers, `embedded` the one within a process, `queue` the one over PostgreSQL.
+`worker` starts and ends shards; their rows are the pipeline's.
 """

@@ -19,16 +19,16 @@ __all__ = ["FENCED_STATUS", "Dispatcher", "TryAgainError", "exit_at_once"]
 
 
 FENCED_STATUS = 70
-"""How a process ends whose work somebody else has."""
+"""The exit status of a process whose work another process has."""
 
 
 def exit_at_once() -> None:
-    """End this process without another word: whatever it has in flight, somebody else may have too."""
+    """Exit at once: another process may have what this one has in flight."""
     os._exit(FENCED_STATUS)
 
 
 class TryAgainError(Exception):
-    """The job is not over: give it to somebody again.
+    """The job is not done: requeue it.
 
     Args:
         after_s: Not before this many seconds have passed.
@@ -46,7 +46,7 @@ class Dispatcher(Protocol):
 
     Attributes:
         alone: Whether this process is the only one that works.
-        held_s: For so many seconds after a process was seen to have a shard nobody else gets it.
+        held_s: Seconds after a process was seen to have a shard in which no other process gets it.
     """
 
     alone: bool
@@ -57,7 +57,7 @@ class Dispatcher(Protocol):
         ...
 
     def committed(self, jobs: Iterable[ShardJob]) -> None:
-        """Hear that the transaction of `enqueue` has been committed."""
+        """Handle that the transaction of `enqueue` has been committed."""
         ...
 
     def open(self, work: Work) -> None:
@@ -65,11 +65,11 @@ class Dispatcher(Protocol):
         ...
 
     def attend(self, run_id: str) -> None:
-        """Take the jobs of a run whose agent a client of this process hosts: nobody else can do them."""
+        """Take the jobs of a run whose agent a client of this process hosts: no other process can do them."""
         ...
 
     def leave(self, run_id: str) -> None:
-        """Take no more jobs of such a run; those that were taken go on."""
+        """Take no more jobs of such a run; jobs in progress continue."""
         ...
 
     async def until_sure(self) -> None:
@@ -80,8 +80,8 @@ class Dispatcher(Protocol):
         """
         ...
 
-    async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
-        """Return those of the jobs that nobody has and that wait nowhere."""
+    async def find_lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
+        """Return those of the jobs that are neither queued nor in progress."""
         ...
 
     async def aclose(self) -> None:

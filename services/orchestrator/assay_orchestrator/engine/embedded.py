@@ -69,9 +69,9 @@ class EmbeddedDispatcher:
         """Do nothing, as above."""
 
     async def until_sure(self) -> None:
-        """Do nothing: nobody takes this process's jobs."""
+        """Do nothing: no other process takes jobs of this one."""
 
-    async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
+    async def find_lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
         """Return the jobs that are not here."""
         return [job for job in jobs if _key(job) not in self._known | self._taken]
 
@@ -95,7 +95,7 @@ class EmbeddedDispatcher:
         self._start()
 
     async def _do(self, work: Work, job: ShardJob) -> None:
-        # No longer known as waiting before the work begins: whoever ends it may enqueue the same shard at once.
+        # No longer known as waiting before the work begins: its end may enqueue the same shard at once.
         key = _key(job)
         self._known.discard(key)
         self._taken.add(key)

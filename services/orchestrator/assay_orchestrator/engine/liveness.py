@@ -22,7 +22,7 @@ class Liveness:
     Args:
         beat_s: How often each process beats, in seconds.
         dead_after_s: After how many seconds without a beat a process counts as dead.
-        clock: Tells seconds, those of a suspend included.
+        clock: Returns seconds, those of a suspend included.
     """
 
     def __init__(self, beat_s: float, dead_after_s: float, clock: Callable[[], float]) -> None:

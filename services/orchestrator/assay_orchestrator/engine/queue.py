@@ -1,7 +1,8 @@
-"""Dispatching over PostgreSQL: every call of procrastinate is here.
+"""Dispatching over PostgreSQL: every call of procrastinate, and every query of its tables, is here.
 
-Jobs are rows of procrastinate's tables, beside ours. It delivers them, keeps the heartbeats of workers and takes
-back what is not acknowledged. Its jobs end when told so, by whoever tells: what is done is never read from them.
+Jobs are rows of procrastinate's tables, beside ours. It delivers them, keeps the heartbeats of workers and requeues
+what is not acknowledged. A job may be acknowledged by
+any process: the shards in the store, not the jobs, record what is done.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import psycopg
 import psycopg_pool
 from procrastinate import jobs as queue_jobs
 from procrastinate import retry as queue_retry
-from procrastinate import schema as queue_schema
 from procrastinate import worker as queue_worker
 
 from assay.agent_host.suspension import boot_time
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.engine.dispatcher import Work
     from assay_orchestrator.store.shards import ShardJob
 
-__all__ = ["QueueDispatcher", "create_tables"]
+__all__ = ["QueueDispatcher"]
 
 _TASK = "assay.shard"
 _QUEUE = "shards"
@@ -65,24 +65,18 @@ UPDATE procrastinate_jobs SET status = 'doing', worker_id = %s WHERE id = ANY(%s
 """
 _SERVER_AGE = "SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8"
 _CONNECTIONS = 4
-_PATIENCE_S = 5.0
+_CONNECTION_TIMEOUT_S = 5.0
 _CONNECT_S = 2
 _POLL_S = 1.0
-_FORGOTTEN_S = 86_400.0
-"""When rows of workers that are gone are removed. Sooner, a worker that starts would remove those of others that could
-not say that they live, for the database was away."""
+_WORKER_ROW_AGE_S = 86_400.0
+"""When rows of dead workers are removed. Sooner, a worker that starts would remove those of others whose heartbeats an
+outage of the database kept back."""
 _RESTART_S = 1.0
 _MOST_RETRY_S = 30.0
 
 _DATABASE_PROBLEMS = (psycopg.Error, procrastinate.exceptions.ProcrastinateException, psycopg_pool.PoolTimeout)
 
 _log = logging.getLogger(__name__)
-
-
-def create_tables(connection: sa.Connection) -> None:
-    """Create procrastinate's tables and functions where they are not there yet, in the connection's transaction."""
-    if connection.exec_driver_sql("SELECT to_regclass('procrastinate_jobs')").scalar() is None:
-        _raw(connection).execute(queue_schema.SchemaManager.get_schema())
 
 
 def queue_of(run_id: str, *, hosted: bool, is_last: bool = False) -> str:
@@ -102,9 +96,9 @@ class QueueDispatcher:
         parameters: libpq's connection parameters.
         works: Whether this process takes jobs at all.
         concurrency: Most jobs at once in this process.
-        dead_after_s: After how many seconds without a word a process counts as dead, and its jobs go to others.
-        on_dead: What to do when this process counts as dead: exit, since others have its jobs.
-        clock: Tells seconds, those of a suspend included.
+        dead_after_s: Seconds without a heartbeat after which a process counts as dead and its jobs are requeued.
+        on_dead: Called when this process counts as dead: exits, since others have its jobs.
+        clock: Returns seconds, those of a suspend included.
     """
 
     alone = False
@@ -126,12 +120,12 @@ class QueueDispatcher:
         self._on_dead = on_dead
         self._workers: set[queue_worker.Worker] = set()
         self._doing: dict[int | None, list[str]] = {}  # jobs in progress, by the queues of their worker
-        self._left: dict[int, float] = {}  # jobs that nobody does any more, by since when
+        self._left: dict[int, float] = {}  # jobs that are not acknowledged, by since when
         self._work: Work | None = None
         self._attended: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
-        self._keeping: asyncio.Task[None] | None = None
+        self._maintaining: asyncio.Task[None] | None = None
         self._ticking: asyncio.Task[None] | None = None
         self._liveness = Liveness(self._beat_s, dead_after_s, clock)
         self._sure, self._woken = asyncio.Event(), asyncio.Event()
@@ -144,10 +138,10 @@ class QueueDispatcher:
         # Enqueues with connections of the store's: it never opens one itself.
         self._enqueueing = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
         self._connector = procrastinate.PsycopgConnector(
-            kwargs=self._parameters, min_size=1, max_size=_CONNECTIONS, timeout=_PATIENCE_S
+            kwargs=self._parameters, min_size=1, max_size=_CONNECTIONS, timeout=_CONNECTION_TIMEOUT_S
         )
         self._app = procrastinate.App(connector=self._connector)
-        self._app.task(name=_TASK, retry=_Again(), pass_context=True)(self._do)
+        self._app.task(name=_TASK, retry=_RequeueStrategy(), pass_context=True)(self._do)
 
     def enqueue(self, connection: sa.Connection, jobs: Sequence[ShardJob]) -> None:
         """Enqueue jobs in the connection's transaction."""
@@ -170,13 +164,13 @@ class QueueDispatcher:
                 raise (problem.__cause__ or problem) from None
 
     def committed(self, jobs: Iterable[ShardJob]) -> None:
-        """Do nothing: the database tells the workers."""
+        """Do nothing: the database notifies the workers."""
 
     def open(self, work: Work) -> None:
         """Begin to take jobs."""
         self._work = work
         asyncio.get_running_loop().set_exception_handler(self._handle_exception)
-        self._keeping = asyncio.create_task(self._keep(), name="queue keeper")
+        self._maintaining = asyncio.create_task(self._maintain_until_closed(), name="queue keeper")
         self._ticking = asyncio.create_task(self._tick(), name="queue clock")
         self._serve(_QUEUE if self._works else _ENDS)
         for queue in self._attended:
@@ -198,8 +192,8 @@ class QueueDispatcher:
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
-    async def lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
-        """Return those of the jobs that nobody has and that wait nowhere."""
+    async def find_lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
+        """Return those of the jobs that the queue does not have."""
         await self._open()
         known = {
             (job.task_kwargs["run_id"], job.task_kwargs["shard_index"], job.task_kwargs["ticket"])
@@ -215,7 +209,7 @@ class QueueDispatcher:
         self._work, self._closed = None, True
         self._sure.set()
         self._maintained.set()
-        keeping = [task for task in (self._keeping, self._ticking) if task is not None]
+        keeping = [task for task in (self._maintaining, self._ticking) if task is not None]
         running = [*self._tasks.values(), *self._leaving, *keeping]
         for task in running:
             task.cancel()
@@ -240,8 +234,8 @@ class QueueDispatcher:
                 fetch_job_polling_interval=_POLL_S,
                 # Listening takes a connection of its own, too much for each hosted run.
                 listen_notify=queue in (_QUEUE, _ENDS),
-                update_heartbeat_interval=self._dead_after_s,  # the keeper says so sooner, and after an outage too
-                stalled_worker_timeout=_FORGOTTEN_S,
+                update_heartbeat_interval=self._dead_after_s,  # `_maintain` sends them sooner, and after an outage too
+                stalled_worker_timeout=_WORKER_ROW_AGE_S,
                 delete_jobs="always",
                 install_signal_handlers=False,
             )
@@ -255,8 +249,8 @@ class QueueDispatcher:
                 self._workers.discard(worker)
             await asyncio.sleep(_RESTART_S)
 
-    async def _keep(self) -> None:
-        """Again and again: beat, and give the jobs of dead workers to others."""
+    async def _maintain_until_closed(self) -> None:
+        """Send heartbeats periodically, and requeue the jobs of dead workers."""
         while not self._closed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._beat_s):
@@ -265,7 +259,7 @@ class QueueDispatcher:
             self._refusal = ""
             try:
                 async with asyncio.timeout(self._dead_after_s):
-                    await self._look_after()
+                    await self._maintain()
             except (*_DATABASE_PROBLEMS, TimeoutError) as problem:
                 self._liveness.lose()
                 await self._end_session()
@@ -274,10 +268,10 @@ class QueueDispatcher:
             self._maintained.set()
             self._maintained = asyncio.Event()
 
-    async def _look_after(self) -> None:
+    async def _maintain(self) -> None:
         await self._open()
         is_known = await self._beat()
-        await self._take_back()
+        await self._reclaim_jobs()
         if self._liveness.trusts_silence and not is_known:
             _log.error(
                 "exiting: the queue declared this process dead, and other workers have its jobs: dead_after_s=%g",
@@ -287,7 +281,7 @@ class QueueDispatcher:
         if self._liveness.trusts_locks:
             await self._reap()
         if self._liveness.trusts_silence:
-            await self._retry_left()
+            await self._requeue_unacknowledged()
 
     async def _tick(self) -> None:
         """Notice when this process was suspended."""
@@ -324,8 +318,8 @@ class QueueDispatcher:
             with contextlib.suppress(StorageError):
                 return await self.until_sure()
 
-    async def _take_back(self) -> None:
-        """Take back jobs in progress here that were given to others and that none has taken yet."""
+    async def _reclaim_jobs(self) -> None:
+        """Reclaim jobs in progress here that were requeued and that no worker has taken yet."""
         for worker in list(self._workers):
             jobs = [job_id for job_id, queues in self._doing.items() if queues == worker.queues]
             if jobs and worker.worker_id is not None and self._session is not None:
@@ -335,7 +329,7 @@ class QueueDispatcher:
         self._sure.set()
 
     async def _beat(self) -> bool:
-        """Say that this process lives; return whether the queue knows it.
+        """Send a heartbeat; return whether the queue has it.
 
         Each worker also has a lock, which the database takes back as soon as the connection is gone, as it is when the
         process was killed.
@@ -364,7 +358,7 @@ class QueueDispatcher:
             await session.close()
 
     async def _reap(self) -> None:
-        """Give the jobs of workers to others that are gone: by their silence, or sooner where their lock is free."""
+        """Requeue the jobs of dead workers: without heartbeats, or sooner where their lock is free."""
         manager = self._app.job_manager
         async with self._connector.pool.connection() as connection:
             if not await _try_lock(connection, "%s, hashtext(current_schema())", _REAPER):
@@ -385,7 +379,7 @@ class QueueDispatcher:
                     failpoint("recovery.job_given_back")
 
     async def _end_sessions(self, workers: Collection[int]) -> None:
-        """End the sessions of processes that stand still, if they do: what they were changing would stay locked."""
+        """End the sessions of processes that are suspended: what they were changing would stay locked."""
         if not workers or self._session is None:
             return
         try:
@@ -400,8 +394,8 @@ class QueueDispatcher:
         if ended is not None and ended[0]:
             _log.warning("ended database sessions of dead workers: sessions=%d", ended[0])
 
-    async def _retry_left(self) -> None:
-        """Give back what this process has ended but could not say so: the queue takes it for work in progress."""
+    async def _requeue_unacknowledged(self) -> None:
+        """Requeue jobs that have ended here without acknowledgement: the queue takes them for work in progress."""
         own = {worker.worker_id for worker in self._workers}
         now = asyncio.get_running_loop().time()
         jobs = await self._app.job_manager.list_jobs_async(task=_TASK, status="doing")
@@ -421,7 +415,7 @@ class QueueDispatcher:
         return _reason(problem, str(self._parameters.get("password") or ""))
 
     def _handle_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log in a line what procrastinate's workers leave behind where the database goes away; its job comes again."""
+        """Log in a line what procrastinate's workers leave behind where the database goes away; its job is retried."""
         problem = context.get("exception")
         if isinstance(problem, _DATABASE_PROBLEMS):
             _log.warning("cannot store the end of a job, retrying the job: %s", self._reason(problem))
@@ -429,7 +423,7 @@ class QueueDispatcher:
             loop.default_exception_handler(context)
 
     async def _open(self) -> None:
-        # Where the database cannot be reached yet, this is tried again with every use.
+        # Where the database cannot be reached yet, every use retries it.
         async with self._opening:
             if not self._opened:
                 await self._app.open_async()
@@ -470,8 +464,8 @@ def _refusal(problem: BaseException) -> str:
     return client_sentence("the orchestrator's database", problem)
 
 
-class _Again(queue_retry.BaseRetryStrategy):
-    """Every job that did not return comes again: at once where it asked to, else after a while that grows."""
+class _RequeueStrategy(queue_retry.BaseRetryStrategy):
+    """Every job that failed is retried: at once where it asked to, else with exponential backoff."""
 
     def get_retry_decision(self, *, exception: BaseException, job: queue_jobs.Job) -> queue_retry.RetryDecision:
         if isinstance(exception, TryAgainError):
@@ -482,7 +476,7 @@ class _Again(queue_retry.BaseRetryStrategy):
 
 
 async def _try_lock(connection: psycopg.AsyncConnection[Any], key: str, number: int) -> bool:
-    """Take a lock until the connection's transaction ends; return whether nobody had it."""
+    """Take a lock until the connection's transaction ends; return whether it was free."""
     row = await (await connection.execute(f"SELECT pg_try_advisory_xact_lock({key})".encode(), (number,))).fetchone()
     return row is not None and bool(row[0])
 

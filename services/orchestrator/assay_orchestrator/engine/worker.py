@@ -1,4 +1,4 @@
-"""Takes shards to their end: starts them, runs their rows, and in one transaction ends them and queues the next."""
+"""Works on shards: starts them, runs their rows, and in one transaction ends them and queues the next."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 from assay.errors import StorageError
 from assay.runtime.failpoints import failpoint
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
-from assay_orchestrator.engine.looks import Looks
-from assay_orchestrator.engine.session import Session, Sessions
-from assay_orchestrator.engine.storage_pauses import StoragePauses
-from assay_orchestrator.runner import ShardRunner
+from assay_orchestrator.engine.repoll_timers import RepollTimers
+from assay_orchestrator.pipeline.session import Session, Sessions
+from assay_orchestrator.pipeline.shard_runner import ShardRunner
+from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 from assay_orchestrator.store import attempts, control, fairness, runs, shards, unjudged
+from assay_orchestrator.store.lifecycle import Command
 from assay_orchestrator.store.shards import SUMMARY, FencedError, RunStoppedError, ShardJob
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
     from assay.storage.database import Database
     from assay_orchestrator.engine.dispatcher import Dispatcher
-    from assay_orchestrator.engine.storage_pauses import RunStore
-    from assay_orchestrator.runner import Plan
+    from assay_orchestrator.pipeline.run_context import RunContext
+    from assay_orchestrator.pipeline.storage_pauses import RunStore
     from assay_orchestrator.store.fairness import FairShares
     from assay_orchestrator.store.shards import Shard
 
@@ -40,37 +41,37 @@ _log = logging.getLogger(__name__)
 
 
 class RunSupervisor(Protocol):
-    """What the worker needs of whoever owns the runs."""
+    """The owner of the runs of this process, as the worker calls it."""
 
-    async def plan(self, run_id: str) -> Plan:
-        """Return what a run needs."""
+    async def context_of(self, run_id: str) -> RunContext:
+        """Return what the shards of a run work with."""
         ...
 
-    async def conclude(self, run_id: str) -> None:
+    async def conclude_run(self, run_id: str) -> None:
         """Sum up a run whose shards are all done."""
         ...
 
-    async def trouble(self, run_id: str, problem: Exception) -> None:
-        """Hear that a run cannot go on."""
+    async def fail_run(self, run_id: str, problem: Exception) -> None:
+        """End a run as failed."""
         ...
 
-    def moved(self, run_id: str) -> None:
-        """Hear that a run's state has changed."""
+    def on_state_changed(self, run_id: str) -> None:
+        """Handle that a run's state has changed."""
         ...
 
-    def paused(self, run_id: str, reason: str) -> None:
-        """Hear that a run is paused now: as its owner wished, or because nothing is left but to wait for verdicts."""
+    def on_paused(self, run_id: str, reason: str) -> None:
+        """Handle that a run is paused now: by its owner, or because only unjudged shards are left."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Left:
-    """What became of a run when a shard of it was left.
+class _NextWork:
+    """What a run does next, when a shard of it has ended.
 
     Args:
-        jobs: What follows.
+        jobs: Its next jobs.
         paused: Why it is paused now; empty where it is not.
-        awaits: Whether nothing is left to do before verdicts come that are ordered.
+        awaits: Whether it can only wait for ordered verdicts.
     """
 
     jobs: list[ShardJob]
@@ -87,7 +88,7 @@ class ShardWorker:
         shares: How teams and agents share the workers.
         supervisor: Owns the runs.
         make_session: Makes what the shards of a run share.
-        row_try_limit: How often a row with an error is tried.
+        max_attempts: Attempts at a row with an error.
         on_fenced: What to do when another worker was given a shard that this one has: exit.
     """
 
@@ -97,9 +98,9 @@ class ShardWorker:
         dispatcher: Dispatcher,
         shares: FairShares,
         supervisor: RunSupervisor,
-        make_session: Callable[[Plan, RunStore], Session],
+        make_session: Callable[[RunContext, RunStore], Session],
         *,
-        row_try_limit: int = 3,
+        max_attempts: int = 3,
         on_fenced: Callable[[], None] = exit_at_once,
     ) -> None:
         self._database = database
@@ -107,16 +108,16 @@ class ShardWorker:
         self._shares = shares
         self._supervisor = supervisor
         self._on_fenced = on_fenced
-        self._row_try_limit = row_try_limit
+        self._max_attempts = max_attempts
         self._handing_over = False
 
         self.pauses = StoragePauses(database, self._moved, self.resume_from_storage)
 
         async def make(run_id: str) -> Session:
-            return make_session(await supervisor.plan(run_id), self.pauses.of(run_id))
+            return make_session(await supervisor.context_of(run_id), self.pauses.of(run_id))
 
         self.sessions = Sessions(make)
-        self.looks = Looks(self._look_again)
+        self.repoll_timers = RepollTimers(self._repoll)
         self._ordered: set[tuple[str, int]] = set()
 
     async def work(self, run_id: str, shard_index: int, ticket: int) -> None:
@@ -125,14 +126,14 @@ class ShardWorker:
         Args:
             run_id: The run.
             shard_index: Which part of it, or SUMMARY.
-            ticket: For which of the times that the shard was queued the job was made.
+            ticket: Number of times the shard was queued when the job was made.
 
         Raises:
-            TryAgainError: The store does not answer, and nothing of the job was begun: it is done later.
+            TryAgainError: The store does not answer, and the job was not started: it is retried later.
         """
         try:
             if shard_index == SUMMARY:
-                await self.pauses.outlast(run_id, lambda: self._supervisor.conclude(run_id))
+                await self.pauses.outlast(run_id, lambda: self._supervisor.conclude_run(run_id))
             else:
                 await self._take(run_id, shard_index, ticket)
         except FencedError as problem:
@@ -144,7 +145,7 @@ class ShardWorker:
             _log.warning("retrying shard later: run=%s shard=%s: %s", run_id, shard_index, problem.message)
             raise TryAgainError(_STORAGE_RETRY_S) from problem
         except Exception as problem:  # noqa: BLE001 - the supervisor of a shard: a defect ends its run alone
-            await self._supervisor.trouble(run_id, problem)
+            await self._supervisor.fail_run(run_id, problem)
 
     async def enqueue(self, change: Callable[[sa.Connection], list[ShardJob]]) -> None:
         """Make a change and enqueue the jobs that it returns, in one transaction."""
@@ -161,37 +162,37 @@ class ShardWorker:
         sharing = fairness.sharing_agent(connection, run_id) if self._shares.agent_limits else [run_id]
         jobs = [job for other in sharing for job in fairness.top_up(connection, other, self._shares)]
         for other in sharing:
-            fairness.spread(connection, other, self._shares)
+            fairness.spread_slots(connection, other, self._shares)
         if all(job.run_id != run_id for job in jobs) and shards.all_done(connection, run_id):
             jobs.append(ShardJob(run_id, SUMMARY, _SUMMARY_PRIORITY, shards.is_hosted(connection, run_id)))
         return jobs
 
     async def cancel(self, run_id: str) -> None:
-        """Break off what this process does of a run, and wait until that has ended."""
+        """Cancel the work of this process on a run, and wait until it has ended."""
         self.cancel_soon(run_id)
         await self.until_left(run_id)
 
     def cancel_soon(self, run_id: str) -> None:
-        """Break off what this process does of a run."""
+        """Cancel the work of this process on a run, without waiting."""
         self.pauses.give_up(run_id)
         session = self.sessions.of(run_id)
         if session is not None:
-            session.plan.pausing.set()  # it takes nobody in any more
+            session.stop_asking()
             for task in list(session.tasks):
                 task.cancel()
 
     async def until_left(self, run_id: str) -> None:
-        """Wait until this process has nothing of a run that has stopped."""
+        """Wait until this process has no session of a run that has stopped."""
         session = self.sessions.of(run_id)
         if session is not None:
             await session.ended.wait()
 
     async def hand_over(self) -> None:
-        """Break off whatever this process does, and let other processes go on with it at once."""
+        """Cancel all work of this process, and requeue it for other processes at once."""
         self._handing_over = True
         self.pauses.close()
         for session in self.sessions.all():
-            await self.cancel(session.plan.run_id)
+            await self.cancel(session.context.run_id)
 
     async def _take(self, run_id: str, shard_index: int, ticket: int) -> None:
         store = self.pauses.of(run_id)
@@ -200,10 +201,10 @@ class ShardWorker:
         if begun.shard is not None and begun.shard.retry_errors:
             failpoint("retry.after_commit")
         if begun.paused:
-            self._supervisor.paused(run_id, runs.PAUSED_BY_OWNER)
+            self._supervisor.on_paused(run_id, runs.PAUSED_BY_OWNER)
         if begun.is_first:
             _log.info("started run: run=%s", run_id)
-            self._supervisor.moved(run_id)
+            self._supervisor.on_state_changed(run_id)
         shard = begun.shard
         if shard is None:
             return
@@ -217,48 +218,48 @@ class ShardWorker:
         except BaseException as problem:
             is_for_others = self._handing_over and not self._dispatcher.alone
             enqueue = isinstance(problem, StorageError) or is_for_others
-            await asyncio.shield(self._give_back(shard, enqueue=enqueue))
+            await asyncio.shield(self._release(shard, enqueue=enqueue))
             raise
 
     def _moved(self, run_id: str) -> None:
-        self._supervisor.moved(run_id)
+        self._supervisor.on_state_changed(run_id)
 
-    async def _begin(self, run_id: str, shard_index: int, ticket: int) -> tuple[_Begun, float]:
-        since, limit = monotonic(), self._row_try_limit
+    async def _begin(self, run_id: str, shard_index: int, ticket: int) -> tuple[_ShardStart, float]:
+        since, limit = monotonic(), self._max_attempts
         return await self._database.write(lambda c: _begin(c, run_id, shard_index, ticket, limit)), since
 
     async def _leave(self, store: RunStore, shard: Shard, runner: ShardRunner) -> None:
-        def leave(connection: sa.Connection) -> _Left:
+        def leave(connection: sa.Connection) -> _NextWork:
             _settle(connection, shard, runner)
-            left = self._what_follows(connection, shard.run_id)
+            outcome = self._enqueue_next(connection, shard.run_id)
             failpoint("shard.leave_before_commit")
-            return left
+            return outcome
 
         (self._ordered.add if runner.has_ordered else self._ordered.discard)((shard.run_id, shard.shard_index))
-        if runner.look_after_s is not None:
-            self.looks.note(shard.run_id, runner.look_after_s)
+        if runner.repoll_after_s is not None:
+            self.repoll_timers.note_delay(shard.run_id, runner.repoll_after_s)
 
-        left = await store.write(leave)
-        self._follow(shard.run_id, left)
+        outcome = await store.write(leave)
+        self._after_commit(shard.run_id, outcome)
         failpoint("shard.leave_after_commit")
 
-    def _what_follows(self, connection: sa.Connection, run_id: str) -> _Left:
-        """Enqueue the next jobs of a run; where there are none, pause it if it is to be paused or can only wait."""
+    def _enqueue_next(self, connection: sa.Connection, run_id: str) -> _NextWork:
+        """Enqueue the next jobs of a run; where there are none, pause it if it is pausing or can only wait."""
         jobs = self.next_jobs(connection, run_id)
         self._dispatcher.enqueue(connection, jobs)
         is_active = any(job.run_id == run_id for job in jobs)
         paused = "" if is_active else _pause(connection, run_id)
         awaits = not is_active and not paused and unjudged.await_batch(connection, run_id)
-        return _Left(jobs, paused, awaits)
+        return _NextWork(jobs, paused, awaits)
 
-    def _follow(self, run_id: str, left: _Left) -> None:
-        """Do what follows from `_what_follows`, once that is committed."""
-        self._dispatcher.committed(left.jobs)
-        if left.paused:
-            self._supervisor.paused(run_id, left.paused)
-        if left.awaits:
-            self.looks.later(run_id)
-            self._supervisor.moved(run_id)
+    def _after_commit(self, run_id: str, outcome: _NextWork) -> None:
+        """Apply the outcome of `_enqueue_next`, once it is committed."""
+        self._dispatcher.committed(outcome.jobs)
+        if outcome.paused:
+            self._supervisor.on_paused(run_id, outcome.paused)
+        if outcome.awaits:
+            self.repoll_timers.schedule(run_id)
+            self._supervisor.on_state_changed(run_id)
 
     async def resume_from_storage(self, run_id: str) -> None:
         """Resume a run that was paused because its rows could not be stored, unless its owner has paused it since.
@@ -267,59 +268,59 @@ class ShardWorker:
             StorageError: Not even that can be stored.
         """
 
-        def resume(connection: sa.Connection) -> _Left | None:
+        def resume(connection: sa.Connection) -> _NextWork | None:
             shards.lock_sharing(connection, run_id)
-            if not runs.resume_from_storage(connection, run_id):
+            if runs.apply_command(connection, run_id, Command.REGAIN_STORAGE) is None:
                 return None
-            return self._what_follows(connection, run_id)
+            return self._enqueue_next(connection, run_id)
 
-        left = await self._database.write(resume)
-        if left is not None:
-            self._follow(run_id, left)
-            self._supervisor.moved(run_id)
+        outcome = await self._database.write(resume)
+        if outcome is not None:
+            self._after_commit(run_id, outcome)
+            self._supervisor.on_state_changed(run_id)
 
     async def reopen_incomplete(self, run_id: str) -> None:
-        """Let shards of a run that count as done and lack rows be worked on again; without any nothing changes.
+        """Reopen the shards of a run that are done and lack rows; without any nothing changes.
 
         Raises:
             WrongStateError: Rows are missing that belong to no shard.
         """
 
-        def reopen(connection: sa.Connection) -> _Left | None:
+        def reopen(connection: sa.Connection) -> _NextWork | None:
             is_reopened = control.reopen_incomplete(connection, run_id)
-            return self._what_follows(connection, run_id) if is_reopened else None
+            return self._enqueue_next(connection, run_id) if is_reopened else None
 
-        left = await self._database.write(reopen)
-        if left is not None:
-            _log.warning("reopening shards that lack rows run=%s", run_id)
-            self._follow(run_id, left)
+        outcome = await self._database.write(reopen)
+        if outcome is not None:
+            _log.warning("reopening shards that lack rows: run=%s", run_id)
+            self._after_commit(run_id, outcome)
 
-    async def _look_again(self, run_id: str) -> None:
+    async def _repoll(self, run_id: str) -> None:
         def change(connection: sa.Connection) -> list[ShardJob]:
-            return self.next_jobs(connection, run_id) if unjudged.look_again(connection, run_id) else []
+            return self.next_jobs(connection, run_id) if unjudged.requeue_ordered(connection, run_id) else []
 
         await self.enqueue(change)
 
-    async def _give_back(self, shard: Shard, *, enqueue: bool) -> None:
-        """Let a shard wait again that was broken off, or go to somebody else.
+    async def _release(self, shard: Shard, *, enqueue: bool) -> None:
+        """Release a shard whose work was cancelled; with `enqueue`, requeue it.
 
-        Where not even that can be stored, its job comes again.
+        Where not even that can be stored, its job is retried.
         """
 
-        def give_back(connection: sa.Connection) -> list[ShardJob]:
+        def release(connection: sa.Connection) -> list[ShardJob]:
             shards.lock_sharing(connection, shard.run_id)
-            shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
+            shards.release_shard(connection, shard.run_id, shard.shard_index, shard.epoch)
             return self.next_jobs(connection, shard.run_id) if enqueue else []
 
         try:
-            await self.enqueue(give_back)
+            await self.enqueue(release)
         except StorageError as problem:
             _log.warning("cannot requeue shard: run=%s shard=%s: %s", shard.run_id, shard.shard_index, problem.message)
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
-    """What a job came to: a shard, or nothing; whether its run began with it, or was paused."""
+class _ShardStart:
+    """What the start of a job led to: a shard, or None; whether its run began with it, or was paused."""
 
     shard: Shard | None
     is_first: bool = False
@@ -327,32 +328,32 @@ class _Begun:
 
 
 def _settle(connection: sa.Connection, shard: Shard, runner: ShardRunner) -> None:
-    """Say how a shard stands that a worker leaves."""
-    if shards.complete(connection, shard):
+    """Store the state of a shard whose work has ended here."""
+    if shards.complete_shard(connection, shard):
         if runner.has_judged:  # so others may have verdicts too that could have none before
             unjudged.release_unjudged(connection, shard.run_id)
-    elif runner.look_after_s is not None:
-        unjudged.set_aside(connection, shard)
+    elif runner.repoll_after_s is not None:
+        unjudged.mark_ordered(connection, shard)
     elif runner.trouble:
-        unjudged.park(connection, shard, runner.trouble)
+        unjudged.mark_unjudged(connection, shard, runner.trouble)
     else:
-        shards.give_back(connection, shard.run_id, shard.shard_index, shard.epoch)
+        shards.release_shard(connection, shard.run_id, shard.shard_index, shard.epoch)
 
 
 def _pause(connection: sa.Connection, run_id: str) -> str:
-    """Pause a run that is to be paused, or can only wait; return why, empty where neither is so."""
-    if shards.pause_if_wanted(connection, run_id):
+    """Pause a run that is pausing, or can only wait; return why, empty where neither is so."""
+    if shards.finish_pause(connection, run_id):
         return runs.PAUSED_BY_OWNER
     return unjudged.pause_if_stuck(connection, run_id)
 
 
-def _begin(connection: sa.Connection, run_id: str, shard_index: int, ticket: int, row_try_limit: int) -> _Begun:
-    shard = shards.start(connection, run_id, shard_index, ticket)
+def _begin(connection: sa.Connection, run_id: str, shard_index: int, ticket: int, max_attempts: int) -> _ShardStart:
+    shard = shards.start_shard(connection, run_id, shard_index, ticket)
     if shard is None:
-        return _Begun(None, paused=shards.pause_if_wanted(connection, run_id))
-    is_first = runs.begin(connection, run_id)
+        return _ShardStart(None, paused=shards.finish_pause(connection, run_id))
+    is_first = runs.apply_command(connection, run_id, Command.START) is not None
     if shard.retry_errors:
-        attempts.set_aside(connection, shard, row_try_limit)
+        attempts.archive_failed_rows(connection, shard, max_attempts)
         failpoint("retry.before_commit")
     failpoint("shard.start_before_commit")
-    return _Begun(shard, is_first=is_first)
+    return _ShardStart(shard, is_first=is_first)

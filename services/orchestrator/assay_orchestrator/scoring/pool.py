@@ -14,7 +14,7 @@ from assay_orchestrator.scoring.scorer import Scorer, ScorerDiedError
 
 if TYPE_CHECKING:
     from assay_orchestrator.scoring.jobs import MapReply, ScoreRow
-    from assay_orchestrator.scoring.limits import ScoringLimits
+    from assay_orchestrator.settings import ScoringLimits
 
 __all__ = ["ScorerPool", "ScoringFailedError"]
 

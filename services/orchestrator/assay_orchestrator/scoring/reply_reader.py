@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_response import AgentErrorKind, MalformedAnswerError, error_response, response_from_json
 from assay.model.response_limits import AnswerTooLargeError
-from assay_orchestrator.agents.http_mapping import ReplyMapping
 from assay_orchestrator.scoring.jobs import MapReply
 from assay_orchestrator.scoring.pool import ScoringFailedError
+from assay_orchestrator.scoring.reply_mapping import ReplyMapping
 from assay_orchestrator.scoring.row_scorer import WORK_AT_ONCE, WORK_HERE
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from assay.runtime.logs import log_settings
 from assay_orchestrator.scoring.jobs import HEADER, MAX_REPLY_BYTES, READY, result_of
 
 if TYPE_CHECKING:
-    from assay_orchestrator.scoring.limits import ScoringLimits
+    from assay_orchestrator.settings import ScoringLimits
 
 __all__ = ["Scorer", "ScorerDiedError"]
 

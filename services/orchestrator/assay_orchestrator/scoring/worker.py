@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from assay.metrics.core.score import Metric
-    from assay_orchestrator.agents.http_mapping import ReplyMapping
+    from assay_orchestrator.scoring.reply_mapping import ReplyMapping
 
 NICENESS = 10
 _SET_PARENT_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
@@ -94,10 +94,10 @@ def _import_all() -> None:
         import re2
 
         from assay.metrics.checks.schema_validation import schema_validator
-        from assay_orchestrator.agents import http_mapping
+        from assay_orchestrator.scoring import reply_mapping
 
         schema_validator("{}")
-        _ = jsonschema, re2, http_mapping
+        _ = jsonschema, re2, reply_mapping
 
 
 def _limit_memory(memory_mib: int) -> None:
@@ -169,7 +169,7 @@ def _answer(job: MapReply) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _mapping(expressions: tuple[tuple[str, str], ...]) -> ReplyMapping:
-    from assay_orchestrator.agents.http_mapping import ReplyMapping
+    from assay_orchestrator.scoring.reply_mapping import ReplyMapping
 
     return ReplyMapping(dict(expressions))
 

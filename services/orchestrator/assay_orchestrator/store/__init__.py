@@ -1,4 +1,4 @@
-"""The store: the only package that knows the database.
+"""The store: every query of the tables that Assay makes.
 
 `database` opens it, `schema` describes it, `migrations` bring older ones up to date; `datasets`, `runs`
 and `results` hold every query under a name. A query takes a connection; `Database.read` and

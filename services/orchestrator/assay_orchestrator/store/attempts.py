@@ -1,6 +1,6 @@
-"""Queries about attempts at rows: results that were set aside to try their rows again, and work that a kill broke off.
+"""Queries about attempts at rows: archived results of rows that were retried, and attempts that a kill interrupted.
 
-A row's standing result is in `results`; everything before it is history here.
+The current result of a row is in `results`; earlier attempts are its history here.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.shards import Shard
 
 __all__ = [
-    "AttemptKey", "Tries", "begin", "end", "has_errors", "is_retry_requested", "read", "request_retry", "set_aside",
-    "tries",
+    "AttemptKey", "RowAttempts", "archive_failed_rows", "clear_journal", "count_attempts", "has_errors",
+    "is_retry_requested", "journal_attempts", "read_attempts", "request_retry",
 ]  # fmt: skip
 
 AttemptKey = tuple[int, int, int]
@@ -36,35 +36,35 @@ AttemptKey = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Tries:
-    """How often a row was tried before.
+class RowAttempts:
+    """Earlier attempts at a row.
 
     Args:
-        retried: Results that were set aside.
-        interrupted: Attempts that a kill broke off.
+        retried: Results that were archived.
+        interrupted: Attempts that a kill interrupted.
     """
 
     retried: int = 0
     interrupted: int = 0
 
 
-def tries(connection: sa.Connection, run_id: str, first_index: int, count: int) -> dict[RowKey, Tries]:
-    """Return how often rows of `count` cases from `first_index` on were tried before; those never are left out."""
+def count_attempts(connection: sa.Connection, run_id: str, first_index: int, count: int) -> dict[RowKey, RowAttempts]:
+    """Return earlier attempts at the rows of `count` cases from `first_index` on; rows without any are left out."""
     table = schema.row_history
     rows = connection.execute(
         sa.select(table.c.case_index, table.c.repeat_index, table.c.outcome, sa.func.count())
         .where(table.c.run_id == run_id, table.c.case_index >= first_index, table.c.case_index < first_index + count)
         .group_by(table.c.case_index, table.c.repeat_index, table.c.outcome)
     ).all()
-    found: dict[RowKey, Tries] = {}
+    found: dict[RowKey, RowAttempts] = {}
     for case_index, repeat_index, outcome, number in rows:
         key = (case_index, repeat_index)
-        found[key] = dataclasses.replace(found.get(key, Tries()), **{outcome: number})
+        found[key] = dataclasses.replace(found.get(key, RowAttempts()), **{outcome: number})
     return found
 
 
-def begin(connection: sa.Connection, run_id: str, keys: Sequence[AttemptKey]) -> None:
-    """Note that attempts begin; what is left of these notes after a kill are interrupted attempts."""
+def journal_attempts(connection: sa.Connection, run_id: str, keys: Sequence[AttemptKey]) -> None:
+    """Journal attempts that begin; those still in the journal after a kill were interrupted."""
     if keys:
         moment = now()
         connection.execute(
@@ -76,8 +76,8 @@ def begin(connection: sa.Connection, run_id: str, keys: Sequence[AttemptKey]) ->
         )
 
 
-def end(connection: sa.Connection, run_id: str, keys: Iterable[AttemptKey]) -> None:
-    """Take the notes of attempts back that came to a result, or were broken off in good order."""
+def clear_journal(connection: sa.Connection, run_id: str, keys: Iterable[AttemptKey]) -> None:
+    """Remove attempts from the journal that have a result, or were cancelled."""
     table = schema.row_history
     for case_index, repeat_index, attempt_index in keys:
         connection.execute(
@@ -90,11 +90,11 @@ def end(connection: sa.Connection, run_id: str, keys: Iterable[AttemptKey]) -> N
         )
 
 
-def has_errors(connection: sa.Connection, run_id: str, try_limit: int) -> bool:
-    """Return whether a run has rows that `set_aside` would take."""
+def has_errors(connection: sa.Connection, run_id: str, max_attempts: int) -> bool:
+    """Return whether a run has rows that `archive_failed_rows` would archive."""
     after: RowKey = (-1, -1)
     while page := results.read_in_order(connection, run_id, after, _PAGE_ROWS, suspects_only=True):
-        if _retryable(connection, run_id, page, try_limit):
+        if _retryable(connection, run_id, page, max_attempts):
             return True
         after = (page[-1].case_index, page[-1].repeat_index)
     return False
@@ -104,9 +104,9 @@ _PAGE_ROWS = 200
 
 
 def request_retry(connection: sa.Connection, run_id: str) -> None:
-    """Let the shards of a run in which rows may have errors set these aside when they are started next.
+    """Mark the shards of a run with failed rows: each archives its own when it is started next.
 
-    The rows of a whole run would keep its row locked for too long.
+    Archiving the rows of a whole run at once would lock the run for too long.
     """
     table, rows = schema.shards, schema.results
     errors = sa.exists().where(
@@ -115,32 +115,32 @@ def request_retry(connection: sa.Connection, run_id: str) -> None:
         rows.c.case_index < table.c.first_case + table.c.case_count,
         results.may_have_error(),
     )
-    state = sa.case((table.c.state.in_(shards.HELD), table.c.state), else_="waiting")
+    state = sa.case((table.c.state.in_(shards.IN_WORK), table.c.state), else_="waiting")
     connection.execute(table.update().where(table.c.run_id == run_id, errors).values(retry_errors=True, state=state))
 
 
 def is_retry_requested(connection: sa.Connection, run_id: str) -> bool:
-    """Return whether a shard of a run has rows with errors to set aside when it is started next."""
+    """Return whether a shard of a run is to archive failed rows when it is started next."""
     table = schema.shards
     requested = sa.exists().where(table.c.run_id == run_id, table.c.retry_errors)
     return bool(connection.execute(sa.select(requested)).scalar_one())
 
 
-def set_aside(connection: sa.Connection, shard: Shard, try_limit: int) -> None:
-    """Make history of the results in a shard whose agent failed or of which a metric could not be computed.
+def archive_failed_rows(connection: sa.Connection, shard: Shard, max_attempts: int) -> None:
+    """Archive the results in a shard whose agent failed or of which a metric could not be computed.
 
-    The answers of an agent that failed go with its result, so that the row is asked again; other answers stay.
+    Where the agent failed, the answers are archived too, so that the row is asked again; other answers stay.
 
     Args:
         connection: In the transaction that starts the shard, and has locked its run.
         shard: The shard.
-        try_limit: Rows that were tried this often stay as they are.
+        max_attempts: Rows with this many attempts keep their result.
     """
     run_id, end = shard.run_id, shard.first_case + shard.case_count
     after: RowKey = (shard.first_case, -1)
     while page := results.read_in_order(connection, run_id, after, _PAGE_ROWS, suspects_only=True, before_case=end):
-        if rows := _retryable(connection, run_id, page, try_limit):
-            _set_rows_aside(connection, run_id, rows)
+        if rows := _retryable(connection, run_id, page, max_attempts):
+            _archive_rows(connection, run_id, rows)
         after = _key(page[-1])
     table = schema.shards
     connection.execute(
@@ -150,16 +150,16 @@ def set_aside(connection: sa.Connection, shard: Shard, try_limit: int) -> None:
     )
 
 
-def _set_rows_aside(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
+def _archive_rows(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
     indexes = sorted({row.case_index for row in rows})
     answers = results.read_answers(connection, run_id, indexes)
-    number = tries(connection, run_id, indexes[0], indexes[-1] - indexes[0] + 1)
+    number = count_attempts(connection, run_id, indexes[0], indexes[-1] - indexes[0] + 1)
     moment = now()
     connection.execute(
         schema.row_history.insert(),
         [
             {
-                **_columns(run_id, (*_key(row), _attempt_index(number.get(_key(row), Tries())))),
+                **_columns(run_id, (*_key(row), _attempt_index(number.get(_key(row), RowAttempts())))),
                 "outcome": AttemptOutcome.RETRIED.value,
                 "answers_json": json_text([response_to_json(answer) for answer in answers.get(_key(row), ())]),
                 "result_json": json_text(_result_to_json(row)),
@@ -168,10 +168,10 @@ def _set_rows_aside(connection: sa.Connection, run_id: str, rows: Sequence[CaseR
             for row in rows
         ],
     )
-    results.remove(connection, run_id, rows)
+    results.remove_rows(connection, run_id, rows)
 
 
-def read(connection: sa.Connection, run_id: str, case_index: int) -> list[RowAttempt]:
+def read_attempts(connection: sa.Connection, run_id: str, case_index: int) -> list[RowAttempt]:
     """Return every attempt at the rows of a case, by repeat, oldest first, the current one last."""
     table = schema.row_history
     rows = connection.execute(
@@ -188,14 +188,16 @@ def read(connection: sa.Connection, run_id: str, case_index: int) -> list[RowAtt
     return sorted(found, key=lambda attempt: (attempt.repeat_index, attempt.attempt_index))
 
 
-def _retryable(connection: sa.Connection, run_id: str, page: Sequence[CaseResult], try_limit: int) -> list[CaseResult]:
+def _retryable(
+    connection: sa.Connection, run_id: str, page: Sequence[CaseResult], max_attempts: int
+) -> list[CaseResult]:
     first = page[0].case_index
-    number = tries(connection, run_id, first, page[-1].case_index - first + 1)
+    number = count_attempts(connection, run_id, first, page[-1].case_index - first + 1)
     return [
         row
         for row in page
         if (row.status is AgentStatus.ERROR or any(score.status is ScoreStatus.ERROR for score in row.scores))
-        and number.get(_key(row), Tries()).retried + 1 < try_limit
+        and number.get(_key(row), RowAttempts()).retried + 1 < max_attempts
     ]
 
 
@@ -203,7 +205,7 @@ def _key(row: CaseResult) -> RowKey:
     return row.case_index, row.repeat_index
 
 
-def _attempt_index(number: Tries) -> int:
+def _attempt_index(number: RowAttempts) -> int:
     return number.retried + number.interrupted
 
 

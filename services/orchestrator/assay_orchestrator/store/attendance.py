@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from assay.model.run import PauseCause, RunState
+from assay.model.run import PauseCause
 from assay.storage.times import now
-from assay_orchestrator.store import runs, schema, shards
+from assay_orchestrator.store import runs, schema
+from assay_orchestrator.store.lifecycle import Command
+from assay_orchestrator.store.run_conditions import is_active, is_runnable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 __all__ = ["attend", "note_attended", "pause_unattended"]
-
-_GOING = [state.value for state in runs.GOING]
 
 
 def attend(connection: sa.Connection, run_id: str) -> bool:
@@ -25,8 +25,9 @@ def attend(connection: sa.Connection, run_id: str) -> bool:
     Returns:
         Whether the run is paused because none did, so that it is to be resumed.
     """
-    found = shards.lock_run(connection, run_id)
-    if found is not None and found.pause_cause == PauseCause.UNATTENDED.value:
+    runs.lock_phase(connection, run_id)
+    run = runs.get_run(connection, run_id)
+    if run is not None and run.pause_cause is PauseCause.UNATTENDED:
         return True
     note_attended(connection, [run_id])
     return False
@@ -35,9 +36,7 @@ def attend(connection: sa.Connection, run_id: str) -> bool:
 def note_attended(connection: sa.Connection, run_ids: Collection[str]) -> None:
     """Note that clients host the agents of some runs now."""
     table = schema.runs
-    connection.execute(
-        table.update().where(table.c.run_id.in_(run_ids), table.c.state.in_(_GOING)).values(attended_at=now())
-    )
+    connection.execute(table.update().where(table.c.run_id.in_(run_ids), is_active()).values(attended_at=now()))
 
 
 def pause_unattended(connection: sa.Connection, limit_s: float) -> list[str]:
@@ -49,9 +48,9 @@ def pause_unattended(connection: sa.Connection, limit_s: float) -> list[str]:
     before = moment.replace("+00:00", "Z")
     paused = []
     for run_id in _unattended(connection, before):
-        shards.lock_run(connection, run_id)
-        if run_id in _unattended(connection, before) and runs.stop(
-            connection, run_id, RunState.PAUSED, reason=_reason(run_id, limit_s), cause=PauseCause.UNATTENDED
+        runs.lock_phase(connection, run_id)
+        if run_id in _unattended(connection, before) and runs.apply_command(
+            connection, run_id, Command.PAUSE_UNATTENDED, reason=_reason(run_id, limit_s)
         ):
             paused.append(run_id)
     return paused
@@ -63,8 +62,7 @@ def _unattended(connection: sa.Connection, before: str) -> list[str]:
     has_moved = sa.exists().where(results.c.run_id == table.c.run_id, results.c.created_at >= before)
     query = sa.select(table.c.run_id).where(
         table.c.hosted,
-        table.c.state.in_(_GOING),
-        table.c.pause_cause == "",
+        is_runnable(),
         sa.func.coalesce(table.c.attended_at, table.c.created_at) < before,
         ~awaits_verdicts,
         ~has_moved,

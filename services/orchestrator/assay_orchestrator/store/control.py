@@ -1,23 +1,8 @@
-"""The control operations of a run: what each does in which state.
+"""The control operations of a run: cancel, pause, resume, conclude, reopen.
 
-Each is one transaction that locks the run's row, checks its state and changes it. Of two operations at two processes
-the second therefore sees what the first left, as if they came one after the other.
-
-| operation      | running         | pausing   | paused    | succeeded | failed    | cancelled |
-|----------------|-----------------|-----------|-----------|-----------|-----------|-----------|
-| pause          | pausing, paused | no change | paused    | refused   | refused   | refused   |
-| resume         | no change       | running   | running   | refused   | refused   | refused   |
-| retry errors   | refused         | refused   | running   | running   | running   | refused   |
-| change the cap | refused         | refused   | running   | refused   | refused   | refused   |
-| cancel         | cancelled       | cancelled | cancelled | refused   | refused   | no change |
-| conclude       | succeeded       | succeeded | no change | no change | no change | no change |
-| reopen         | running         | pausing   | no change | no change | no change | no change |
-| delete         | refused         | refused   | deleted   | deleted   | deleted   | deleted   |
-
-A run that is pending is as one that is running. One that has succeeded without errors that can be tried again stays as
-it is. One whose rows cannot be stored is pausing, whatever it is shown as. Reopening is for shards that are done and
-lack rows: they wait again. What a defect does to a run is `runs.stop`, what a database that cannot store does is
-`runs.pause_for_storage`, deleting is `deletions.begin`: all check the state in their transaction too.
+Each is one transaction that locks the run's row, looks its transition up in the table of `lifecycle`, and stores it
+with what belongs to it. A run that has succeeded without errors that can be retried stays as it is. Reopening is for
+shards that are done and lack rows: they wait again. Deleting is `deletions.begin_deletion`.
 """
 
 from __future__ import annotations
@@ -28,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import WrongStateError
 from assay.model.run import PauseCause, RunState
 from assay_orchestrator.store import attempts, fairness, results, runs, shards, unjudged
+from assay_orchestrator.store.lifecycle import ACTIVE_STATES, TRANSITIONS, Command, Phase, refusal, require_transition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +22,7 @@ if TYPE_CHECKING:
 
     from assay.model.run import SpendCap
     from assay_orchestrator.store.runs import RunRecord
-    from assay_orchestrator.store.shards import Held
+    from assay_orchestrator.store.shards import ActiveShard
 
 __all__ = ["Resumption", "cancel", "conclude", "pause", "reopen_incomplete", "resume"]
 
@@ -46,16 +32,16 @@ class Resumption:
     """How a run is to be resumed.
 
     Args:
-        retry_errors: Whether rows with errors are to be tried again.
+        retry_errors: Whether rows with errors are to be retried.
         spend_cap: Another cap on what it may spend on judging; None to keep its cap.
-        row_try_limit: Rows that were tried this often stay as they are.
+        max_attempts: Rows with this many attempts keep their result.
         lost: Shards of it that no job belongs to any more.
     """
 
     retry_errors: bool = False
     spend_cap: SpendCap | None = None
-    row_try_limit: int = 3
-    lost: Sequence[Held] = ()
+    max_attempts: int = 3
+    lost: Sequence[ActiveShard] = ()
 
 
 def cancel(connection: sa.Connection, run_id: str) -> bool:
@@ -67,9 +53,8 @@ def cancel(connection: sa.Connection, run_id: str) -> bool:
     run = _locked(connection, run_id)
     if run is None:
         return False
-    if run.state is not RunState.CANCELLED:
-        _require_unfinished(run)
-        runs.change_state(connection, run_id, RunState.CANCELLED)
+    require_transition(run_id, run.phase, Command.CANCEL)
+    runs.apply_command(connection, run_id, Command.CANCEL)
     return True
 
 
@@ -85,21 +70,20 @@ def pause(connection: sa.Connection, run_id: str) -> RunState | None:
     run = _locked(connection, run_id)
     if run is None:
         return None
-    _require_unfinished(run)
-    if run.state is RunState.PAUSED:
-        if run.pause_cause is not PauseCause.OWNER:
-            runs.change_state(connection, run_id, RunState.PAUSED, reason=runs.PAUSED_BY_OWNER, cause=PauseCause.OWNER)
+    require_transition(run_id, run.phase, Command.PAUSE)
+    if run.pause_cause is not PauseCause.OWNER:
+        runs.apply_command(connection, run_id, Command.PAUSE, reason=runs.PAUSED_BY_OWNER)
+    if run.phase is Phase.PAUSED:
         return RunState.PAUSED
-    runs.request_pause(connection, run_id)
-    shards.take_back(connection, run_id)
-    return RunState.PAUSED if shards.pause_if_wanted(connection, run_id) else run.state
+    shards.release_queued(connection, run_id)
+    return RunState.PAUSED if shards.finish_pause(connection, run_id) else run.state
 
 
 def resume(connection: sa.Connection, run_id: str, wanted: Resumption) -> bool | None:
     """Bring a run into RUNNING; what it does next is the caller's to enqueue, in the same transaction.
 
     Returns:
-        Whether it is running now; False where it has ended and has no errors to try again, None where there is no
+        Whether it is running now; False where it has ended and has no errors to retry, None where there is no
         such run.
 
     Raises:
@@ -110,14 +94,13 @@ def resume(connection: sa.Connection, run_id: str, wanted: Resumption) -> bool |
     if run is None:
         return None
     for one in wanted.lost:
-        shards.give_back_lost(connection, one)
-    if run.state in runs.GOING:
+        shards.release_orphan(connection, one)
+    if run.state in ACTIVE_STATES:
         _require_no_change(connection, run, wanted)
-        if run.pause_cause is not None:
-            runs.change_state(connection, run_id, RunState.RUNNING)
+        runs.apply_command(connection, run_id, Command.RESUME)
     elif not _restart(connection, run, wanted):
         return False
-    unjudged.release(connection, run_id)
+    unjudged.release_shards(connection, run_id)
     return True
 
 
@@ -136,7 +119,7 @@ def conclude(connection: sa.Connection, run_id: str, sequence: int, summary: dic
     run = _locked(connection, run_id)
     if run is None or run.last_sequence != sequence or not shards.all_done(connection, run_id):
         return False
-    return runs.stop(connection, run_id, RunState.SUCCEEDED, summary=summary)
+    return runs.apply_command(connection, run_id, Command.CONCLUDE, summary=summary) is not None
 
 
 def reopen_incomplete(connection: sa.Connection, run_id: str) -> bool:
@@ -152,7 +135,7 @@ def reopen_incomplete(connection: sa.Connection, run_id: str) -> bool:
     """
     shards.lock_sharing(connection, run_id)
     run = _locked(connection, run_id)
-    if run is None or run.state not in runs.GOING:
+    if run is None or (run.phase, Command.REOPEN) not in TRANSITIONS:
         return False
     if shards.reopen_incomplete(connection, run_id):
         results.store_recount(connection, run_id)
@@ -164,41 +147,29 @@ def reopen_incomplete(connection: sa.Connection, run_id: str) -> bool:
 
 def _restart(connection: sa.Connection, run: RunRecord, wanted: Resumption) -> bool:
     """Bring a run that is paused or has ended into RUNNING; return False where there is no reason to."""
-    if run.state is RunState.CANCELLED and wanted.retry_errors:
-        raise WrongStateError(f"run {run.run_id} was cancelled for good: start a new one", reason="RUN_FINISHED")
-    if not wanted.retry_errors:
-        _require_unfinished(run)
-    has_errors = wanted.retry_errors and attempts.has_errors(connection, run.run_id, wanted.row_try_limit)
+    command = Command.RETRY if wanted.retry_errors else Command.CHANGE_CAP if wanted.spend_cap else Command.RESUME
+    require_transition(run.run_id, run.phase, command)
+    has_errors = wanted.retry_errors and attempts.has_errors(connection, run.run_id, wanted.max_attempts)
     if run.state is RunState.SUCCEEDED and not has_errors:
         return False
     if not shards.have_shards(connection, run.run_id):
         repeats = int(run.spec["repeats"])
-        shards.create(connection, run.run_id, run.total_count // repeats, repeats)
+        shards.create_shards(connection, run.run_id, run.total_count // repeats, repeats)
     if has_errors:
         attempts.request_retry(connection, run.run_id)
     if wanted.spend_cap is not None:
         unjudged.change_spend_cap(connection, run.run_id, wanted.spend_cap.usd)
-    fairness.rejoin(connection, run.run_id)
-    runs.change_state(connection, run.run_id, RunState.RUNNING)
+    fairness.reset_tags(connection, run.run_id)
+    runs.apply_command(connection, run.run_id, command)
     return True
 
 
 def _require_no_change(connection: sa.Connection, run: RunRecord, wanted: Resumption) -> None:
-    """Raise where a run that is running is to change; a repeated request changes nothing."""
+    """Raise where an active run is to change; a repeated request changes nothing."""
     if wanted.retry_errors and not attempts.is_retry_requested(connection, run.run_id):
-        raise WrongStateError(
-            f"run {run.run_id} is running: pause it, or wait for its end, before its errors are tried again",
-            reason="RUN_ACTIVE",
-        )
+        raise refusal(run.run_id, run.phase, Command.RETRY)
     if wanted.spend_cap is not None and wanted.spend_cap.usd != run.spec["judge"].get("spend_cap_usd"):
-        raise WrongStateError(
-            f"run {run.run_id} is running: pause it before its spend cap is changed", reason="RUN_ACTIVE"
-        )
-
-
-def _require_unfinished(run: RunRecord) -> None:
-    if run.finished:
-        raise WrongStateError(f"run {run.run_id} has already {run.state.value}", reason="RUN_FINISHED")
+        raise refusal(run.run_id, run.phase, Command.CHANGE_CAP)
 
 
 def _require_complete(connection: sa.Connection, run: RunRecord) -> None:
@@ -212,5 +183,5 @@ def _require_complete(connection: sa.Connection, run: RunRecord) -> None:
 
 
 def _locked(connection: sa.Connection, run_id: str) -> RunRecord | None:
-    shards.lock_run(connection, run_id)
-    return runs.get(connection, run_id)
+    runs.lock_phase(connection, run_id)
+    return runs.get_run(connection, run_id)

@@ -27,11 +27,11 @@ __all__ = [
     "StoredCase",
     "add_cases",
     "case_text",
-    "discard",
-    "discard_unfinished",
+    "discard_unfinished_uploads",
+    "discard_upload",
     "find_case",
-    "finish",
-    "get",
+    "finish_upload",
+    "get_dataset",
     "new_upload_id",
     "read_cases",
     "read_questions",
@@ -89,20 +89,20 @@ def _used_twice(connection: sa.Connection, upload_id: str, case_ids: Sequence[st
     return sorted(case_id for case_id, count in counts.items() if count > 1)
 
 
-def finish(connection: sa.Connection, upload_id: str, record: DatasetRef) -> DatasetRef:
+def finish_upload(connection: sa.Connection, upload_id: str, record: DatasetRef) -> DatasetRef:
     """Make a complete upload a dataset; an equal dataset that is already stored is kept in its place."""
-    stored = get(connection, record.dataset_id)
+    stored = get_dataset(connection, record.dataset_id)
     if stored is None:
         try:
             with connection.begin_nested():
                 connection.execute(_insert(upload_id, record))
         except sa.exc.IntegrityError:
-            stored = get(connection, record.dataset_id)  # an equal one was finished in the same moment
+            stored = get_dataset(connection, record.dataset_id)  # an equal one was finished in the same moment
             if stored is None:
                 raise
         else:
             return record
-    discard(connection, upload_id)
+    discard_upload(connection, upload_id)
     return stored
 
 
@@ -122,16 +122,16 @@ def new_upload_id() -> str:
     return f"upload-{_compact(datetime.now(UTC))}-{uuid.uuid4().hex}"
 
 
-def discard(connection: sa.Connection, upload_id: str) -> None:
+def discard_upload(connection: sa.Connection, upload_id: str) -> None:
     """Remove the cases of an upload that broke off; those of one that became a dataset stay."""
     cases = schema.dataset_cases
     connection.execute(cases.delete().where(cases.c.upload_id == upload_id, _unfinished()))
 
 
-def discard_unfinished(connection: sa.Connection) -> None:
+def discard_unfinished_uploads(connection: sa.Connection) -> None:
     """Remove the cases of uploads that broke off, as a killed process leaves them.
 
-    A shared database may be taking somebody else's upload at this moment: there, only what began a day ago goes.
+    Another process may be storing an upload in a shared database: there, only uploads of a day ago are removed.
     """
     condition = _unfinished()
     if connection.dialect.name == "postgresql":
@@ -149,7 +149,7 @@ def _compact(moment: datetime) -> str:
     return moment.strftime("%Y%m%dT%H%M%SZ")
 
 
-def get(connection: sa.Connection, dataset_id: str) -> DatasetRef | None:
+def get_dataset(connection: sa.Connection, dataset_id: str) -> DatasetRef | None:
     """Return the dataset, or None."""
     row = connection.execute(sa.select(schema.datasets).where(schema.datasets.c.dataset_id == dataset_id)).one_or_none()
     return DatasetRef(row.dataset_id, row.name, row.format, row.case_count) if row is not None else None

@@ -1,4 +1,4 @@
-"""Queries that delete runs: the run at once, its rows in batches, so that nobody waits long for the store."""
+"""Queries that delete runs: the run at once, its rows in batches, so that no other write waits long."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from assay.model.run import FINISHED_STATES, Deletion, RunState
+from assay.model.run import Deletion
 from assay.storage.times import now
 from assay_orchestrator.store import schema
+from assay_orchestrator.store.run_conditions import is_at_rest
 
 if TYPE_CHECKING:
     from assay_orchestrator.store.runs import RunRecord
 
-__all__ = ["PendingDeletion", "begin", "estimate", "list_pending", "remove_some"]
+__all__ = ["PendingDeletion", "begin_deletion", "estimate_deletion", "list_pending", "remove_some"]
 
-_AT_REST = tuple(state.value for state in (*FINISHED_STATES, RunState.PAUSED))
 _OWNED = (schema.results, schema.answers, schema.row_history, schema.run_events)
 _SAMPLE_ROWS = 200
 _ROW_OVERHEAD_BYTES = 150
@@ -24,7 +24,7 @@ _ROW_OVERHEAD_BYTES = 150
 
 @dataclass(frozen=True, slots=True)
 class PendingDeletion:
-    """A run that is gone but for its rows.
+    """A deleted run whose rows are still to be removed.
 
     Args:
         run_id: The run.
@@ -35,7 +35,7 @@ class PendingDeletion:
     upload_id: str | None
 
 
-def begin(connection: sa.Connection, run_id: str) -> PendingDeletion | None:
+def begin_deletion(connection: sa.Connection, run_id: str) -> PendingDeletion | None:
     """Remove a run, and its dataset where no other run uses it, and note that their rows are to follow.
 
     Returns:
@@ -43,7 +43,7 @@ def begin(connection: sa.Connection, run_id: str) -> PendingDeletion | None:
     """
     runs = schema.runs
     dataset_id = connection.execute(
-        runs.delete().where(runs.c.run_id == run_id, runs.c.state.in_(_AT_REST)).returning(runs.c.dataset_id)
+        runs.delete().where(runs.c.run_id == run_id, is_at_rest()).returning(runs.c.dataset_id)
     ).scalar_one_or_none()
     if dataset_id is None:
         return None
@@ -105,7 +105,7 @@ def _remove_first(connection: sa.Connection, table: sa.Table, owned: sa.ColumnEl
     return connection.execute(table.delete().where(owned)).rowcount
 
 
-def estimate(connection: sa.Connection, run: RunRecord) -> Deletion:
+def estimate_deletion(connection: sa.Connection, run: RunRecord) -> Deletion:
     """Return what would go with a run; its size is that of its first rows times their number."""
     others = sa.select(sa.func.count()).select_from(schema.runs).where(schema.runs.c.dataset_id == run.dataset_id)
     is_last = connection.execute(others).scalar_one() == 1

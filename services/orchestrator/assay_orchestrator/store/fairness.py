@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from assay_orchestrator.store import fair_clock, runs, schema, shards
+from assay_orchestrator.store import fair_clock, schema, shards
+from assay_orchestrator.store.run_conditions import is_active, is_runnable
 from assay_orchestrator.store.shards import ShardJob
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ __all__ = ["FairShares"]
 
 _ROWS_AT_ONCE = 32
 _WINDOW = 64
-_GOING = tuple(state.value for state in runs.GOING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[S
     are, there are never more.
     """
     shards.lock_sharing(connection, run_id)
-    run = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one()
-    if run.state not in _GOING or run.pause_cause:
+    run = _runnable(connection, run_id)
+    if run is None:
         return []
     queued, used = _queued(connection, run_id)
     room = min(_WINDOW, max(2, -(-run.concurrency // _ROWS_AT_ONCE))) - queued
@@ -56,7 +56,7 @@ def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[S
     waiting = _waiting(connection, run_id, min(room, free)) if room > 0 and free > 0 else []
     if not waiting:
         return []
-    team_weight, run_weight, team_tag = _standing(connection, run, shares)
+    team_weight, run_weight, team_tag = _weights(connection, run, shares)
     virtual_time = fair_clock.virtual_time(connection)
     run_tag, team_tag = max(virtual_time, run.finish_tag), max(virtual_time, team_tag)
     jobs: list[ShardJob] = []
@@ -73,18 +73,18 @@ def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[S
     return jobs
 
 
-def spread(connection: sa.Connection, run_id: str, shares: FairShares) -> None:
+def spread_slots(connection: sa.Connection, run_id: str, shares: FairShares) -> None:
     """Divide questions that a run may have in flight, and no shard of it may ask, among its queued shards.
 
     No shard is waiting then that could have them. The worker of a queued shard sees it when it next stores rows.
     """
-    run = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one()
-    if run.state not in _GOING or run.pause_cause:
+    run = _runnable(connection, run_id)
+    if run is None:
         return
     table = schema.shards
     held = connection.execute(
         sa.select(table.c.shard_index, table.c.slots)
-        .where(table.c.run_id == run_id, table.c.state.in_(shards.HELD))
+        .where(table.c.run_id == run_id, table.c.state.in_(shards.IN_WORK))
         .order_by(table.c.slots, table.c.shard_index)
     ).all()
     free = min(run.concurrency - sum(shard.slots for shard in held), _agent_room(connection, run.agent_key, shares))
@@ -93,8 +93,8 @@ def spread(connection: sa.Connection, run_id: str, shares: FairShares) -> None:
         _change(connection, run_id, shard.shard_index, slots=shard.slots + more)
 
 
-def rejoin(connection: sa.Connection, run_id: str) -> None:
-    """Let a run that resumes after a pause be served as one that begins now."""
+def reset_tags(connection: sa.Connection, run_id: str) -> None:
+    """Reset the tags of a run that resumes: it is served as one that begins now."""
     connection.execute(schema.runs.update().where(schema.runs.c.run_id == run_id).values(finish_tag=0.0, team_tag=0.0))
 
 
@@ -106,10 +106,16 @@ def sharing_agent(connection: sa.Connection, run_id: str) -> list[str]:
         return [run_id] if key is not None else []
     query = (
         sa.select(table.c.run_id)
-        .where(table.c.agent_key == key, table.c.state.in_(_GOING))
+        .where(table.c.agent_key == key, is_active())
         .order_by(table.c.finish_tag, table.c.run_id)
     )
     return list(connection.execute(query).scalars())
+
+
+def _runnable(connection: sa.Connection, run_id: str) -> Any:
+    """Return the row of a run of which workers take shards, else None."""
+    query = sa.select(schema.runs).where(schema.runs.c.run_id == run_id, is_runnable())
+    return connection.execute(query).one_or_none()
 
 
 def _queued(connection: sa.Connection, run_id: str) -> tuple[int, int]:
@@ -117,7 +123,7 @@ def _queued(connection: sa.Connection, run_id: str) -> tuple[int, int]:
     table = schema.shards
     row = connection.execute(
         sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(table.c.slots), 0)).where(
-            table.c.run_id == run_id, table.c.state.in_(shards.HELD)
+            table.c.run_id == run_id, table.c.state.in_(shards.IN_WORK)
         )
     ).one()
     return int(row[0]), int(row[1])
@@ -132,7 +138,7 @@ def _agent_room(connection: sa.Connection, key: str, shares: FairShares) -> int:
     used = connection.execute(
         sa.select(sa.func.coalesce(sa.func.sum(table.c.slots), 0))
         .join(owners, owners.c.run_id == table.c.run_id)
-        .where(owners.c.agent_key == key, table.c.state.in_(shards.HELD))
+        .where(owners.c.agent_key == key, table.c.state.in_(shards.IN_WORK))
     ).scalar_one()
     return limit - int(used)
 
@@ -147,12 +153,12 @@ def _waiting(connection: sa.Connection, run_id: str, count: int) -> Sequence[Any
     ).all()
 
 
-def _standing(connection: sa.Connection, run: Any, shares: FairShares) -> tuple[float, float, float]:
+def _weights(connection: sa.Connection, run: Any, shares: FairShares) -> tuple[float, float, float]:
     """Return the weight of a run's team, that of the run itself, and the team's last tag."""
     table = schema.runs
     total, tag = connection.execute(
         sa.select(sa.func.sum(table.c.weight), sa.func.max(table.c.team_tag)).where(
-            table.c.team == run.team, table.c.state.in_(_GOING)
+            table.c.team == run.team, is_active()
         )
     ).one()
     weight = shares.team_weights.get(run.team, 1.0)

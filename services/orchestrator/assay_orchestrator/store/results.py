@@ -54,7 +54,7 @@ class Stored:
     slots: Mapping[int, int]
 
 
-def put(
+def put_rows(
     connection: sa.Connection,
     run_id: str,
     new_answers: Sequence[AnswerRecord],
@@ -74,13 +74,13 @@ def put(
         The first of these numbers, and what is found on the way.
 
     Raises:
-        FencedError: One of the shards is somebody else's by now; nothing is stored.
+        FencedError: Another worker has one of the shards; nothing is stored.
         RunStoppedError: The run was cancelled or deleted; nothing is stored.
     """
     moment, first = now(), 0
     if new_results:
-        shards.require_going(connection, run_id)
-    slots = shards.check(connection, run_id, epochs)
+        shards.require_active(connection, run_id)
+    slots = shards.require_epochs(connection, run_id, epochs)
     if new_answers:
         insert_rows(
             connection,
@@ -134,7 +134,7 @@ def _stored_keys(
     return {tuple(row) for row in connection.execute(query)}
 
 
-def remove(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
+def remove_rows(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
     """Take results back, so that their rows are unfinished again; the answers of agents that erred go with them."""
     table = schema.results
     removed = connection.execute(_delete(table, run_id, rows).returning(table.c.status, table.c.passed)).all()

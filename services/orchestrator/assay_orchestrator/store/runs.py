@@ -13,20 +13,17 @@ from assay.model.run import FINISHED_STATES, PauseCause, RunState, StateChange
 from assay.storage.texts import CleanText, json_text
 from assay.storage.times import now
 from assay_orchestrator.store import datasets, schema
+from assay_orchestrator.store.lifecycle import TRANSITIONS, Command, Effect, Phase, Transition, phase_of
+from assay_orchestrator.store.run_conditions import is_active, waits_for_storage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["GOING", "PAUSED_BY_OWNER", "RunRecord"]
+__all__ = ["PAUSED_BY_OWNER", "RunRecord"]
 
 PAUSED_BY_OWNER = "paused with `assay runs pause`"
 
-GOING = (RunState.PENDING, RunState.RUNNING)
-"""States of runs that are not over and not paused."""
-
 _CREATION_LOCK = 0x41535352
-
-_UNFINISHED = tuple(state.value for state in GOING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +60,13 @@ class RunRecord:
         """Whether the run has ended for good."""
         return self.state in FINISHED_STATES
 
+    @property
+    def phase(self) -> Phase:
+        """The state of the run as the store tells them apart."""
+        return phase_of(self.state, self.pause_cause)
 
-def create(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bool]:
+
+def create_run(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bool]:
     """Store a new run, unless its request id already made one.
 
     Returns:
@@ -81,10 +83,10 @@ def create(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bool]:
         with connection.begin_nested():
             connection.execute(_insert(run))
     except sa.exc.IntegrityError:
-        existing = get_by_request(connection, run.request_id)  # made in the same moment by somebody else
+        existing = get_by_request(connection, run.request_id)  # another process has just created it
         if existing is not None:
             return existing, False
-        if datasets.get(connection, run.dataset_id) is not None:
+        if datasets.get_dataset(connection, run.dataset_id) is not None:
             raise
         raise NotFoundError(
             f"dataset {run.dataset_id!r} has just been deleted with its last run: upload it again",
@@ -112,7 +114,7 @@ def _insert(run: RunRecord) -> sa.Insert:
     )
 
 
-def get(connection: sa.Connection, run_id: str) -> RunRecord | None:
+def get_run(connection: sa.Connection, run_id: str) -> RunRecord | None:
     """Return the run, or None."""
     row = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one_or_none()
     return _record(row) if row is not None else None
@@ -145,7 +147,7 @@ def _moment(created_at: str, run_id: str) -> sa.Tuple:
 def list_unfinished(connection: sa.Connection) -> list[RunRecord]:
     """Return the runs that were pending or running, oldest first."""
     table = schema.runs
-    query = sa.select(table).where(table.c.state.in_(_UNFINISHED)).order_by(table.c.created_at)
+    query = sa.select(table).where(is_active()).order_by(table.c.created_at)
     return [_record(row) for row in connection.execute(query).all()]
 
 
@@ -188,113 +190,90 @@ def _store_event(
     )
 
 
-def pause_for_storage(connection: sa.Connection, run_id: str, reason: str) -> bool:
-    """Pause an active run because its rows cannot be stored; return False where it is not active or already pausing.
+def apply_command(
+    connection: sa.Connection,
+    run_id: str,
+    command: Command,
+    *,
+    reason: str = "",
+    summary: dict[str, Any] | None = None,
+) -> Transition | None:
+    """Lock a run and make the transition of a command, as the table in `lifecycle` has it.
 
-    Its shards stay with their workers, which hold the answers. Inside it stays RUNNING with cause STORAGE, so that an
-    owner's pause and a cancel take the same way as ever; clients see PAUSED.
+    Returns:
+        The transition; None where there is no such run, or none from its phase.
     """
-    if _active_cause(connection, run_id) != "":
-        return False
-    values = {"pause_cause": PauseCause.STORAGE.value, "state_reason": reason}
-    _store_event(connection, run_id, RunState.PAUSED, reason, now(), values)
-    return True
+    phase = lock_phase(connection, run_id)
+    transition = None if phase is None else TRANSITIONS.get((phase, command))
+    if transition is not None:
+        _store_transition(connection, run_id, transition, reason, summary)
+    return transition
 
 
-def resume_from_storage(connection: sa.Connection, run_id: str) -> bool:
-    """End such a pause; return False where the run has none, because its owner has paused it, say."""
-    if _active_cause(connection, run_id) != PauseCause.STORAGE.value:
-        return False
-    change_state(connection, run_id, RunState.RUNNING)
-    return True
+def _store_transition(
+    connection: sa.Connection, run_id: str, transition: Transition, reason: str, summary: dict[str, Any] | None
+) -> None:
+    table, cause = schema.runs, transition.cause
+    if transition.effect is Effect.CAUSE:
+        assert cause is not None, "only a cause is stored"
+        connection.execute(table.update().where(table.c.run_id == run_id).values(pause_cause=cause.value))
+    elif transition.effect is not Effect.EVENT:
+        return
+    elif transition.phase is Phase.WAITING_FOR_STORAGE:
+        # Its workers hold its answers: inside it stays active, so that a pause and a cancel take their usual way.
+        values = {"pause_cause": PauseCause.STORAGE.value, "state_reason": reason}
+        _store_event(connection, run_id, RunState.PAUSED, reason, now(), values)
+    else:
+        change_state(connection, run_id, RunState(transition.phase.value), reason=reason, cause=cause, summary=summary)
 
 
-def _active_cause(connection: sa.Connection, run_id: str) -> str | None:
-    """Lock a run; return why an active one pauses, empty where it does not, None for a run that is not active."""
+def _phase(row: Any) -> Phase:
+    return phase_of(RunState(row.state), PauseCause(row.pause_cause) if row.pause_cause else None)
+
+
+def lock_phase(connection: sa.Connection, run_id: str) -> Phase | None:
+    """Lock a run until the commit; return its phase, or None without such a run.
+
+    Always taken before locks of the run's shards: the other order would deadlock.
+    """
     table = schema.runs
-    query = sa.select(table.c.pause_cause).where(table.c.run_id == run_id, table.c.state.in_(_UNFINISHED))
-    return connection.execute(query.with_for_update()).scalar_one_or_none()
+    query = sa.select(table.c.state, table.c.pause_cause).where(table.c.run_id == run_id)
+    row = connection.execute(query.with_for_update()).one_or_none()  # SQLite writes one transaction at a time
+    return _phase(row) if row is not None else None
 
 
 def list_storage_pauses(connection: sa.Connection) -> list[str]:
     """Return the runs that are paused because rows could not be stored, and of which no worker has a shard."""
     table, shards = schema.runs, schema.shards
     taken = sa.exists().where(shards.c.run_id == table.c.run_id, shards.c.state == "taken")
-    cause = table.c.pause_cause == PauseCause.STORAGE.value
-    query = sa.select(table.c.run_id).where(table.c.state.in_(_UNFINISHED), cause, ~taken)
+    query = sa.select(table.c.run_id).where(waits_for_storage(), ~taken)
     return list(connection.execute(query).scalars())
 
 
-def request_pause(connection: sa.Connection, run_id: str) -> None:
-    """Note that a run's owner wants it paused, so that a restart pauses it instead of going on."""
-    table = schema.runs
-    connection.execute(
-        table.update()
-        .where(table.c.run_id == run_id, table.c.state.in_(_UNFINISHED))
-        .values(pause_cause=PauseCause.OWNER.value)
-    )
-
-
-def begin(connection: sa.Connection, run_id: str) -> bool:
-    """Bring a run that is pending into RUNNING; return whether it was."""
-    table = schema.runs
-    state = connection.execute(
-        sa.select(table.c.state).where(table.c.run_id == run_id).with_for_update()
-    ).scalar_one_or_none()
-    if state != RunState.PENDING.value:
-        return False
-    change_state(connection, run_id, RunState.RUNNING)
-    return True
-
-
-def stop(
-    connection: sa.Connection,
-    run_id: str,
-    state: RunState,
-    *,
-    reason: str = "",
-    cause: PauseCause | None = None,
-    summary: dict[str, Any] | None = None,
-) -> bool:
-    """Bring a run that goes on into a state in which it does not; return False where it is in one already."""
-    table = schema.runs
-    found = connection.execute(
-        sa.select(table.c.state).where(table.c.run_id == run_id).with_for_update()
-    ).scalar_one_or_none()
-    if found not in _UNFINISHED:
-        return False
-    change_state(connection, run_id, state, reason=reason, cause=cause, summary=summary)
-    return True
-
-
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How far a run is, in short."""
+class RunStatus:
+    """The state of a run, in short."""
 
-    state: RunState
+    phase: Phase
     last_sequence: int
-    is_pausing: bool
 
 
-def read_standings(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Standing]:
-    """Return how far some runs are; those that were deleted are left out."""
+def read_statuses(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, RunStatus]:
+    """Return the statuses of some runs; those that were deleted are left out."""
     table = schema.runs
     rows = connection.execute(
         sa.select(table.c.run_id, table.c.state, table.c.last_sequence, table.c.pause_cause).where(
             table.c.run_id.in_(run_ids)
         )
     ).all()
-    return {
-        row.run_id: Standing(RunState(row.state), row.last_sequence, row.pause_cause == PauseCause.OWNER.value)
-        for row in rows
-    }
+    return {row.run_id: RunStatus(_phase(row), row.last_sequence) for row in rows}
 
 
 def list_idle(connection: sa.Connection) -> list[str]:
-    """Return the runs that go on and of which nobody has a shard, or should."""
+    """Return the active runs of which no shard is queued or taken."""
     table, shards = schema.runs, schema.shards
     held = sa.exists().where(shards.c.run_id == table.c.run_id, shards.c.state.in_(("queued", "taken")))
-    return list(connection.execute(sa.select(table.c.run_id).where(table.c.state.in_(_UNFINISHED), ~held)).scalars())
+    return list(connection.execute(sa.select(table.c.run_id).where(is_active(), ~held)).scalars())
 
 
 def lock_creation(connection: sa.Connection) -> None:
@@ -305,10 +284,10 @@ def lock_creation(connection: sa.Connection) -> None:
         )
 
 
-def count_going(connection: sa.Connection) -> int:
-    """Count the runs that are not over and not paused."""
+def count_active(connection: sa.Connection) -> int:
+    """Count the active runs."""
     table = schema.runs
-    query = sa.select(sa.func.count()).select_from(table).where(table.c.state.in_(_UNFINISHED))
+    query = sa.select(sa.func.count()).select_from(table).where(is_active())
     return connection.execute(query).scalar_one()
 
 

@@ -7,36 +7,36 @@ by its results alone; a job is only a hint.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from assay.errors import AssayError
-from assay.model.run import PauseCause, RunState
 from assay_orchestrator.store import fair_clock, runs, schema
+from assay_orchestrator.store.lifecycle import PHASES_AT_REST, RUNNABLE_PHASES, Command, Phase
+from assay_orchestrator.store.run_conditions import is_active
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["HELD", "SUMMARY", "FencedError", "Held", "RunStoppedError", "Shard", "ShardJob"]
+__all__ = ["IN_WORK", "SUMMARY", "ActiveShard", "FencedError", "RunStoppedError", "Shard", "ShardJob"]
 
 SUMMARY = -1
 """The index of the job that ends a run: every shard is done, the summary is to be folded."""
 
 _SHARD_ROWS = 1000
-_GOING = tuple(state.value for state in runs.GOING)
-HELD = ("queued", "taken")
-"""States of shards that have a job, or should."""
+IN_WORK = ("queued", "taken")
+"""States of shards that have a job, or should have one: queued or taken."""
 
 
 class FencedError(AssayError):
-    """Another worker has the shard: nothing more of it may be stored here."""
+    """Another worker has the shard: this process must store nothing more of it."""
 
     reason = "FENCED"
 
 
 class RunStoppedError(AssayError):
-    """The run was cancelled or deleted, or has ended: nothing more of it is wanted."""
+    """The run was cancelled or deleted, or has ended: its results are dropped."""
 
     reason = "RUN_STOPPED"
 
@@ -50,7 +50,7 @@ class ShardJob:
         shard_index: Which part of it, or SUMMARY.
         priority: The highest is served first.
         hosted: Whether only a process to which the run's clients are attached can do it.
-        ticket: For which of the times that the shard was queued it was made; a job from an earlier one is no good.
+        ticket: Number of times the shard was queued when the job was made; a job with an earlier ticket is stale.
     """
 
     run_id: str
@@ -71,9 +71,9 @@ class Shard:
         case_count: Its cases.
         epoch: The worker's right to store its rows: it ends when the shard is started again.
         slots: How many questions of it may be in flight at once.
-        careful: Whether a worker was lost that had it: rows are then noted before they are worked on, so that one
-            which kills its worker is known after some kills.
-        retry_errors: Whether its rows with errors are to be set aside first.
+        journaled: Whether a worker that had it was lost: attempts at its rows are then journaled, so that a row which
+            kills its worker is known after some kills.
+        retry_errors: Whether its rows with errors are to be archived first.
     """
 
     run_id: str
@@ -82,22 +82,24 @@ class Shard:
     case_count: int
     epoch: int
     slots: int
-    careful: bool = False
+    journaled: bool = False
     retry_errors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A shard that is queued or taken, as it stood at a moment."""
+class ActiveShard:
+    """A shard that is queued or taken, with its epoch when it was read."""
 
     job: ShardJob
     epoch: int
 
 
-def create(connection: sa.Connection, run_id: str, case_count: int, repeats: int, *, rows: int = _SHARD_ROWS) -> None:
-    """Divide a run into shards of equal size and at most so many rows, all of them waiting.
+def create_shards(
+    connection: sa.Connection, run_id: str, case_count: int, repeats: int, *, rows: int = _SHARD_ROWS
+) -> None:
+    """Divide a run into waiting shards of equal size and at most `rows` rows.
 
-    Starting and ending a shard takes some statements: with fewer rows they would be felt.
+    Starting and ending a shard takes some statements, whose cost smaller shards would show.
     """
     most = max(1, rows // repeats)
     size = -(-case_count // max(1, -(-case_count // most)))
@@ -116,24 +118,23 @@ def create(connection: sa.Connection, run_id: str, case_count: int, repeats: int
     )
 
 
-def start(connection: sa.Connection, run_id: str, shard_index: int, ticket: int) -> Shard | None:
-    """Take a queued shard: whoever had it before has lost the right to store its rows.
+def start_shard(connection: sa.Connection, run_id: str, shard_index: int, ticket: int) -> Shard | None:
+    """Take a queued shard under a new epoch: a worker with an earlier epoch can no longer store its rows.
 
     Args:
         connection: In whose transaction.
         run_id: The run.
         shard_index: Which part of it.
-        ticket: That of the job. One that comes again has the shard again; one that is out of date must not take it
-            from whoever has it by now.
+        ticket: That of the job. A repeated job takes the shard again; a stale one must not take it from its worker.
 
     Returns:
-        The shard, or None where there is nothing to do: it is done, or its run does not go on.
+        The shard, or None where there is nothing to do: it is done, or its run is not running.
     """
-    run = lock_run(connection, run_id)
-    if run is None:
+    phase = runs.lock_phase(connection, run_id)
+    if phase is None:
         return None
-    if run.state not in _GOING or run.pause_cause:
-        give_back(connection, run_id, shard_index)
+    if phase not in RUNNABLE_PHASES:
+        release_shard(connection, run_id, shard_index)
         return None
     table = schema.shards
     shard = connection.execute(
@@ -142,7 +143,7 @@ def start(connection: sa.Connection, run_id: str, shard_index: int, ticket: int)
             table.c.run_id == run_id,
             table.c.shard_index == shard_index,
             table.c.ticket == ticket,
-            table.c.state.in_(HELD),
+            table.c.state.in_(IN_WORK),
         )
         .values(epoch=table.c.epoch + 1, state="taken", careful=_was_lost(table))
         .returning(table)
@@ -156,20 +157,22 @@ def start(connection: sa.Connection, run_id: str, shard_index: int, ticket: int)
     )  # fmt: skip
 
 
-def check(connection: sa.Connection, run_id: str, epochs: Mapping[int, int], *, keep: bool = True) -> dict[int, int]:
-    """Raise unless whoever holds these epochs may still work on these shards.
+def require_epochs(
+    connection: sa.Connection, run_id: str, epochs: Mapping[int, int], *, keep: bool = True
+) -> dict[int, int]:
+    """Raise unless these are the epochs of these shards.
 
     Args:
         connection: In whose transaction.
         run_id: The run.
         epochs: By shard.
-        keep: Whether nobody may take them until the commit, so that rows of them can be stored.
+        keep: Whether to lock the shards until the commit, so that rows of them can be stored.
 
     Returns:
-        How many questions of each may be in flight by now.
+        The slots of each shard: how many of its questions may be in flight now.
 
     Raises:
-        FencedError: A shard was started again by somebody else.
+        FencedError: Another worker has started a shard again.
         RunStoppedError: The run was deleted.
     """
     table = schema.shards
@@ -185,94 +188,81 @@ def check(connection: sa.Connection, run_id: str, epochs: Mapping[int, int], *, 
     return {row.shard_index: row.slots for row in found}
 
 
-def lock_run(connection: sa.Connection, run_id: str) -> Any:
-    """Keep everyone else from changing a run until the commit; return its state and what it is paused for.
-
-    Always taken before locks of the run's shards: two that went the other way round would wait for each other.
-    """
-    table = schema.runs
-    query = sa.select(table.c.state, table.c.pause_cause).where(table.c.run_id == run_id)
-    return connection.execute(query.with_for_update()).one_or_none()  # SQLite writes one transaction at a time
-
-
-def require_going(connection: sa.Connection, run_id: str) -> None:
-    """Keep everyone else from changing a run until the commit, if results of it are still wanted.
+def require_active(connection: sa.Connection, run_id: str) -> None:
+    """Lock an active run until the commit.
 
     Raises:
-        RunStoppedError: They are not.
+        RunStoppedError: The run is not active.
     """
-    run = lock_run(connection, run_id)
-    if run is None or run.state not in _GOING:
-        raise RunStoppedError(f"run {run_id} has {run.state if run is not None else 'been deleted'}")
+    phase = runs.lock_phase(connection, run_id)
+    if phase is None or phase in PHASES_AT_REST:
+        raise RunStoppedError(f"run {run_id} has {phase.value if phase is not None else 'been deleted'}")
 
 
 def lock_sharing(connection: sa.Connection, run_id: str) -> None:
-    """Lock a run and those that share a limited agent with it, in an order that is the same for all."""
+    """Lock a run and the active runs that share a limited agent with it, in the order of their ids."""
     if connection.dialect.name == "sqlite":
         return
     table = schema.runs
     key = sa.select(table.c.agent_key).where(table.c.run_id == run_id, table.c.agent_key != "").scalar_subquery()
     connection.execute(
         sa.select(table.c.run_id)
-        .where(sa.or_(table.c.run_id == run_id, sa.and_(table.c.agent_key == key, table.c.state.in_(_GOING))))
+        .where(sa.or_(table.c.run_id == run_id, sa.and_(table.c.agent_key == key, is_active())))
         .order_by(table.c.run_id)
         .with_for_update()
     )
 
 
-def give_back(connection: sa.Connection, run_id: str, shard_index: int, epoch: int | None = None) -> None:
-    """Let a queued shard wait again; with an epoch, only if it is still the shard's."""
+def release_shard(connection: sa.Connection, run_id: str, shard_index: int, epoch: int | None = None) -> None:
+    """Return a queued or taken shard to waiting; with an epoch, only if it is still the shard's."""
     table = schema.shards
     where: list[sa.ColumnElement[bool]] = [
         table.c.run_id == run_id,
         table.c.shard_index == shard_index,
-        table.c.state.in_(HELD),
+        table.c.state.in_(IN_WORK),
     ]
     if epoch is not None:
         where.append(table.c.epoch == epoch)
     connection.execute(table.update().where(*where).values(state="waiting", slots=0))
 
 
-def give_back_all(connection: sa.Connection) -> None:
-    """Let every shard that is not done wait again: whoever had them is gone."""
+def release_all(connection: sa.Connection) -> None:
+    """Return every queued or taken shard to waiting: the process that had them has ended."""
     table = schema.shards
     connection.execute(
-        table.update().where(table.c.state.in_(HELD)).values(state="waiting", slots=0, careful=_was_lost(table))
+        table.update().where(table.c.state.in_(IN_WORK)).values(state="waiting", slots=0, careful=_was_lost(table))
     )
 
 
-def take_back(connection: sa.Connection, run_id: str) -> None:
-    """Let the queued shards of a run wait again; those that a worker has taken stay taken."""
+def release_queued(connection: sa.Connection, run_id: str) -> None:
+    """Return the queued shards of a run to waiting; taken shards stay with their workers."""
     table = schema.shards
     connection.execute(
         table.update().where(table.c.run_id == run_id, table.c.state == "queued").values(state="waiting", slots=0)
     )
 
 
-def pause_if_wanted(connection: sa.Connection, run_id: str) -> bool:
-    """Pause a run whose owner wants it paused, once nobody has a shard of it; return whether that was now."""
-    lock_run(connection, run_id)
-    run = runs.get(connection, run_id)
-    if run is None or run.state not in runs.GOING or run.pause_cause is not PauseCause.OWNER:
+def finish_pause(connection: sa.Connection, run_id: str) -> bool:
+    """Pause a run that is pausing, once no shard of it is queued or taken; return whether that was now."""
+    if runs.lock_phase(connection, run_id) is not Phase.PAUSING:
         return False
     table = schema.shards
-    held = sa.exists().where(table.c.run_id == run_id, table.c.state.in_(HELD))
+    held = sa.exists().where(table.c.run_id == run_id, table.c.state.in_(IN_WORK))
     if connection.execute(sa.select(held)).scalar_one() or all_done(connection, run_id):
         return False
-    runs.change_state(connection, run_id, RunState.PAUSED, reason=runs.PAUSED_BY_OWNER, cause=PauseCause.OWNER)
-    return True
+    return runs.apply_command(connection, run_id, Command.DRAIN, reason=runs.PAUSED_BY_OWNER) is not None
 
 
-def complete(connection: sa.Connection, shard: Shard) -> bool:
+def complete_shard(connection: sa.Connection, shard: Shard) -> bool:
     """Mark a shard done if every row of it has a result; return whether that is so.
 
-    One whose errors are to be tried again since it was started is not.
+    A shard whose failed rows are to be retried since it was started is not.
 
     Raises:
-        FencedError: It was started again by somebody else.
+        FencedError: Another worker has started it again.
     """
     lock_sharing(connection, shard.run_id)
-    check(connection, shard.run_id, {shard.shard_index: shard.epoch})
+    require_epochs(connection, shard.run_id, {shard.shard_index: shard.epoch})
     table = schema.shards
     done = connection.execute(
         table.update()
@@ -288,7 +278,7 @@ def complete(connection: sa.Connection, shard: Shard) -> bool:
 
 
 def reopen_incomplete(connection: sa.Connection, run_id: str) -> int:
-    """Let the shards of a run that are done and lack rows wait again; return how many those are."""
+    """Return the shards of a run that are done and lack rows to waiting; return how many those are."""
     table = schema.shards
     reopened = connection.execute(
         table.update()
@@ -333,31 +323,33 @@ def have_shards(connection: sa.Connection, run_id: str) -> bool:
     return bool(connection.execute(sa.select(sa.exists().where(table.c.run_id == run_id))).scalar_one())
 
 
-def list_held(connection: sa.Connection, run_id: str | None = None) -> list[Held]:
-    """Return the shards, of one run or of all that go on, for which there should be a job once it goes on."""
+def list_active(connection: sa.Connection, run_id: str | None = None) -> list[ActiveShard]:
+    """Return the queued and taken shards of one run, or of all active runs."""
     table, owners = schema.shards, schema.runs
     query = (
         sa.select(table.c.run_id, table.c.shard_index, table.c.tag, table.c.epoch, table.c.ticket, owners.c.hosted)
         .join(owners, owners.c.run_id == table.c.run_id)
-        .where(table.c.state.in_(HELD))
+        .where(table.c.state.in_(IN_WORK))
     )
-    # A run that stands still may hold one too: its start was to be stored, and the store failed.
-    query = query.where(owners.c.state.in_(_GOING) if run_id is None else table.c.run_id == run_id)
+    # A run that is not active may have one too: its start was to be stored, and the store failed.
+    query = query.where(is_active() if run_id is None else table.c.run_id == run_id)
     return [
-        Held(ShardJob(row.run_id, row.shard_index, fair_clock.priority_of(row.tag), row.hosted, row.ticket), row.epoch)
+        ActiveShard(
+            ShardJob(row.run_id, row.shard_index, fair_clock.priority_of(row.tag), row.hosted, row.ticket), row.epoch
+        )
         for row in connection.execute(query).all()
     ]
 
 
-def give_back_lost(connection: sa.Connection, held: Held) -> None:
-    """Let a shard wait again that nobody has; one that somebody was given since is left alone."""
+def release_orphan(connection: sa.Connection, held: ActiveShard) -> None:
+    """Return an orphaned shard to waiting, unless a worker has taken it since it was read."""
     table = schema.shards
     connection.execute(
         table.update()
         .where(
             table.c.run_id == held.job.run_id,
             table.c.shard_index == held.job.shard_index,
-            table.c.state.in_(HELD),
+            table.c.state.in_(IN_WORK),
             table.c.epoch == held.epoch,
             table.c.ticket == held.job.ticket,
         )
@@ -366,5 +358,5 @@ def give_back_lost(connection: sa.Connection, held: Held) -> None:
 
 
 def _was_lost(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Return whether whoever had a shard did not give it back."""
+    """Return whether a shard's worker was lost: it was taken and not released."""
     return sa.or_(table.c.careful, table.c.state == "taken")

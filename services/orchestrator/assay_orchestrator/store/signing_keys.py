@@ -12,7 +12,7 @@ from assay_orchestrator.store import schema
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["get", "new_row"]
+__all__ = ["get_key", "new_row"]
 
 _KEY_BYTES = 32
 
@@ -22,7 +22,7 @@ def new_row(name: str) -> Mapping[str, str]:
     return {"name": name, "key_hex": secrets.token_hex(_KEY_BYTES)}
 
 
-def get(connection: sa.Connection, name: str) -> bytes:
+def get_key(connection: sa.Connection, name: str) -> bytes:
     """Return a key."""
     table = schema.signing_keys
     return bytes.fromhex(connection.execute(sa.select(table.c.key_hex).where(table.c.name == name)).scalar_one())

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-__all__ = ["NEWEST", "create"]
+__all__ = ["NEWEST", "create_views"]
 
 NEWEST = "0003"
 
 
-def create(connection: sa.Connection, revision: str = NEWEST) -> None:
+def create_views(connection: sa.Connection, revision: str = NEWEST) -> None:
     """Create the views of a revision."""
     path = Path(__file__).parent / f"{revision}_{connection.dialect.name}.sql"
     for statement in path.read_text(encoding="utf-8").split(";\n"):

@@ -12,4 +12,4 @@ down_revision = "0002"
 
 def upgrade() -> None:
     """Create the views."""
-    views.create(op.get_bind(), revision)
+    views.create_views(op.get_bind(), revision)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from assay_orchestrator.store import queue_tables
+
 revision = "0009"
 down_revision = "0008"
 
@@ -14,6 +16,4 @@ def upgrade() -> None:
     op.add_column("shards", sa.Column("ticket", sa.Integer, nullable=False, server_default="0"))
     connection = op.get_bind()
     if connection.dialect.name == "postgresql":
-        from assay_orchestrator.engine.queue import create_tables
-
-        create_tables(connection)
+        queue_tables.create_queue_tables(connection, revision)

@@ -1,0 +1,362 @@
+"""The orchestrator's client of the judge: the verdicts of one judge of a run, and when to stop asking for them.
+
+What concerns one answer alone (no valid verdict, a request that the judge does not take) is that row's error. What
+concerns all of them (a judge that cannot be reached, that refuses every request, or that must not spend more) stops the
+judging of the run: its rows stay without a result and their answers are stored until the run is resumed.
+
+Some failures may be either: a time-out, say. Then the judge is asked about a plain answer of our own. If it judges
+that, the failure was the answer's.
+
+Verdicts of a batch are ordered first; while one is not there, its row waits. What is refused to one order of a
+batch does not keep the others from being fetched. The judge keeps an outcome until its row is stored: in one round of
+asking, a row gets the same outcome however often it asks. A resumed run and a retried row are a later round, in which
+what came without a verdict is ordered again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from assay.errors import InvalidInputError, OverloadedError, SetupError, UnavailableError, WrongStateError
+from assay.model.agent_response import clean_text
+from assay.rpc.status import from_rpc_error
+from assay.v1 import judge_pb2
+from assay_orchestrator.evidence.verdict_wire import (
+    NotYetError,
+    RubricUse,
+    check_use,
+    evidence_of,
+    failed_evidence,
+    grade_request,
+    judge_model,
+    own_rubric,
+    rubric_use,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import TypeVar
+
+    from assay.errors import AssayError
+    from assay.metrics.core.score import JudgeEvidence
+    from assay.model.agent_response import AgentResponse
+    from assay.model.run import JudgeSettings
+    from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
+    from assay_orchestrator.evidence.verdict_wire import JudgedRow
+
+    T = TypeVar("T")
+
+__all__ = ["JudgeStatus", "RunJudge"]
+
+_QUALITY = "quality"
+_ANSWER = "answer"
+_SPARE_S = 5.0
+_LONGEST_PAUSE_S = 5.0
+_MAX_MESSAGE_CHARS = 400
+
+_OF_THE_RUN = frozenset({"judge_not_configured", "judge_denied", "spend_cap_reached", "price_unknown"})
+"""Reasons for which no verdict of the run can be had."""
+
+_EITHER = frozenset({"judge_unavailable", "judge_failed", "rate_limited", "deadline_exceeded", "retry_budget_spent"})
+"""Reasons that may be the answer's, or the judge's whatever the answer."""
+
+_OF_A_BATCH = frozenset({"batch_cancelled", "batch_failed"})
+"""Reasons of a whole batch, which say nothing about the answer: a resumed run has the verdict ordered again."""
+
+_PENDING = "batch_pending"
+_REFUSED = "judge_refuses_request"
+_FULL_S = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class JudgeStatus:
+    """Whether a run is judged, for all of its judges.
+
+    Args:
+        trouble: Why verdicts cannot be had, as a sentence; empty while there is no such trouble.
+        stops: Whether no judge is asked any more for that reason.
+    """
+
+    trouble: str = ""
+    stops: bool = False
+
+
+class _NotJudgedError(Exception):
+    """There is no verdict now."""
+
+
+class RunJudge:
+    """Asks one judge for verdicts of one run.
+
+    Args:
+        stub: The judge service.
+        judge: Who judges.
+        run_id: The run, which pays.
+        place: Its place in the jury.
+        ask_round: Which round of asking this is: how often the run was paused before.
+        patience_s: How long a judge service that cannot be reached is asked again.
+        pausing: Set when nothing more is to be asked.
+        status: Takes what stops the judging.
+    """
+
+    def __init__(
+        self,
+        stub: JudgeServiceAsyncStub,
+        judge: JudgeSettings,
+        run_id: str,
+        *,
+        place: int,
+        ask_round: int,
+        patience_s: float,
+        pausing: asyncio.Event,
+        status: JudgeStatus,
+    ) -> None:
+        self._place = place
+        self._round = ask_round
+        self._status = status
+        self._stub = stub
+        self._judge = judge
+        self._run_id = run_id
+        self._patience_s = patience_s
+        self._pausing = pausing
+        self._slots = asyncio.Semaphore(judge.concurrency)
+        self._heard_at = 0.0
+        self._has_judged = False
+        self._uses: dict[str, asyncio.Future[RubricUse]] = {}
+        self._proof: asyncio.Future[bool] | None = None
+
+    async def aclose(self) -> None:
+        """Cancel the calls in flight."""
+        waiting: list[asyncio.Future[Any]] = [*self._uses.values()]
+        if self._proof is not None:
+            waiting.append(self._proof)
+        for future in waiting:
+            future.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def order(self, row: JudgedRow, response: AgentResponse, rubric: str) -> NotYetError | None:
+        """Order a verdict of a batch; return when to ask for it, or None where that can be done at once."""
+        async with self._slots:
+            try:
+                use = check_use(row.case, rubric) or await self._use(rubric)
+                request = self._request(row, response, use)
+                if request is None:
+                    return None
+                self._sign(request)
+                return _not_yet((await self._called(lambda: self._stub.Grade(request, timeout=_SPARE_S))).verdict)
+            except NotYetError as pending:
+                return pending
+            except (_NotJudgedError, _FailedError, InvalidInputError, SetupError, WrongStateError):
+                return None  # asking for the verdict shows it
+
+    async def evidence(
+        self, row: JudgedRow, response: AgentResponse, rubric: str
+    ) -> JudgeEvidence | NotYetError | None:
+        """Return a verdict on an answer; None where it cannot be had now, or when to ask for it again.
+
+        Args:
+            row: The row.
+            response: The answer that is judged.
+            rubric: The name under which a metric looks for the verdict.
+        """
+        async with self._slots:
+            try:
+                use = check_use(row.case, rubric) or await self._use(rubric)
+                request = self._request(row, response, use)
+                if request is None:
+                    return failed_evidence("too_long_to_judge", "question, answer, reference and passages are too long")
+                return await self._verdict(request, use)
+            except _NotJudgedError:
+                return None
+            except NotYetError as pending:
+                return pending
+
+    async def _verdict(self, request: judge_pb2.GradeRequest, use: RubricUse) -> JudgeEvidence:
+        evidence = await self._asked(request, use)
+        if evidence.error in _EITHER and not self._judge.batch:  # one of a batch would be ordered and wait once more
+            await self._prove_that_it_judges(evidence)
+            evidence = await self._asked(request, use)
+        # A judge that has judged an answer of the run does not refuse all of them.
+        is_suspect = evidence.error in _EITHER and not (self._judge.batch and self._has_judged)
+        if is_suspect or (evidence.error == _REFUSED and not self._has_judged):
+            await self._prove_that_it_judges(evidence)
+        return evidence
+
+    async def _asked(self, request: judge_pb2.GradeRequest, use: RubricUse, *, at_once: bool = False) -> JudgeEvidence:
+        """Return what came of one request.
+
+        Raises:
+            _NotJudgedError: No request of the run would get a verdict.
+            NotYetError: It is ordered.
+        """
+        self._sign(request, at_once=at_once)
+        timeout_s = request.timeout_ms / 1000 + _SPARE_S
+        try:
+            verdict = (await self._called(lambda: self._stub.Grade(request, timeout=timeout_s))).verdict
+        except InvalidInputError as problem:
+            if any(each.field.startswith(("judge", "rubric", "batch")) for each in problem.problems):
+                raise self._stopped(problem.message) from None
+            return failed_evidence(_REFUSED, problem.message)
+        except (SetupError, WrongStateError) as problem:
+            raise self._stopped(problem.message) from None
+        except _FailedError as failure:
+            return failed_evidence("judge_failed", failure.problem.message)
+        if (pending := _not_yet(verdict)) is not None:
+            raise pending
+        if verdict.reason in _OF_THE_RUN | _OF_A_BATCH:
+            raise self._stopped(verdict.message, verdict.reason, for_all=not request.batch)
+        self._has_judged |= verdict.status != judge_pb2.VERDICT_STATUS_UNAVAILABLE and verdict.attempts > 0
+        return evidence_of(verdict, self._judge, use)
+
+    def _request(self, row: JudgedRow, response: AgentResponse, use: RubricUse) -> judge_pb2.GradeRequest | None:
+        request = grade_request(row, response, use)
+        if request is not None:
+            request.row, request.round = row.name(self._place), self._round + row.retries
+        return request
+
+    def _sign(self, request: judge_pb2.GradeRequest, *, at_once: bool = False) -> None:
+        """Say who is asked, who pays, and how long it may take."""
+        judge = self._judge
+        request.judge.CopyFrom(judge_model(judge))
+        request.run_id = self._run_id
+        request.batch = judge.batch and not at_once
+        request.timeout_ms = 1 if request.batch else round(judge.timeout_s * 1000)
+        if judge.spend_cap_usd is not None:
+            request.spend_cap_usd = judge.spend_cap_usd
+
+    async def _called(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return the judge service's answer; one that cannot be reached, or is busy, is asked again.
+
+        Raises:
+            _NotJudgedError: It cannot be reached, or the run is being paused.
+            NotYetError: It has as many orders of batches as it takes.
+            _FailedError: It failed at this request.
+            AssayError: It refuses the request.
+        """
+        loop = asyncio.get_running_loop()
+        begun, pause_s = loop.time(), 0.1
+        while True:
+            if self._status.stops or self._pausing.is_set():
+                raise _NotJudgedError
+            try:
+                found = await call()
+            except grpc.aio.AioRpcError as error:
+                problem = from_rpc_error(error)
+                if isinstance(problem, OverloadedError):
+                    self._heard_at = loop.time()  # it is there
+                    if self._judge.batch:
+                        raise NotYetError(max(problem.retry_after_s, _FULL_S)) from None
+                    pause_s = max(pause_s, problem.retry_after_s)
+                elif not isinstance(problem, UnavailableError):
+                    self._heard_at = loop.time()
+                    if isinstance(problem, InvalidInputError | SetupError | WrongStateError):
+                        raise problem from None
+                    raise _FailedError(problem) from None
+                elif loop.time() - max(begun, self._heard_at) >= self._patience_s:
+                    raise self._stopped(f"the judge service cannot be reached: {problem.message}") from None
+            else:
+                self._heard_at = loop.time()
+                return found
+            await self._wait(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads callers, no secret
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._pausing.wait()
+
+    def _stopped(self, message: str, reason: str = "", *, for_all: bool = True) -> _NotJudgedError:
+        """Note why no verdict of the run can be had, or not this one; the first reason is kept."""
+        status = self._status
+        status.stops |= for_all
+        if not status.trouble:
+            message = clean_text(message).replace("\n", "; ")[:_MAX_MESSAGE_CHARS].rstrip(".")
+            status.trouble = _sentence(message, reason, self._judge, self._run_id)
+            _log.warning("judging stopped: run=%s: %s", self._run_id, status.trouble)
+        return _NotJudgedError()
+
+    async def _prove_that_it_judges(self, failed: JudgeEvidence) -> None:
+        """Return if the judge has a verdict on a plain answer; several who ask at once share the proof.
+
+        Raises:
+            _NotJudgedError: It has none: what failed was not the answer's fault.
+        """
+        if self._proof is None or self._proof.done():
+            self._proof = asyncio.ensure_future(self._judges())
+        if not await asyncio.shield(self._proof):
+            message = str(failed.detail.get("message", "")) or failed.error
+            raise self._stopped(message, failed.error, for_all=not self._judge.batch)
+
+    async def _judges(self) -> bool:
+        """Return whether there is a verdict, or a wrong one, on a plain answer."""
+        request = judge_pb2.GradeRequest(
+            rubric=_QUALITY,
+            question="How much is two and two?",
+            answer="Four.",
+            reference="Four.",
+            # A verdict of before would prove nothing.
+            sample_index=random.randrange(2**31, 2**32),  # noqa: S311 - no secret
+        )
+        try:
+            evidence = await self._asked(request, RubricUse(_QUALITY), at_once=True)
+        except (_NotJudgedError, NotYetError):
+            return False
+        return evidence.error not in _EITHER | {_REFUSED}
+
+    async def _use(self, rubric: str) -> RubricUse:
+        """Return the rubric for a metric; several who ask at once share the question after it."""
+        if rubric == _QUALITY:
+            return RubricUse(_QUALITY)
+        known = self._uses.get(rubric)
+        if known is None or (known.done() and (known.cancelled() or known.exception() is not None)):
+            known = self._uses[rubric] = asyncio.ensure_future(self._found())
+        return await asyncio.shield(known)
+
+    async def _found(self) -> RubricUse:
+        judge = self._judge
+        if judge.rubric_yaml:
+            return own_rubric(judge)
+        if judge.rubric in ("", _ANSWER):
+            return RubricUse(_ANSWER)
+        try:
+            answer = await self._called(lambda: self._stub.ListRubrics(judge_pb2.ListRubricsRequest()))
+        except (_FailedError, InvalidInputError, SetupError, WrongStateError) as problem:
+            raise self._stopped(f"its rubrics cannot be listed: {problem}") from None
+        known = {rubric.name: rubric for rubric in answer.rubrics if not rubric.compares}
+        if judge.rubric not in known:
+            raise self._stopped(f"it has no rubric {judge.rubric!r}, only {', '.join(sorted(known))}")
+        return rubric_use(known[judge.rubric])
+
+
+class _FailedError(Exception):
+    """The judge service failed at a request."""
+
+    def __init__(self, problem: AssayError) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+def _not_yet(verdict: judge_pb2.Verdict) -> NotYetError | None:
+    return NotYetError(verdict.retry_after_ms / 1000) if verdict.reason == _PENDING else None
+
+
+def _sentence(message: str, reason: str, judge: JudgeSettings, run_id: str) -> str:
+    command = f"`assay runs resume {run_id}"
+    if reason == "spend_cap_reached":
+        cap = judge.spend_cap_usd
+        said = (
+            f"the spend cap of {cap:g} dollars is reached" if cap is not None else "the judge service's cap is reached"
+        )
+        return f"{said} ({message}); raise it: {command} --spend-cap USD`"
+    if reason == "price_unknown":
+        return f"{message}; resume without a cap: {command} --spend-cap none`"
+    return f"the judge {judge.identity} gives none ({message}); once it does: {command}`"

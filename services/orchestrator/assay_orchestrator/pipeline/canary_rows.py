@@ -1,0 +1,110 @@
+"""The canaries of one shard: whom the judge is also asked about, and where its word on them is kept.
+
+What it says of a canary is kept in the detail of the score of the row that it stands beside: stored with the row, in
+the same moment, and so asked for once. It changes neither the score nor the row's verdict. A canary whose verdict
+cannot be had now keeps no row waiting.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from assay.judging.canaries import DETAIL, choose_canaries
+from assay.metrics.core.score import JURY, Row, usable_references
+from assay.metrics.jury.jury_scores import score_by_jury
+from assay.model.agent_response import AgentResponse
+from assay.model.run import ScoreStatus
+from assay_orchestrator.evidence.verdict_wire import NotYetError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.judging.canaries import Canary
+    from assay.metrics.core.score import JudgeEvidence, Metric
+    from assay.model.case import Case
+    from assay.model.run import CaseResult, Score
+    from assay_orchestrator.evidence.jury import RunJury
+    from assay_orchestrator.evidence.verdict_wire import JudgedRow
+
+__all__ = ["CanaryRows"]
+
+
+class CanaryRows:
+    """Has the canaries of a shard judged.
+
+    Args:
+        judge: Who judges.
+        metrics: The run's metrics.
+        cases: The shard's cases, in dataset order.
+        first: The place of the first of them in the dataset.
+    """
+
+    def __init__(self, judge: RunJury, metrics: Sequence[Metric], cases: Sequence[Case], first: int) -> None:
+        self._judge = judge
+        self._metrics = metrics
+        references = [next(iter(usable_references(case)), "") for case in cases]
+        rubrics = dict.fromkeys(rubric for metric in metrics if (rubric := getattr(metric, "rubric", None)))
+        self._chosen: dict[str, Mapping[int, Canary]] = {
+            rubric: choose_canaries(
+                references if judge.goes_by_references(rubric) else [""] * len(cases),
+                first=first,
+                rate=judge.canary_rate,
+            )
+            for rubric in rubrics
+        }
+
+    def beside(self, row: JudgedRow) -> list[tuple[JudgedRow, AgentResponse, list[str]]]:
+        """Return the answers whose worth is known beside a row's, each with the names of its verdicts."""
+        own = dataclasses.replace(row, is_canary=True)
+        return [
+            (own, AgentResponse(text=canary.answer), [rubric])
+            for rubric, chosen in self._chosen.items()
+            if not row.repeat_index and (canary := chosen.get(row.case_index)) is not None
+        ]
+
+    async def observed(self, result: CaseResult, row: JudgedRow) -> CaseResult:
+        """Return a row's result with what the judge said of the canaries beside it.
+
+        Args:
+            result: The row's result; only the first repeat of a case has canaries.
+            row: The row.
+        """
+        if result.repeat_index:
+            return result
+        scores, own = list(result.scores), dataclasses.replace(row, is_canary=True)
+        for rubric, chosen in self._chosen.items():
+            canary, place = chosen.get(result.case_index), self._deciding(rubric, scores)
+            if canary is None or place is None:
+                continue
+            response = AgentResponse(text=canary.answer)
+            try:
+                verdicts = await self._judge.gather(own, response, [rubric])
+            except NotYetError:
+                continue  # it was there, and its judge has lost it since
+            if verdicts is not None:
+                found = score_by_jury(self._metrics[place], Row(case=row.case, response=response, verdicts=verdicts))
+                document = _document(canary, found, verdicts[rubric])
+                scores[place] = dataclasses.replace(scores[place], detail={**scores[place].detail, DETAIL: document})
+        return dataclasses.replace(result, scores=tuple(scores))
+
+    def _deciding(self, rubric: str, scores: Sequence[Score]) -> int | None:
+        """Return the place of the first metric by a rubric whose score decides whether the row passes."""
+        for place, (metric, score) in enumerate(zip(self._metrics, scores, strict=True)):
+            decides = score.passed is not None or score.status is not ScoreStatus.SCORED
+            if getattr(metric, "rubric", None) == rubric and decides:
+                return place
+        return None
+
+
+def _document(canary: Canary, found: Score, evidence: JudgeEvidence) -> dict[str, Any]:
+    valid = found.status is ScoreStatus.SCORED
+    return {
+        "kind": canary.kind,
+        "should_pass": canary.should_pass,
+        "passed": found.passed if valid else None,
+        "value": found.value,
+        "reason": found.reason,
+        "verdict": evidence.detail.get("verdict"),
+        **({JURY: found.detail.get(JURY)} if evidence.jury else {}),
+    }

@@ -1,0 +1,192 @@
+"""Group commit: what many cases want stored in the same moment goes into one durable transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from assay.errors import StorageError
+from assay.runtime.failpoints import failpoint
+from assay_orchestrator.store import attempts, results
+from assay_orchestrator.store.results import AnswerRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import sqlalchemy as sa
+
+    from assay.model.run import CaseResult
+    from assay_orchestrator.pipeline.storage_pauses import RunStore
+    from assay_orchestrator.store.attempts import AttemptKey
+    from assay_orchestrator.store.results import RowKey, Stored
+    from assay_orchestrator.store.shards import Shard
+
+__all__ = ["Flusher"]
+
+_MAX_BATCH = 500
+_RELEASED_PER_ROUND = 32
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Entry:
+    """What one case wants stored; `done` when it is."""
+
+    shard: Shard
+    answer: AnswerRecord | None
+    result: CaseResult | None
+    begun: AttemptKey | None
+    done: asyncio.Future[None]
+
+
+class Flusher:
+    """Stores the answers and results of one run's shards in this process.
+
+    One transaction is under way at a time; whatever arrives meanwhile goes into the next. It runs in a
+    task of its own that no case's cancellation reaches, so a batch is stored whole or not at all.
+
+    Args:
+        store: Where to store; what it cannot store now it keeps in memory and stores later.
+        run_id: The run.
+        on_results: Called with the results of a transaction, in the order of their sequence, after they have
+            become durable.
+        on_held: Called with a moment (`monotonic`) since which the shards of a transaction were seen to be this
+            process's, and how many questions of each may be in flight by now.
+    """
+
+    def __init__(
+        self,
+        store: RunStore,
+        run_id: str,
+        on_results: Callable[[Sequence[CaseResult]], None],
+        on_held: Callable[[float, Mapping[Shard, int]], None],
+    ) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._on_results = on_results
+        self._on_held = on_held
+        self._waiting: list[_Entry] = []
+        self._open: dict[tuple[int, int], AttemptKey] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def put(self, shard: Shard, answer: AnswerRecord | None, result: CaseResult | None) -> None:
+        """Store an answer, a result, or both together; when this returns they are durable.
+
+        Raises:
+            StorageError: They could not be stored, and the process stops or the run was cancelled.
+            FencedError: Another worker has the shard, or one that was stored with it.
+        """
+        await self._put(shard, answer, result, None)
+
+    async def journal(self, shard: Shard, attempt: AttemptKey) -> None:
+        """Journal that an attempt begins: a kill before the row's result is stored then leaves its entry.
+
+        Raises:
+            StorageError: It could not be stored.
+            FencedError: As above.
+        """
+        await self._put(shard, None, None, attempt)
+
+    async def aclose(self) -> None:
+        """Wait until everything handed over is stored; cancelled attempts leave no entry in the journal."""
+        while self._task is not None:
+            await asyncio.shield(self._task)
+        if self._open:
+            with contextlib.suppress(StorageError):
+                await self._store.write_once(lambda c: attempts.clear_journal(c, self._run_id, self._open.values()))
+
+    async def _put(
+        self, shard: Shard, answer: AnswerRecord | None, result: CaseResult | None, begun: AttemptKey | None
+    ) -> None:
+        entry = _Entry(shard, answer, result, begun, asyncio.get_running_loop().create_future())
+        self._waiting.append(entry)
+        if self._task is None:
+            self._task = asyncio.create_task(self._flush_all())
+        await entry.done
+
+    async def _flush_all(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
+                write = _Batch(self._store, self._run_id, batch, self._open)
+                try:
+                    stored = await self._store.outlast(write)
+                except Exception as problem:  # noqa: BLE001 - handed to every case that waits for it
+                    if isinstance(problem, StorageError):  # given up for all of the run
+                        batch, self._waiting = [*batch, *self._waiting], []
+                    for entry in batch:
+                        if not entry.done.done():
+                            entry.done.set_exception(problem)
+                else:
+                    _release(batch)
+                    self._on_held(write.begun, {entry.shard: stored.slots[entry.shard.shard_index] for entry in batch})
+                    if write.rows:
+                        self._on_results(_numbered(write.rows, stored.first_sequence))
+        finally:
+            self._task = None
+
+
+class _Batch:
+    """One transaction of a flusher; called again until it is stored.
+
+    Attributes:
+        rows: The results that the last call stores: those that an earlier one has stored unnoticed are left out.
+        begun: A moment (`monotonic`) before the last call's transaction.
+    """
+
+    def __init__(
+        self, store: RunStore, run_id: str, entries: Sequence[_Entry], open_attempts: dict[RowKey, AttemptKey]
+    ) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._entries = entries
+        self._open = open_attempts
+        self._answers = [entry.answer for entry in entries if entry.answer is not None]
+        self._attempts = [entry.begun for entry in entries if entry.begun is not None]
+        self._call_count = 0
+        self.rows: Sequence[CaseResult] = [entry.result for entry in entries if entry.result is not None]
+        self._keys = [(row.case_index, row.repeat_index) for row in self.rows]
+        self.begun = monotonic()
+
+    async def __call__(self) -> Stored:
+        self.begun = monotonic()
+        stored = await self._store.write_once(self._change)
+        if self._answers:
+            failpoint("answer.after_commit")
+        if self.rows:
+            failpoint("result.after_commit")
+        self._open.update(((attempt[0], attempt[1]), attempt) for attempt in self._attempts)
+        for key in self._keys:
+            self._open.pop(key, None)
+        return stored
+
+    def _change(self, connection: sa.Connection) -> Stored:
+        answers: Sequence[AnswerRecord] = self._answers
+        self._call_count += 1
+        if self._call_count > 1:
+            answers, self.rows = results.without_stored(connection, self._run_id, answers, self.rows)
+            attempts.clear_journal(connection, self._run_id, self._attempts)
+        epochs = {entry.shard.shard_index: entry.shard.epoch for entry in self._entries}
+        stored = results.put_rows(connection, self._run_id, answers, self.rows, epochs)
+        if answers:
+            failpoint("answer.before_commit")
+        if self.rows:
+            failpoint("result.before_commit")
+        attempts.journal_attempts(connection, self._run_id, self._attempts)
+        attempts.clear_journal(connection, self._run_id, [self._open[key] for key in self._keys if key in self._open])
+        return stored
+
+
+def _release(entries: Sequence[_Entry]) -> None:
+    """Let the rows of stored entries proceed, some in each round of the event loop, which then serves others too."""
+    for entry in entries[:_RELEASED_PER_ROUND]:
+        if not entry.done.done():
+            entry.done.set_result(None)
+    if len(entries) > _RELEASED_PER_ROUND:
+        asyncio.get_running_loop().call_soon(_release, entries[_RELEASED_PER_ROUND:])
+
+
+def _numbered(rows: Sequence[CaseResult], first: int) -> list[CaseResult]:
+    return [dataclasses.replace(row, sequence=first + offset) for offset, row in enumerate(rows)]

@@ -1,0 +1,60 @@
+"""What the shards of a run work with: decided once, from its spec."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from assay_orchestrator.pipeline.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.metrics.core.score import Metric
+    from assay_orchestrator.agents import RetryingAgent
+    from assay_orchestrator.evidence.embedding_client import EmbeddingClient
+    from assay_orchestrator.evidence.jury import RunJury
+    from assay_orchestrator.scoring.row_scorer import RowScorer
+
+__all__ = ["RunContext"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What a run needs, built once from its spec: limits, agent, metrics and clients.
+
+    Args:
+        run_id: The run.
+        dataset_id: The dataset.
+        case_count: Cases in the dataset.
+        repeats: How often each case is run.
+        concurrency: Most questions in flight at the agent.
+        timeout_s: Longest wait for one attempt.
+        agent: How to ask.
+        metrics: In report order.
+        scorer: Computes them on a row.
+        embedders: A client per model that the metrics need; empty where none needs any, or where only checks of cases
+            may need one and there is no embedder.
+        judge: The judge or jury; None where there is none, or no metric needs it.
+        pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
+        max_attempts: Attempts at a row before it is a dead letter.
+        turns: How many rows a round of the event loop may start and score, of all runs of the process.
+        turn_score: What the value of a conversation is, one of `assay.model.run_settings.TURN_SCORES`.
+    """
+
+    run_id: str
+    dataset_id: str
+    case_count: int
+    repeats: int
+    concurrency: int
+    timeout_s: float
+    agent: RetryingAgent
+    metrics: Sequence[Metric]
+    scorer: RowScorer
+    embedders: Mapping[str, EmbeddingClient]
+    judge: RunJury | None = None
+    pausing: asyncio.Event = field(default_factory=asyncio.Event)
+    max_attempts: int = 3
+    turns: Turns = field(default_factory=Turns)
+    turn_score: str = "mean"

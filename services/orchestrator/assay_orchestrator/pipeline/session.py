@@ -1,0 +1,228 @@
+"""What the shards of one run share in this process: its context, its questions in flight, its flusher."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from assay_orchestrator.agents.protocol import NotAskedError
+from assay_orchestrator.pipeline.flusher import Flusher
+from assay_orchestrator.pipeline.slots import Slots
+from assay_orchestrator.store import shards
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+
+    from assay.model.run import CaseResult
+    from assay_orchestrator.pipeline.run_context import RunContext
+    from assay_orchestrator.pipeline.storage_pauses import RunStore
+    from assay_orchestrator.store.shards import Shard
+
+__all__ = ["Session", "Sessions"]
+
+_SCORING_ROWS = 256
+"""Rows beyond those that are asked: their answers are being scored and stored."""
+
+
+class Session:
+    """One run, as long as this process has shards of it.
+
+    Args:
+        store: Where its rows are stored.
+        context: What the run needs.
+        alone: Whether no other process has shards of it: then all its questions in flight are this session's.
+        on_results: Called with results that have become durable, in the order of their sequence.
+        known_s: For how many seconds a check of a shard's epoch holds: no other process takes the shard sooner.
+        until_sure: Waits until the queue has confirmed the jobs of this process, as `Dispatcher.until_sure`.
+    """
+
+    def __init__(
+        self,
+        store: RunStore,
+        context: RunContext,
+        *,
+        alone: bool,
+        on_results: Callable[[Sequence[CaseResult]], None],
+        known_s: float = 1.0,
+        until_sure: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.context = context
+        self.flusher = Flusher(store, context.run_id, on_results, self._hold)
+        self.asking = Slots(context.concurrency if alone else 0)
+        self._rows = asyncio.Semaphore(context.concurrency + _SCORING_ROWS)
+        self._row_count = 0
+        self._gate, self._empty, self._one = asyncio.Event(), asyncio.Event(), asyncio.Lock()
+        self._gate.set()
+        self._empty.set()
+        self.tasks: set[asyncio.Task[object]] = set()
+        self.ended = asyncio.Event()
+        self._alone = alone
+        self._known_s = known_s
+        self._until_sure = until_sure
+        self._store = store
+        self._slots: dict[Shard, int] = {}
+        self._known: dict[Shard, float] = {}
+        self._looking = asyncio.Lock()
+
+    @asynccontextmanager
+    async def share(self, shard: Shard, since: float) -> AsyncIterator[Session]:
+        """Add the slots of a shard to the session's, and remove them afterwards.
+
+        Args:
+            shard: The shard.
+            since: A moment (`monotonic`) before it was taken.
+        """
+        if self._alone:
+            yield self
+            return
+        self._slots[shard] = shard.slots
+        self._known[shard] = since
+        self.asking.add(shard.slots)
+        try:
+            yield self
+        finally:
+            # The next worker of the shard adds its slots again: until they are free here, it must not be released.
+            self._known.pop(shard, None)
+            await self.asking.remove(self._slots.pop(shard))
+
+    def _hold(self, since: float, slots: Mapping[Shard, int]) -> None:
+        """Renew ownership of shards and raise their slots, which grow where other shards have ended."""
+        for shard, count in slots.items():
+            own = self._slots.get(shard)
+            if own is None:
+                continue  # it has just been left
+            self._known[shard] = max(since, self._known[shard])
+            if count > own:
+                self._slots[shard] = count
+                self.asking.add(count - own)
+
+    async def require(self, shard: Shard) -> None:
+        """Raise unless a shard is still this process's, as it was seen to be a moment ago, and its rows can be stored.
+
+        A process that was suspended for long may have lost its shards. The store refuses its rows then; this is checked
+        before a call is paid for, so that no call is paid for twice.
+
+        Raises:
+            FencedError: Another worker has it.
+            RunStoppedError: The run was deleted.
+            NotAskedError: The run is being paused, and its rows could not be stored until then.
+        """
+        if not await self._store.until_storable(self.context.pausing):
+            raise NotAskedError
+        if self._until_sure is not None:
+            await self._store.outlast(self._until_sure)
+        if self._alone or self._is_known(shard):
+            return
+        async with self._looking:
+            if self._is_known(shard):
+                return
+            now, held = monotonic(), {shard.shard_index: shard.epoch}
+            await self._store.read(lambda c: shards.require_epochs(c, shard.run_id, held, keep=False))
+            self._known[shard] = now
+
+    def _is_known(self, shard: Shard) -> bool:
+        return monotonic() - self._known.get(shard, -inf) < self._known_s
+
+    def stop_asking(self) -> None:
+        """Ask nothing more: questions in flight end and are stored, and no further job joins the session."""
+        self.context.pausing.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the session asks nothing more."""
+        return self.context.pausing.is_set()
+
+    async def enter(self) -> None:
+        """Wait until there is room for one more row, and take it."""
+        await self._rows.acquire()
+        try:
+            while not self._gate.is_set():
+                await self._gate.wait()
+        except asyncio.CancelledError:
+            self._rows.release()  # other shards of the run share the room
+            raise
+        self._row_count += 1
+        self._empty.clear()
+
+    def leave(self) -> None:
+        """Make room for another row."""
+        self._rows.release()
+        self._row_count -= 1
+        if not self._row_count:
+            self._empty.set()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Wait until no other row of the run is worked on in this process, and keep others out."""
+        async with self._one:
+            self._gate.clear()
+            try:
+                await self._empty.wait()
+                yield
+            finally:
+                self._gate.set()
+
+    async def aclose(self) -> None:
+        """Wait until everything is stored, and close the clients."""
+        await self.flusher.aclose()
+        for client in self.context.embedders.values():
+            await client.aclose()
+        if self.context.judge is not None:
+            await self.context.judge.aclose()
+        await self.context.agent.aclose()
+
+
+class Sessions:
+    """The sessions of this process.
+
+    Args:
+        make: Makes the session of a run.
+    """
+
+    def __init__(self, make: Callable[[str], Awaitable[Session]]) -> None:
+        self._make = make
+        self._sessions: dict[str, Session] = {}
+        self._changing = asyncio.Lock()
+
+    @asynccontextmanager
+    async def join(self, run_id: str) -> AsyncIterator[Session]:
+        """Take part in the session of a run for as long as a shard takes; the first begins it, the last ends it."""
+        task = asyncio.current_task()
+        assert task is not None, "shards run in tasks"
+        session = await self._enter(run_id, task)
+        try:
+            yield session
+        finally:
+            session.tasks.discard(task)
+            await asyncio.shield(self._leave(session))
+
+    def of(self, run_id: str) -> Session | None:
+        """Return the session of a run, if this process has one."""
+        return self._sessions.get(run_id)
+
+    def all(self) -> list[Session]:
+        """Return all sessions."""
+        return list(self._sessions.values())
+
+    async def _enter(self, run_id: str, task: asyncio.Task[object]) -> Session:
+        while True:
+            async with self._changing:
+                session = self._sessions.get(run_id)
+                is_new = session is None
+                if session is None:
+                    session = self._sessions[run_id] = await self._make(run_id)
+                if is_new or not session.is_stopping:
+                    session.tasks.add(task)
+                    return session
+            # A session that is stopping takes no job: this one joins the next session.
+            await session.ended.wait()
+
+    async def _leave(self, session: Session) -> None:
+        async with self._changing:
+            if not session.tasks and self._sessions.get(session.context.run_id) is session:
+                await session.aclose()
+                del self._sessions[session.context.run_id]
+                session.ended.set()

@@ -1,0 +1,410 @@
+"""One shard's pipeline: dataset, agent, (answer stored), evidence, metrics, result stored."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from assay.errors import AssayError
+from assay.metrics.core.evidence import compared_texts
+from assay.metrics.core.row_verdict import row_reason, row_verdict
+from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric, keeps_vector, usable_references
+from assay.model.agent_response import AgentRequest, AgentResponse, AgentStatus
+from assay.model.run import CaseResult
+from assay.runtime.failpoints import failpoint
+from assay.spec.judging import NO_JUDGE
+from assay.storage.times import now
+from assay_orchestrator.agents.protocol import NotAskedError
+from assay_orchestrator.evidence.verdict_wire import JudgedRow, NotYetError
+from assay_orchestrator.pipeline import dead_letters
+from assay_orchestrator.pipeline.canary_rows import CanaryRows
+from assay_orchestrator.pipeline.conversations import history_before, scored_row, scored_turns
+from assay_orchestrator.store import attempts, datasets, results
+from assay_orchestrator.store.attempts import RowAttempts
+from assay_orchestrator.store.results import AnswerRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Mapping, Sequence
+
+    from assay.model.case import Case
+    from assay_orchestrator.evidence.jury import RunJury
+    from assay_orchestrator.pipeline.conversations import ScoredTurn
+    from assay_orchestrator.pipeline.session import Session
+    from assay_orchestrator.pipeline.storage_pauses import RunStore
+    from assay_orchestrator.store.results import RowKey
+    from assay_orchestrator.store.shards import Shard
+
+__all__ = ["ShardRunner"]
+
+_CONCURRENT_POLLS = 16
+_MAX_PENDING_POLLS = 64
+"""How many rows may have no verdict yet before the shard stops polling until the next timer."""
+
+_Evidence: TypeAlias = "tuple[Mapping[str, EmbeddingEvidence], Mapping[str, JudgeEvidence]]"
+_UNJUDGED = JudgeEvidence(None, skipped="judge_not_configured", detail={"message": NO_JUDGE})
+_NO_EMBEDDER = EmbeddingEvidence(None, skipped="no_embedder")
+
+
+class _Clock:
+    """When a row began, and how long it has taken; waiting for a place among the questions is no part of it."""
+
+    def __init__(self) -> None:
+        self._started_at = ""
+        self._start = 0.0
+
+    def start(self) -> None:
+        if not self._started_at:
+            self._started_at, self._start = now(), time.perf_counter()
+
+    def stamped(self, result: CaseResult) -> CaseResult:
+        duration_ms = (time.perf_counter() - self._start) * 1000
+        return dataclasses.replace(result, started_at=self._started_at, duration_ms=duration_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    case: Case
+    case_index: int
+    repeat_index: int
+    stored: Sequence[AgentResponse]
+    attempts: RowAttempts
+    problem: str = ""
+    clock: _Clock = field(default_factory=_Clock)
+
+
+class ShardRunner:
+    """Takes every row of a shard that has no result yet to its result.
+
+    Memory is O(concurrency): a row enters only when one of its run's slots is free.
+
+    Args:
+        store: Where datasets, answers and results are.
+        session: What the shards of the run share in this process.
+        shard: Which rows, and by what right they are stored.
+        is_ordered: Whether all verdicts that it needs were ordered before. Then some that are not there yet tell
+            enough about the others.
+    """
+
+    def __init__(self, store: RunStore, session: Session, shard: Shard, *, is_ordered: bool = False) -> None:
+        self._store = store
+        self._session = session
+        self._context = session.context
+        self._shard = shard
+        self._journaled: set[tuple[int, int]] = set()
+        self._unjudged = 0
+        self._pending = 0
+        self._polling = asyncio.Semaphore(_CONCURRENT_POLLS) if is_ordered else None
+        self.has_judged = False
+        """Whether a row has got its verdicts here."""
+        self.repoll_after_s: float | None = None
+        """In how many seconds to poll ordered verdicts again; None where no row awaits any."""
+        self._canaries: CanaryRows | None = None
+
+    @property
+    def trouble(self) -> str:
+        """Why rows are left that are answered but await a verdict; empty where none are, or others are left too."""
+        judge = self._context.judge
+        return judge.trouble if judge is not None and self._unjudged and not self._context.pausing.is_set() else ""
+
+    @property
+    def has_ordered(self) -> bool:
+        """Whether all that rows are left for is verdicts that are ordered."""
+        return self.repoll_after_s is not None and not self._unjudged and not self._context.pausing.is_set()
+
+    async def run(self) -> None:
+        """Finish every row; while the run is being paused, only those whose answer has come or is on its way.
+
+        Raises:
+            StorageError: Rows cannot be stored, and the process stops or the run was cancelled.
+            FencedError: Another worker has the shard.
+        """
+        suspects: list[_Work] = []
+        try:
+            async with asyncio.TaskGroup() as rows:
+                for work in await self._unfinished():
+                    if work.attempts.interrupted:
+                        suspects.append(work)
+                        continue
+                    await self._context.turns.take()
+                    await self._session.enter()
+                    if self._context.pausing.is_set():
+                        self._session.leave()
+                        break
+                    rows.create_task(self._finish_beside(work))
+            # A row that was being worked on when the process was killed may be what killed it: it comes last and
+            # alone, so that it takes no other row of the run with it.
+            for work in suspects:
+                async with self._session.alone():
+                    await self._finish(work)
+        except BaseExceptionGroup as group:
+            raise _first(group) from group
+
+    async def _unfinished(self) -> Iterator[_Work]:
+        context, first, count = self._context, self._shard.first_case, self._shard.case_count
+        cases, finished, stored, earlier = await self._store.read(
+            lambda connection: (
+                datasets.read_cases(connection, context.dataset_id, first, count),
+                results.finished_keys(connection, context.run_id, first, count),
+                results.stored_answers(connection, context.run_id, first, count),
+                attempts.count_attempts(connection, context.run_id, first, count),
+            )
+        )
+        if context.judge is not None:
+            decoded = await asyncio.to_thread(lambda: [datasets.stored_case(*each).case for each in cases])
+            self._canaries = CanaryRows(context.judge, context.metrics, decoded, first)
+        return self._works(cases, finished, stored, earlier)
+
+    def _works(
+        self,
+        cases: Sequence[tuple[str, str]],
+        finished: Container[RowKey],
+        stored: Mapping[RowKey, Sequence[AgentResponse]],
+        earlier: Mapping[RowKey, RowAttempts],
+    ) -> Iterator[_Work]:
+        """Yield the rows without a result. A case is decoded when its first row is due: all at once delay others."""
+        for case_index, (case_id, text) in enumerate(cases, self._shard.first_case):
+            keys = [key for repeat in range(self._context.repeats) if (key := (case_index, repeat)) not in finished]
+            if keys:
+                found = datasets.stored_case(case_id, text)
+                for key in keys:
+                    yield _Work(found.case, *key, stored.get(key, ()), earlier.get(key, RowAttempts()), found.problem)
+
+    async def _finish_beside(self, work: _Work) -> None:
+        try:
+            await self._finish(work)
+        finally:
+            self._session.leave()
+
+    async def _finish(self, work: _Work) -> None:
+        try:
+            answers, fresh = await self._converse(work)
+            work.clock.start()  # of a row whose answer was stored before
+            await self._journal(work)
+            turns = scored_turns(work.case, answers, self._context.metrics, self._context.turn_score)
+            evidence: list[_Evidence] | None = [({}, {})] * len(turns)
+            if any(turn.models or turn.rubrics for turn in turns):  # most rows need neither
+                if fresh is not None and (self._context.judge is not None or any(turn.models for turn in turns)):
+                    # Durable before any further work is paid for it.
+                    await self._put(fresh, None)
+                    fresh = None
+                await self._order(work, turns)
+                evidence = await self._evidence(work, turns)
+            if evidence is None:
+                self._unjudged += 1
+                return
+            self.has_judged |= any(verdicts for _, verdicts in evidence)
+            result = await self._result(work, answers, turns, evidence)
+            if evidence[-1][1] and self._canaries is not None:
+                result = await self._canaries.observed(result, _judged(work, turns[-1]))
+            await self._put(fresh, work.clock.stamped(result))
+        except NotYetError as pending:
+            self._pending += 1
+            self.repoll_after_s = min(pending.after_s, self.repoll_after_s or pending.after_s)
+        except NotAskedError:
+            pass  # the run is being paused: what was stored of this row stays
+
+    async def _put(self, answer: AnswerRecord | None, result: CaseResult | None) -> None:
+        await self._session.flusher.put(self._shard, answer, result)
+
+    async def _converse(self, work: _Work) -> tuple[Sequence[AgentResponse], AnswerRecord | None]:
+        """Return the answers, one a turn, and the record of the last where it is not stored yet.
+
+        Turns are asked one after the other. One whose agent errs ends the conversation: that error is the
+        case's answer.
+
+        Raises:
+            NotAskedError: The run is being paused before all turns were asked.
+        """
+        turns, answers = work.case.turns, list(work.stored)
+        if work.problem:
+            return self._given_up(work, dead_letters.unreadable(work.problem))
+        if work.attempts.interrupted >= self._context.max_attempts:
+            return self._given_up(work, dead_letters.interrupted(work.attempts.interrupted))
+        fresh: AnswerRecord | None = None
+        while len(answers) < len(turns) and not (answers and answers[-1].status is AgentStatus.ERROR):
+            if fresh is not None:
+                await self._put(fresh, None)
+            async with self._session.asking:
+                if self._context.pausing.is_set():
+                    raise NotAskedError
+                await self._journal(work)
+                work.clock.start()
+                response = await self._ask(work, answers)
+            fresh = AnswerRecord(work.case_index, work.repeat_index, len(answers), response)
+            answers.append(response)
+        return answers, fresh
+
+    def _given_up(self, work: _Work, response: AgentResponse) -> tuple[Sequence[AgentResponse], AnswerRecord | None]:
+        if len(work.stored) == len(work.case.turns):
+            return [response], None
+        return [response], AnswerRecord(work.case_index, work.repeat_index, len(work.stored), response)
+
+    async def _journal(self, work: _Work) -> None:
+        """Journal that a row is being worked on, where a worker of the shard was lost."""
+        key = (work.case_index, work.repeat_index)
+        if (
+            not self._shard.journaled
+            or key in self._journaled
+            or work.attempts.interrupted >= self._context.max_attempts
+        ):
+            return
+        self._journaled.add(key)
+        await self._session.flusher.journal(self._shard, (*key, work.attempts.retried + work.attempts.interrupted))
+
+    async def _ask(self, work: _Work, earlier: Sequence[AgentResponse]) -> AgentResponse:
+        context, case, turn_index = self._context, work.case, len(earlier)
+        row = f"{context.run_id}/{work.case_index}/{work.repeat_index}"
+        if work.attempts.retried:
+            row += f"@{work.attempts.retried}"  # another question to a server that remembers what it answered
+        key = row if len(case.turns) == 1 else f"{row}/{turn_index}"
+        request = AgentRequest(
+            request_id=f"{key}#0",
+            run_id=context.run_id,
+            case_id=case.case_id,
+            input=case.turns[turn_index].input,
+            repeat_index=work.repeat_index,
+            turn_index=turn_index,
+            session_id=row,
+            idempotency_key=key,
+            history=history_before(case, earlier),
+            variables=case.variables,
+            parameters=case.parameters,
+            timeout_s=context.timeout_s,
+        )
+        response = await context.agent.answer(request, case, self._may_ask)
+        failpoint("agent.after_answer")
+        attempt_count = work.attempts.retried + 1
+        if response.status is AgentStatus.ERROR and 1 < attempt_count >= context.max_attempts:
+            return dead_letters.exhausted(response, attempt_count)
+        return response
+
+    async def _may_ask(self) -> None:
+        await self._session.require(self._shard)
+        failpoint("agent.before_call")
+
+    async def _evidence(self, work: _Work, turns: Sequence[ScoredTurn]) -> list[_Evidence] | None:
+        """Return vectors and verdicts of each turn; None where the row has to wait for verdicts."""
+        # One that awaits its verdict leaves none behind that nothing waits for.
+        gathering = (self._evidence_of(work, turn) for turn in turns)
+        found = []
+        for each in await asyncio.gather(*gathering, return_exceptions=True):
+            if isinstance(each, BaseException):
+                raise each
+            found.append(each)
+        known = [each for each in found if each is not None]
+        return known if len(known) == len(turns) else None
+
+    async def _evidence_of(self, work: _Work, turn: ScoredTurn) -> _Evidence | None:
+        embeddings, verdicts = await asyncio.gather(self._gather(turn), self._judge(work, turn))
+        return None if verdicts is None else (embeddings, verdicts)
+
+    async def _gather(self, turn: ScoredTurn) -> dict[str, EmbeddingEvidence]:
+        if not turn.models:
+            return {}
+        # The checks of a case are about the last answer.
+        others = compared_texts(self._context.metrics, turn.case) if turn.turn_index is None else {}
+        embedders = self._context.embedders
+        asked = [model for model in turn.models if model in embedders]
+        failpoint("evidence.before")
+        gathered = await asyncio.gather(
+            *(
+                embedders[model].gather(
+                    turn.response, usable_references(turn.case) if turn.models[model] else (), others.get(model, ())
+                )
+                for model in asked
+            )
+        )
+        failpoint("evidence.after")
+        return {**dict.fromkeys(turn.models, _NO_EMBEDDER), **dict(zip(asked, gathered, strict=True))}
+
+    async def _order(self, work: _Work, turns: Sequence[ScoredTurn]) -> None:
+        """Order all verdicts that a row needs, where they come in batches: nothing else is done before they are there.
+
+        Raises:
+            NotYetError: They are not.
+        """
+        judge = self._context.judge
+        if judge is None or not judge.batches or not turns[-1].rubrics:
+            return
+        if self._polling is not None:
+            async with self._polling:
+                if self._pending >= _MAX_PENDING_POLLS and not self.has_judged and self.repoll_after_s is not None:
+                    raise NotYetError(self.repoll_after_s)
+                await self._order_now(judge, work, turns)
+        else:
+            await self._order_now(judge, work, turns)
+
+    async def _order_now(self, judge: RunJury, work: _Work, turns: Sequence[ScoredTurn]) -> None:
+        wanted = [(_judged(work, turn), turn.response, turn.rubrics) for turn in turns if turn.rubrics]
+        beside = self._canaries.beside(_judged(work, turns[-1])) if self._canaries is not None else []
+        await self._session.require(self._shard)
+        await judge.order([*wanted, *beside])
+
+    async def _judge(self, work: _Work, turn: ScoredTurn) -> Mapping[str, JudgeEvidence] | None:
+        """Return the verdicts on an answer; None where it has to wait for them."""
+        judge = self._context.judge
+        if not turn.rubrics or judge is None:
+            return dict.fromkeys(turn.rubrics, _UNJUDGED)
+        await self._session.require(self._shard)
+        return await judge.gather(_judged(work, turn), turn.response, turn.rubrics)
+
+    async def _result(
+        self,
+        work: _Work,
+        answers: Sequence[AgentResponse],
+        turns: Sequence[ScoredTurn],
+        evidence: Sequence[_Evidence],
+    ) -> CaseResult:
+        row = scored_row(work.case, answers, turns, evidence, self._context.turn_score)
+        await self._context.turns.take()
+        scores = await self._context.scorer.score(row)
+        return CaseResult(
+            case_index=work.case_index,
+            repeat_index=work.repeat_index,
+            case_id=work.case.case_id,
+            category=work.case.category,
+            tags=work.case.tags,
+            weight=work.case.weight,
+            status=row.response.status,
+            passed=row_verdict(row.response.status, scores),
+            scores=scores,
+            latency_ms=row.response.latency_ms,
+            reason=row_reason(row.response, scores),
+            answer_vector=_kept_vector(self._context.metrics, evidence[-1][0]),
+        )
+
+
+def _judged(work: _Work, turn: ScoredTurn) -> JudgedRow:
+    return JudgedRow(
+        turn.case,
+        turn.history,
+        work.case_index,
+        work.repeat_index,
+        retries=work.attempts.retried,
+        turn_index=turn.turn_index,
+    )
+
+
+def _kept_vector(metrics: Sequence[Metric], evidence: Mapping[str, EmbeddingEvidence]) -> bytes:
+    """Return the answer's vector for the metric over rows that needs it; empty where none does or there is none."""
+    for metric in metrics:
+        found = evidence.get(metric.embedding_model or "") if keeps_vector(metric) else None
+        if found is not None and found.answer is not None:
+            return found.answer.astype("<f4").tobytes()
+    return b""
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error that ended the group: a known one if there is one, else the first."""
+    leaves: list[BaseException] = []
+    pending: list[BaseException] = [group]
+    while pending:
+        error = pending.pop()
+        if isinstance(error, BaseExceptionGroup):
+            pending.extend(reversed(error.exceptions))
+        else:
+            leaves.append(error)
+    return next((leaf for leaf in leaves if isinstance(leaf, AssayError)), leaves[0])

@@ -1,0 +1,218 @@
+"""Storage pauses: a run whose rows the database refuses to store asks nothing until they are stored.
+
+A full disk, a read-only server, a timeout or a missing right is no reason to ask again: the answers wait in memory, at
+most those of a session's rows, and are stored again with exponential backoff. The run shows why it is paused and
+resumes by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+from assay.errors import StorageError
+from assay_orchestrator.store import runs
+from assay_orchestrator.store.lifecycle import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import sqlalchemy as sa
+
+    from assay.storage.database import Database
+
+__all__ = ["RunStore", "StoragePauses"]
+
+_FIRST_BACKOFF_S = 0.5
+_MAX_BACKOFF_S = 15.0
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class _Pause:
+    """A run of this process, as long as something of it waits to be stored."""
+
+    def __init__(self, run_id: str, problem: StorageError) -> None:
+        self.run_id = run_id
+        self.problem = problem
+        self.waiting_count = 0
+        self.given_up = False
+        self.over = asyncio.Event()
+        self.retry = asyncio.Event()
+
+    async def wait(self, backoff_s: float) -> None:
+        """Wait for the next attempt."""
+        self.retry.clear()
+        if not self.given_up:
+            try:
+                async with asyncio.timeout(backoff_s):
+                    await self.retry.wait()
+            except TimeoutError:
+                pass
+
+
+class StoragePauses:
+    """The runs of this process that are paused until their rows can be stored.
+
+    Args:
+        database: The store.
+        on_change: Called with a run when it is paused here, and when it is resumed.
+        resume: Ends a run's stored pause and enqueues what follows.
+    """
+
+    def __init__(
+        self, database: Database, on_change: Callable[[str], None], resume: Callable[[str], Awaitable[None]]
+    ) -> None:
+        self._database = database
+        self._on_change = on_change
+        self._resume = resume
+        self._pauses: dict[str, _Pause] = {}
+        self._closed = False
+
+    def of(self, run_id: str) -> RunStore:
+        """Return the database as a run uses it."""
+        return RunStore(self, self._database, run_id)
+
+    def reason(self, run_id: str) -> str:
+        """Return why a run's rows cannot be stored here now; empty where they can."""
+        pause = self._pauses.get(run_id)
+        return pause.problem.message if pause is not None else ""
+
+    def retry(self, run_id: str) -> None:
+        """Store a run's rows again now instead of after the backoff."""
+        pause = self._pauses.get(run_id)
+        if pause is not None:
+            pause.retry.set()
+
+    def give_up(self, run_id: str) -> None:
+        """Drop what a run still has to store: the run was cancelled, deleted, or has ended."""
+        pause = self._pauses.get(run_id)
+        if pause is not None:
+            pause.given_up = True
+            pause.retry.set()
+
+    def close(self) -> None:
+        """Store everything one last time; what fails then is dropped."""
+        self._closed = True
+        for run_id in self._pauses:
+            self.give_up(run_id)
+
+    async def until_storable(self, run_id: str, unless: asyncio.Event) -> bool:
+        """Wait until a run's rows can be stored here, or until an event is set; return whether they can."""
+        while (pause := self._pauses.get(run_id)) is not None and not unless.is_set():
+            waits = [asyncio.ensure_future(event.wait()) for event in (pause.over, unless)]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+        return run_id not in self._pauses
+
+    async def outlast(self, run_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Return what an attempt returns, made again with backoff for as long as it raises StorageError.
+
+        Args:
+            run_id: The run that is paused meanwhile.
+            attempt: What to do; made again from the start, also where an earlier one was stored unnoticed.
+
+        Raises:
+            StorageError: It still fails, and the run was cancelled or the process stops.
+        """
+        try:
+            return await attempt()
+        except StorageError as problem:
+            if self._closed:
+                raise
+            pause = self._enter(run_id, problem)
+        try:
+            await pause.wait(_FIRST_BACKOFF_S)
+            result = await self._insist(pause, attempt)
+            if pause.waiting_count == 1 and not pause.given_up:
+                await self._insist(pause, lambda: self._resume(run_id))
+            return result
+        finally:
+            self._leave(pause)
+
+    async def _insist(self, pause: _Pause, attempt: Callable[[], Awaitable[T]]) -> T:
+        backoff_s = _FIRST_BACKOFF_S
+        while True:
+            try:
+                return await attempt()
+            except StorageError as problem:
+                if pause.given_up:
+                    raise
+                pause.problem = problem
+            backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
+            await self._store(pause)
+            await pause.wait(backoff_s)
+
+    async def _store(self, pause: _Pause) -> None:
+        """Store the pause where at least that can be stored, so that other processes show it, too."""
+        run_id, reason = pause.run_id, pause.problem.message
+        try:
+            is_new = await self._database.write(
+                lambda c: runs.apply_command(c, run_id, Command.LOSE_STORAGE, reason=reason) is not None
+            )
+        except StorageError:
+            return
+        if is_new:
+            self._on_change(run_id)
+
+    def _enter(self, run_id: str, problem: StorageError) -> _Pause:
+        pause = self._pauses.get(run_id)
+        if pause is None:
+            pause = self._pauses[run_id] = _Pause(run_id, problem)
+            _log.error("pausing run, rows cannot be stored, retrying with backoff: run=%s: %s", run_id, problem.message)
+            self._on_change(run_id)
+        pause.waiting_count += 1
+        return pause
+
+    def _leave(self, pause: _Pause) -> None:
+        pause.waiting_count -= 1
+        if pause.waiting_count:
+            return
+        del self._pauses[pause.run_id]
+        pause.over.set()
+        if not pause.given_up:
+            _log.warning("resuming run, rows can be stored again: run=%s", pause.run_id)
+            for other in self._pauses.values():
+                other.retry.set()
+        self._on_change(pause.run_id)
+
+
+class RunStore:
+    """The database as one run uses it: what cannot be read or stored now is read or stored later.
+
+    Args:
+        pauses: Those of the process.
+        database: The store.
+        run_id: The run.
+    """
+
+    def __init__(self, pauses: StoragePauses, database: Database, run_id: str) -> None:
+        self._pauses = pauses
+        self._database = database
+        self._run_id = run_id
+
+    async def read(self, query: Callable[[sa.Connection], T]) -> T:
+        """Read as `Database.read`, as soon as it can be read."""
+        return await self.outlast(lambda: self._database.read(query))
+
+    async def write(self, change: Callable[[sa.Connection], T]) -> T:
+        """Write as `Database.write`, as soon as it can be stored; the change may find itself stored already."""
+        return await self.outlast(lambda: self._database.write(change))
+
+    async def write_once(self, change: Callable[[sa.Connection], T]) -> T:
+        """Write as `Database.write`, for an attempt of `outlast`."""
+        return await self._database.write(change)
+
+    async def outlast(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Return what an attempt returns, as `StoragePauses.outlast`."""
+        return await self._pauses.outlast(self._run_id, attempt)
+
+    async def until_storable(self, unless: asyncio.Event) -> bool:
+        """Wait until rows can be stored, or until an event is set; return whether they can."""
+        return await self._pauses.until_storable(self._run_id, unless)

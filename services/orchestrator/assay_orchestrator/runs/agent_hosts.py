@@ -1,0 +1,76 @@
+"""Agent hosts: clients that answer for runs through this process, which then serves the jobs of these runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assay_orchestrator.agents.hosted import Attachment
+    from assay_orchestrator.engine.dispatcher import Dispatcher
+    from assay_orchestrator.engine.worker import ShardWorker
+    from assay_orchestrator.runs.planner import Planner
+
+__all__ = ["AgentHosts"]
+
+_REATTACH_GRACE_S = 3.0
+"""How long the last client of a run may be detached before other processes with clients get its shards."""
+
+
+class AgentHosts:
+    """Attaches clients to runs.
+
+    A run whose agent a client hosts can be worked on wherever one of its clients is attached, in several processes at
+    once where several are.
+
+    Args:
+        planner: Owns the brokers between runs and clients.
+        dispatcher: Delivers the jobs of attended runs.
+        worker: Works on them.
+    """
+
+    def __init__(self, planner: Planner, dispatcher: Dispatcher, worker: ShardWorker) -> None:
+        self._planner = planner
+        self._dispatcher = dispatcher
+        self._worker = worker
+        self._leaving: dict[str, asyncio.TimerHandle] = {}
+
+    def attach(self, run_id: str, concurrency: int) -> Attachment:
+        """Attach a client that answers up to `concurrency` of a run's questions at once."""
+        leaving = self._leaving.pop(run_id, None)
+        if leaving is not None:
+            leaving.cancel()
+        attachment = self._planner.hosted_agent(run_id).attach(concurrency)
+        self._dispatcher.attend(run_id)
+        return attachment
+
+    def detach(self, run_id: str, attachment: Attachment) -> None:
+        """Detach a client; where it was the last here, the run may have others in another process."""
+        attachment.close()
+        if not self._dispatcher.alone and self._planner.is_unattended(run_id) and run_id not in self._leaving:
+            loop = asyncio.get_running_loop()
+            self._leaving[run_id] = loop.call_later(_REATTACH_GRACE_S, self._leave, run_id)
+
+    def forget(self, run_id: str, reason: str) -> None:
+        """Detach the clients of a run that has ended or paused."""
+        self._planner.forget(run_id, reason)
+        self._dispatcher.leave(run_id)
+
+    def hold(self, run_id: str) -> None:
+        """Let the questions of a run in flight end, and ask nothing more of it in this process."""
+        session = self._worker.sessions.of(run_id)
+        if session is not None:
+            session.stop_asking()
+            self._planner.hold(run_id)
+
+    def aclose(self) -> None:
+        """Cancel the timers of detached clients."""
+        for handle in self._leaving.values():
+            handle.cancel()
+
+    def _leave(self, run_id: str) -> None:
+        del self._leaving[run_id]
+        if self._planner.is_unattended(run_id):
+            self.hold(run_id)
+            self._planner.retire(run_id)
+            self._dispatcher.leave(run_id)

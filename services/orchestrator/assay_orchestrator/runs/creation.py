@@ -1,0 +1,131 @@
+"""Runs are accepted: each once, divided into shards, its first jobs enqueued, in one transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from assay.errors import ConflictError, OverloadedError
+from assay.runtime.failpoints import failpoint
+from assay.storage.times import now
+from assay.version import __version__
+from assay_orchestrator.runs.planner import HOSTED_ADAPTERS, agent_key
+from assay_orchestrator.store import runs, shards
+from assay_orchestrator.store.settings_json import settings_to_json
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from assay.model.run import DatasetRef, RunSettings
+    from assay.storage.database import Database
+    from assay_orchestrator.engine.worker import ShardWorker
+    from assay_orchestrator.settings import Settings
+    from assay_orchestrator.store.runs import RunRecord
+    from assay_orchestrator.store.shards import ShardJob
+
+__all__ = ["Creation"]
+
+_log = logging.getLogger(__name__)
+
+
+class Creation:
+    """Accepts runs.
+
+    Args:
+        database: The store.
+        worker: Enqueues their first jobs.
+        settings: How many runs may be active at once.
+    """
+
+    def __init__(self, database: Database, worker: ShardWorker, settings: Settings) -> None:
+        self._database = database
+        self._worker = worker
+        self._settings = settings
+
+    async def create(self, request_id: str, settings: RunSettings, dataset: DatasetRef) -> str:
+        """Accept a run and return its id; a repeated request returns that of the first.
+
+        Raises:
+            ConflictError: The request id was used for something else.
+            OverloadedError: Too many runs are active.
+        """
+        content = json.dumps([settings_to_json(settings), dataset.dataset_id], sort_keys=True)
+        request_hash = hashlib.sha256(content.encode()).hexdigest()
+        existing = await self._database.read(lambda c: runs.get_by_request(c, request_id))
+        if existing is None:
+            existing = await self._accept(request_id, request_hash, settings, dataset)
+        if existing.request_hash != request_hash:
+            raise ConflictError(f"request id {request_id!r} was used for another spec or dataset: use a new request id")
+        return existing.run_id
+
+    async def _accept(
+        self, request_id: str, request_hash: str, settings: RunSettings, dataset: DatasetRef
+    ) -> RunRecord:
+        agent = settings.agent
+        record = runs.RunRecord(
+            run_id=_new_run_id(settings.name),
+            request_id=request_id,
+            request_hash=request_hash,
+            spec=settings_to_json(settings),
+            dataset_id=dataset.dataset_id,
+            total_count=dataset.case_count * settings.repeats,
+            assay_version=__version__,
+            created_at=now(),
+            agent_key=agent_key(agent, self._settings.agent_limits),
+            concurrency=agent.concurrency,
+            hosted=agent.adapter in HOSTED_ADAPTERS,
+            team=settings.team,
+            weight=settings.weight,
+        )
+        stored, is_new = record, False
+
+        def accept(connection: sa.Connection) -> list[ShardJob]:
+            nonlocal stored, is_new
+            if (existing := runs.get_by_request(connection, request_id)) is not None:
+                stored = existing
+                return []
+            self._require_room(connection)
+            stored, is_new = runs.create_run(connection, record)
+            if not is_new:
+                return []
+            shards.create_shards(connection, stored.run_id, dataset.case_count, settings.repeats)
+            jobs = self._worker.next_jobs(connection, stored.run_id)
+            failpoint("run.before_commit")
+            return jobs
+
+        await self._worker.enqueue(accept)
+        failpoint("run.after_commit")
+        if is_new:
+            _log.info(
+                "accepted run: run=%s name=%s rows=%d agent=%s team=%s",
+                stored.run_id,
+                settings.name,
+                stored.total_count,
+                agent.adapter,
+                settings.team or "none",
+            )
+        return stored
+
+    def _require_room(self, connection: sa.Connection) -> None:
+        """Raise unless one more run may be active; until the commit no other process creates one.
+
+        Raises:
+            OverloadedError: There are as many as there may be.
+        """
+        runs.lock_creation(connection)
+        active, limit = runs.count_active(connection), self._settings.active_run_limit
+        if active >= limit:
+            raise OverloadedError(
+                f"{active} runs are active, which is the limit: retry when one has ended", retry_after_s=10.0
+            )
+
+
+def _new_run_id(name: str) -> str:
+    """Return a readable id that is unique and safe as a file name."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "run"
+    return f"{slug}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"

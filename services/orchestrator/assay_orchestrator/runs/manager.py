@@ -1,0 +1,497 @@
+"""The runs of this process: created, started, paused, resumed, ended, and recovered after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import uuid
+from typing import TYPE_CHECKING
+
+from assay.errors import (
+    AssayError,
+    NotFoundError,
+    SpecError,
+    StorageError,
+    WrongStateError,
+)
+from assay.model.run import Run, RunSettings, RunState
+from assay.runtime.failpoints import failpoint
+from assay_orchestrator.engine.worker import ShardWorker
+from assay_orchestrator.pipeline.session import Session
+from assay_orchestrator.runs.agent_hosts import AgentHosts
+from assay_orchestrator.runs.catalogue import UNREADABLE, Catalogue, RunFilter
+from assay_orchestrator.runs.creation import Creation
+from assay_orchestrator.runs.deletion import Deleter
+from assay_orchestrator.runs.peers import Peers
+from assay_orchestrator.runs.spend_caps import check_spend_cap
+from assay_orchestrator.runs.unattended_runs import UnattendedRuns
+from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards
+from assay_orchestrator.store.control import Resumption
+from assay_orchestrator.store.fairness import FairShares
+from assay_orchestrator.store.lifecycle import (
+    ACTIVE_STATES,
+    PHASES_AT_REST,
+    Command,
+    Phase,
+    client_view,
+    phase_of,
+    require_transition,
+)
+from assay_orchestrator.store.settings_json import summary_to_json
+from assay_orchestrator.summary.partial import PartialSummaries, fold
+from assay_orchestrator.watch.notifier import Notifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    import sqlalchemy as sa
+
+    from assay.model.run import DatasetRef, Deletion, RunSummary, SpendCap
+    from assay.storage.database import Database
+    from assay_orchestrator.agents.hosted import Attachment
+    from assay_orchestrator.engine.dispatcher import Dispatcher
+    from assay_orchestrator.pipeline.run_context import RunContext
+    from assay_orchestrator.pipeline.storage_pauses import RunStore
+    from assay_orchestrator.runs.planner import Planner
+    from assay_orchestrator.settings import Settings
+    from assay_orchestrator.store.runs import RunRecord, RunStatus
+    from assay_orchestrator.store.shards import ShardJob
+
+__all__ = ["RunManager"]
+
+_PAUSE_WAIT_S = 3.0
+_INTERRUPTED = "the orchestrator stopped while the run was running; stored rows are kept"
+
+_log = logging.getLogger(__name__)
+
+
+class RunManager:
+    """Owns the runs of this process.
+
+    Args:
+        database: The store.
+        settings: Limits and the recovery policy.
+        planner: Builds the context of a stored run.
+        dispatcher: Delivers shards to this process.
+    """
+
+    def __init__(self, database: Database, settings: Settings, planner: Planner, dispatcher: Dispatcher) -> None:
+        self._database = database
+        self._settings = settings
+        self._planner = planner
+        self._dispatcher = dispatcher
+        self._catalogue = Catalogue(database)
+        self._partial = PartialSummaries(database)
+        self._deleter = Deleter(database)
+        self._pausing: set[str] = set()
+        self.notifier = Notifier()
+        shares = FairShares(settings.team_weights, settings.agent_limits)
+        self._worker = ShardWorker(
+            database, self._dispatcher, shares, self, self._session, max_attempts=settings.row_try_limit
+        )
+        self._creation = Creation(database, self._worker, settings)
+        self._hosts = AgentHosts(planner, dispatcher, self._worker)
+        self._unattended = UnattendedRuns(database, self, limit_s=settings.unattended_pause_s)
+        self._peers = Peers(database, dispatcher, self._worker, self, reconcile_s=settings.reconcile_s)
+
+    async def start(self) -> None:
+        """Start to work; without other processes, continue or pause every run that a stop interrupted."""
+        await self._database.write(datasets.discard_unfinished_uploads)
+        if self._dispatcher.alone:
+            await self._recover()
+        self._dispatcher.open(self._worker.work)
+        if not self._dispatcher.alone:
+            self._peers.start()
+        self._unattended.start()
+        await self._deleter.recover()
+
+    async def _recover(self) -> None:
+        def tidy(connection: sa.Connection) -> list[RunRecord]:
+            shards.release_all(connection)
+            return runs.list_unfinished(connection)
+
+        for record in await self._database.write(tidy):
+            if record.phase is Phase.PAUSING:
+                await self._pause_stored(record.run_id, Command.DRAIN, runs.PAUSED_BY_OWNER)
+            elif self._settings.recover == "auto":
+                await self._resume(record.run_id)
+            else:
+                await self._pause_stored(record.run_id, Command.INTERRUPT, _INTERRUPTED)
+            failpoint("recovery.run_continued")
+
+    async def create(self, request_id: str, settings: RunSettings, dataset: DatasetRef) -> Run:
+        """Accept a run and start it; a repeated request returns the run of the first.
+
+        Raises:
+            ConflictError: The request id was used for something else.
+            OverloadedError: Too many runs are active.
+        """
+        return await self.get(await self._creation.create(request_id, settings, dataset))
+
+    async def preflight_judge(self, settings: RunSettings) -> None:
+        """Raise unless the judge service would judge for a run.
+
+        Raises:
+            SpecError: It would not; holds every problem.
+        """
+        if problems := await self._planner.judge_problems(settings):
+            raise SpecError(problems)
+
+    async def get(self, run_id: str) -> Run:
+        """Return a run as it is stored.
+
+        Raises:
+            NotFoundError: There is no such run; the message names the one that was probably meant.
+        """
+        return await self._catalogue.get(run_id)
+
+    async def get_summarised(self, run_id: str) -> Run:
+        """Return a run as it is stored, with a partial summary where it has no final one.
+
+        Raises:
+            NotFoundError: There is no such run.
+        """
+        run = await self.get(run_id)
+        if run.summary is not None or run.settings.agent.adapter == UNREADABLE:
+            return run
+        return dataclasses.replace(run, summary=await self._partial.of(run))
+
+    async def list_newest(self, count: int, before: tuple[str, str] | None, wanted: RunFilter) -> list[Run]:
+        """Return up to `count` runs as clients see them, newest first, older than (created_at, run_id) `before`."""
+        return await self._catalogue.list_newest(count, before, wanted, self.shown)
+
+    async def cancel(self, run_id: str) -> Run:
+        """Stop a run for good; what is stored stays.
+
+        Raises:
+            WrongStateError: The run has already ended in another way.
+        """
+        if not await self._database.write(lambda c: control.cancel(c, run_id)):
+            raise self._catalogue.not_found(run_id)
+        _log.info("cancelled run: run=%s", run_id)
+        self._hosts.forget(run_id, "the run was cancelled")
+        await self._worker.cancel(run_id)
+        self.notifier.notify(run_id)
+        return await self.get(run_id)
+
+    async def pause(self, run_id: str) -> Run:
+        """Let a run's questions in flight end and ask nothing more; the run is then PAUSED.
+
+        Returns:
+            The run, after a few seconds at most; still RUNNING where questions in flight take longer.
+
+        Raises:
+            WrongStateError: The run has ended.
+        """
+        moved = self.notifier.subscribe(run_id)
+        try:
+            state = await self._database.write(lambda c: control.pause(c, run_id))
+            if state is None:
+                raise self._catalogue.not_found(run_id)
+            if state is RunState.PAUSED:
+                self.on_paused(run_id, runs.PAUSED_BY_OWNER)
+            else:
+                _log.info("pausing run once its questions in flight have ended: run=%s", run_id)
+                self._pausing.add(run_id)
+                self._hosts.hold(run_id)
+            run = await self._until_paused(run_id, moved)
+        finally:
+            self.notifier.unsubscribe(run_id, moved)
+        if run.state not in ACTIVE_STATES:
+            await self._worker.until_left(run_id)
+        return run
+
+    async def _until_paused(self, run_id: str, moved: asyncio.Event) -> Run:
+        """Return a run once it has paused or changed otherwise, or a few seconds have passed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PAUSE_WAIT_S):
+                while (run := await self.get(run_id)).state in ACTIVE_STATES and run.pause_cause is not None:
+                    await moved.wait()
+                    moved.clear()
+                return run
+        return await self.get(run_id)
+
+    async def resume(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> Run:
+        """Continue a paused run; on one that is running this does nothing.
+
+        Args:
+            run_id: The run.
+            retry_errors: Also retry rows with errors, of a run that is paused, has succeeded or has failed.
+            spend_cap: Another cap on what it may spend on judging; None to keep its cap.
+
+        Raises:
+            InvalidInputError: A cap for a run without a judge.
+            WrongStateError: The run has ended, or is running while errors are to be retried or the cap to be changed.
+        """
+        if spend_cap is not None:
+            check_spend_cap(await self.get(run_id), spend_cap)
+        self._worker.pauses.retry(run_id)
+        await self._resume(run_id, retry_errors=retry_errors, spend_cap=spend_cap)
+        return await self.get(run_id)
+
+    async def delete(self, run_id: str, *, only_check: bool = False) -> Deletion:
+        """Remove a run with all its rows, and its dataset where no other run uses it.
+
+        Args:
+            run_id: The run.
+            only_check: Delete nothing; only return what would go.
+
+        Raises:
+            NotFoundError: There is no such run.
+            WrongStateError: The run is running.
+        """
+        self._require_at_rest(await self.get(run_id))
+        deletion = await self._catalogue.estimate_deletion(run_id)
+        if only_check:
+            return deletion
+        while (pending := await self._database.write(lambda c: deletions.begin_deletion(c, run_id))) is None:
+            self._require_at_rest(await self.get(run_id))  # another call has just resumed it
+        failpoint("deletion.begun")
+        self._hosts.forget(run_id, "the run was deleted")
+        self.notifier.close_watches(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
+        await self._worker.cancel(run_id)
+        await self._deleter.finish(pending)
+        _log.info("deleted run: run=%s rows=%d", run_id, deletion.row_count)
+        return deletion
+
+    def _require_at_rest(self, run: Run) -> None:
+        if run.state not in ACTIVE_STATES:
+            return
+        is_stuck = self.shown(run).state is RunState.PAUSED
+        phase = Phase.WAITING_FOR_STORAGE if is_stuck else phase_of(run.state, run.pause_cause)
+        require_transition(run.run_id, phase, Command.DELETE)
+
+    async def attach(self, run: Run, concurrency: int) -> Attachment:
+        """Attach a client that hosts the run's agent; a run that is paused as unattended resumes.
+
+        Raises:
+            WrongStateError: The run has ended.
+        """
+        _require_unfinished(run)
+        with contextlib.suppress(StorageError):  # a host may come back before the store takes writes again
+            if await self._database.write(lambda c: attendance.attend(c, run.run_id)):
+                await self._resume(run.run_id)
+        attachment = self._hosts.attach(run.run_id, concurrency)
+        _log.info("client hosts the agent: run=%s concurrency=%d", run.run_id, concurrency)
+        return attachment
+
+    def detach(self, run_id: str, attachment: Attachment) -> None:
+        """Detach such a client."""
+        self._hosts.detach(run_id, attachment)
+        _log.info("client no longer hosts the agent: run=%s", run_id)
+
+    def storage_problem(self, run_id: str) -> str:
+        """Return why a run's rows cannot be stored here now; empty where they can."""
+        return self._worker.pauses.reason(run_id)
+
+    def shown(self, run: Run) -> Run:
+        """Return a run as clients see it: PAUSED where its rows cannot be stored."""
+        return client_view(run, self.storage_problem(run.run_id))
+
+    async def aclose(self) -> None:
+        """Stop work on all runs; stored rows stay, and the next start continues them."""
+        await self._peers.aclose()
+        await self._unattended.aclose()
+        self._hosts.aclose()
+        for session in self._worker.sessions.all():
+            self._hosts.hold(session.context.run_id)
+        failpoint("stop.draining")
+        closing = asyncio.create_task(self._dispatcher.aclose())
+        await asyncio.wait([closing], timeout=self._settings.grace_s / 2)
+        await self._worker.hand_over()
+        await closing  # an unreachable store delays it by seconds at most
+        await self._worker.repoll_timers.aclose()
+        await self._deleter.aclose()
+        await self._partial.aclose()
+        await self._planner.aclose()
+        self.notifier.notify_all()
+
+    # For `UnattendedRuns`.
+
+    def attended(self) -> Collection[str]:
+        """Return the runs that clients of this process host."""
+        return self._planner.attended()
+
+    async def pause_here(self, run_id: str) -> None:
+        """Drop the work of this process on a run that was paused."""
+        self._hosts.forget(run_id, "the run has paused")
+        await self._worker.cancel(run_id)
+        self.notifier.notify(run_id)
+
+    # For `Peers`.
+
+    def local_runs(self) -> set[str]:
+        """Return the runs that are worked on, hosted or watched here."""
+        here = {session.context.run_id for session in self._worker.sessions.all()}
+        return here | {*self.notifier.watched_runs, *self._planner.hosted}
+
+    def watcher_count(self) -> int:
+        """Return how many watchers there are here."""
+        return self.notifier.watcher_count
+
+    def on_run_changed(self, run_id: str, status: RunStatus | None) -> None:
+        """Apply a change of a run that another process may have made."""
+        if status is None:
+            self._hosts.forget(run_id, "the run was deleted")
+            self.notifier.close_watches(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
+            return
+        if status.phase in PHASES_AT_REST:
+            self._pausing.discard(run_id)
+            self._hosts.forget(run_id, f"the run has {status.phase.value}")
+            self._worker.cancel_soon(run_id)
+        elif status.phase is Phase.PAUSING:
+            self._pausing.add(run_id)
+            self._hosts.hold(run_id)
+        else:
+            self._pausing.discard(run_id)
+            self._planner.release(run_id)
+        self.notifier.notify(run_id)
+
+    # For `ShardWorker`.
+
+    async def context_of(self, run_id: str) -> RunContext:
+        """Return what the shards of a run work with."""
+        pause_count = await self._database.read(lambda c: runs.count_pauses(c, run_id))
+        return self._planner.context_of(
+            await self._catalogue.get(run_id, to_work_on=True), asyncio.Event(), pause_count=pause_count
+        )
+
+    async def conclude_run(self, run_id: str) -> None:
+        """End a run whose shards are all done; one that has ended, is paused, or has rows to retry stays as it is.
+
+        Where shards lack rows, these are reopened instead.
+        """
+        while (found := await self._sum_up(run_id)) is not None:
+            sequence, summary = found
+            if summary is None:
+                await self._worker.reopen_incomplete(run_id)
+            elif await self._succeed(run_id, sequence, summary):
+                return
+
+    async def _sum_up(self, run_id: str) -> tuple[int, RunSummary | None] | None:
+        """Return the last event and the summary of a run whose shards are all done; None where they are not.
+
+        There is no summary where rows are missing.
+        """
+        try:
+            run = await self._catalogue.get(run_id, to_work_on=True)
+        except NotFoundError:
+            return None  # it was deleted
+
+        def load(connection: sa.Connection) -> tuple[int, RunSummary | None] | None:
+            record = runs.get_run(connection, run_id)
+            if record is None or record.state not in ACTIVE_STATES or not shards.all_done(connection, run_id):
+                return None
+            is_complete = results.count_finished(connection, run_id) == record.total_count
+            return record.last_sequence, fold(connection, run) if is_complete else None
+
+        return await self._database.read(load)
+
+    async def fail_run(self, run_id: str, problem: Exception) -> None:
+        """End a run as failed, which cannot continue."""
+        await self._worker.cancel(run_id)
+        if isinstance(problem, AssayError):
+            await self._fail(run_id, problem.message)
+        else:
+            error_id = uuid.uuid4().hex[:12]
+            _log.error("internal error in run: run=%s error_id=%s", run_id, error_id, exc_info=problem)
+            await self._fail(run_id, f"internal error {error_id}: see the orchestrator's log")
+
+    def on_state_changed(self, run_id: str) -> None:
+        """Notify watchers that a run's state has changed."""
+        self.notifier.notify(run_id)
+
+    def on_paused(self, run_id: str, reason: str) -> None:
+        """Detach the clients of a run that is paused now, and notify its watchers."""
+        _log.info("paused run: run=%s reason=%s", run_id, reason)
+        self._pausing.discard(run_id)
+        self._hosts.hold(run_id)  # its session here, which is draining, takes no shards when the run is resumed
+        self._hosts.forget(run_id, reason)
+        self.notifier.notify(run_id)
+
+    def _session(self, context: RunContext, store: RunStore) -> Session:
+        session = Session(
+            store,
+            context,
+            alone=self._dispatcher.alone,
+            on_results=lambda rows: self.notifier.publish(context.run_id, rows),
+            known_s=self._dispatcher.held_s,
+            until_sure=self._dispatcher.until_sure,
+        )
+        if context.run_id in self._pausing:  # requested after its first shard was queued
+            session.stop_asking()
+            self._planner.hold(context.run_id)
+        return session
+
+    async def _resume(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> None:
+        """Bring a run into RUNNING and enqueue its next jobs."""
+        held = await self._database.read(lambda c: shards.list_active(c, run_id))
+        gone = set(await self._dispatcher.find_lost([one.job for one in held]))
+        lost = [one for one in held if one.job in gone]
+        wanted = Resumption(retry_errors, spend_cap, self._settings.row_try_limit, lost)
+        is_there = True
+
+        def change(connection: sa.Connection) -> list[ShardJob]:
+            nonlocal is_there
+            is_running = control.resume(connection, run_id, wanted)
+            is_there = is_running is not None
+            return self._worker.next_jobs(connection, run_id) if is_running else []
+
+        await self._worker.enqueue(change)
+        if not is_there:
+            raise self._catalogue.not_found(run_id)
+        _log.info("resumed run: run=%s retry_errors=%s", run_id, retry_errors)
+        self._pausing.discard(run_id)
+        self._planner.release(run_id)
+        self.notifier.notify(run_id)
+
+    async def _succeed(self, run_id: str, sequence: int, summary: RunSummary) -> bool:
+        data = summary_to_json(summary)
+        has_ended = await self._end(run_id, lambda c: control.conclude(c, run_id, sequence, data))
+        if has_ended:
+            _log.info(
+                "run succeeded: run=%s rows=%s agent_errors=%s verdict=%s",
+                run_id,
+                summary.row_count,
+                summary.agent_errors,
+                summary.overall_status,
+            )
+        return has_ended
+
+    async def _fail(self, run_id: str, reason: str) -> None:
+        def fail(connection: sa.Connection) -> bool:
+            return runs.apply_command(connection, run_id, Command.FAIL, reason=reason) is not None
+
+        has_ended = await self._worker.pauses.outlast(run_id, lambda: self._end(run_id, fail))
+        if has_ended:
+            _log.error("run failed: run=%s reason=%s", run_id, reason)
+
+    async def _end(self, run_id: str, stop: Callable[[sa.Connection], bool]) -> bool:
+        """End a run; return False where it was not to end, or had ended already."""
+
+        def end(connection: sa.Connection) -> RunState | None:
+            if not stop(connection):
+                return None
+            failpoint("summary.before_commit")
+            run = runs.get_run(connection, run_id)
+            return run.state if run is not None else None
+
+        state = await self._database.write(end)
+        if state is None:
+            return False
+        failpoint("summary.after_commit")
+        self._hosts.forget(run_id, f"the run has {state.value}")
+        self.notifier.notify(run_id)
+        return True
+
+    async def _pause_stored(self, run_id: str, command: Command, reason: str) -> None:
+        await self._database.write(lambda c: runs.apply_command(c, run_id, command, reason=reason))
+        _log.info("paused run: run=%s reason=%s", run_id, reason)
+        self.notifier.notify(run_id)
+
+
+def _require_unfinished(run: Run) -> None:
+    if run.finished:
+        raise WrongStateError(f"run {run.run_id} has already {run.state.value}", reason="RUN_FINISHED")

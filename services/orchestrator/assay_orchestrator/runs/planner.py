@@ -1,0 +1,183 @@
+"""Builds the context of a stored run from its settings: agent, metrics, clients for their evidence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from assay.errors import WrongStateError
+from assay.metrics import build_metric
+from assay.spec.model import wants_verdicts
+from assay_orchestrator.agents import build_agent
+from assay_orchestrator.agents.hosted import HostedAgent
+from assay_orchestrator.pipeline.run_context import RunContext
+from assay_orchestrator.pipeline.turns import Turns
+from assay_orchestrator.scoring.pool import ScorerPool
+from assay_orchestrator.scoring.row_scorer import RowScorer
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Mapping, Sequence
+
+    from assay.errors import Problem
+    from assay.model.run import AgentSettings, Run, RunSettings
+    from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
+    from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
+    from assay_orchestrator.evidence.embedding_client import EmbeddingClient
+    from assay_orchestrator.evidence.jury import RunJury
+    from assay_orchestrator.settings import Settings
+
+__all__ = ["HOSTED_ADAPTERS", "Planner", "agent_key"]
+
+HOSTED_ADAPTERS = frozenset({"python"})
+"""Adapters whose agent is the user's own code: it runs on the client's side, behind ServeAgent."""
+
+
+def agent_key(agent: AgentSettings, limits: Mapping[str, int]) -> str:
+    """Return under which key an agent has a limit: its whole target, or the host of it; empty without a limit."""
+    host = urlsplit(agent.target).hostname or "" if "://" in agent.target else ""
+    return next((key for key in (agent.target, host) if key and key in limits), "")
+
+
+class Planner:
+    """Builds what runs need; owns the scorers, and the brokers of the agents that clients host.
+
+    Args:
+        settings: What agents may reach, and how long to retry embedder and judge.
+        embedder: The embedder; None where there is none.
+        judge: The judge service; None where there is none.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        embedder: EmbedderServiceAsyncStub | None,
+        judge: JudgeServiceAsyncStub | None = None,
+    ) -> None:
+        self._settings = settings
+        self._embedder = embedder
+        self._judge = judge
+        self._hosted: dict[str, HostedAgent] = {}
+        self._scorers = ScorerPool(settings.scoring)
+        self._turns = Turns()
+
+    def context_of(self, run: Run, pausing: asyncio.Event, *, pause_count: int = 0) -> RunContext:
+        """Return what the shards of a run work with.
+
+        Args:
+            run: The run.
+            pausing: Set when it is to be paused: nothing more is asked then.
+            pause_count: How often it was paused before.
+
+        Raises:
+            WrongStateError: The run needs an embedder or a judge, and this orchestrator has none.
+        """
+        wanted = run.settings
+        metrics = [build_metric(metric) for metric in wanted.metrics]
+        models = sorted({metric.embedding_model for metric in metrics if metric.embedding_model is not None})
+        # Only the cases show whether their checks need vectors: without an embedder such a check is skipped.
+        for_all = [metric for metric in metrics if metric.embedding_model and not hasattr(metric, "compared_texts")]
+        if for_all and self._embedder is None:
+            raise WrongStateError(
+                "the run's metrics need an embedder and this orchestrator has none: start it with --embedder ADDRESS",
+                reason="NO_EMBEDDER",
+            )
+        return RunContext(
+            run_id=run.run_id,
+            dataset_id=run.dataset.dataset_id,
+            case_count=run.dataset.case_count,
+            repeats=wanted.repeats,
+            concurrency=wanted.agent.concurrency,
+            timeout_s=wanted.agent.timeout_s,
+            agent=build_agent(
+                wanted.agent,
+                hosted=self.hosted_agent(run.run_id) if wanted.agent.adapter in HOSTED_ADAPTERS else None,
+                allowed_hosts=self._settings.http_hosts,
+                allowed_env=self._settings.agent_env,
+                pausing=pausing,
+                scorers=self._scorers,
+            ),
+            pausing=pausing,
+            max_attempts=self._settings.row_try_limit,
+            turns=self._turns,
+            # Of a conversation, a dataset records the last answer alone.
+            turn_score="last" if wanted.agent.adapter == "replay" else wanted.turns,
+            metrics=metrics,
+            scorer=RowScorer(self._scorers, run.run_id, wanted.metrics, metrics),
+            embedders=self._embedders(models),
+            judge=self._run_judge(run, pausing, pause_count),
+        )
+
+    async def aclose(self) -> None:
+        """End the scorers."""
+        await self._scorers.aclose()
+
+    async def judge_problems(self, settings: RunSettings) -> Sequence[Problem]:
+        """Return why the judge service will not judge for a run, as far as it can be asked."""
+        judge = settings.judge
+        if self._judge is None or judge is None or judge.recorded_file or not wants_verdicts(settings.metrics):
+            return ()
+        from assay_orchestrator.runs.judge_preflight import judge_problems  # imported here: most runs are not judged
+
+        return await judge_problems(self._judge, judge)
+
+    def _run_judge(self, run: Run, pausing: asyncio.Event, pause_count: int) -> RunJury | None:
+        judge = run.settings.judge
+        if judge is None or not wants_verdicts(run.settings.metrics):
+            return None
+        service = None if judge.recorded_file else self._judge
+        if service is None and not judge.recorded_file:
+            raise WrongStateError(
+                "the run's metrics need a judge and this orchestrator has none: start it with --judge ADDRESS",
+                reason="NO_JUDGE",
+            )
+        from assay_orchestrator.evidence.jury import RunJury  # as above
+
+        patience_s = self._settings.judge_patience_s
+        return RunJury(service, judge, run.run_id, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
+
+    def _embedders(self, models: Sequence[str]) -> dict[str, EmbeddingClient]:
+        if self._embedder is None or not models:
+            return {}
+        # Imported here: numpy is needed by runs with embeddings alone.
+        from assay_orchestrator.evidence.embedding_client import EmbeddingClient
+
+        patience_s = self._settings.embedder_patience_s
+        return {model: EmbeddingClient(self._embedder, model, patience_s=patience_s) for model in models}
+
+    def hosted_agent(self, run_id: str) -> HostedAgent:
+        """Return the broker between a run and the clients that answer its questions."""
+        return self._hosted.setdefault(run_id, HostedAgent())
+
+    @property
+    def hosted(self) -> list[str]:
+        """The runs for whose questions clients are attached, or were."""
+        return list(self._hosted)
+
+    def attended(self) -> list[str]:
+        """Return the runs for whose questions clients are attached here."""
+        return [run_id for run_id, agent in self._hosted.items() if agent.is_attended]
+
+    def is_unattended(self, run_id: str) -> bool:
+        """Return whether no client answers a run's questions any more."""
+        return run_id in self._hosted and not self._hosted[run_id].is_attended
+
+    def retire(self, run_id: str) -> None:
+        """Drop the broker of a run without clients here; a client that attaches now gets a new one."""
+        self._hosted.pop(run_id).hold()
+
+    def hold(self, run_id: str) -> None:
+        """Give no more of a run's questions to the clients that answer them: it is about to pause."""
+        if run_id in self._hosted:
+            self._hosted[run_id].hold()
+
+    def release(self, run_id: str) -> None:
+        """Give a run's questions to clients again: it does not pause after all."""
+        if run_id in self._hosted:
+            self._hosted[run_id].release()
+
+    def forget(self, run_id: str, reason: str) -> None:
+        """Detach the clients of a run that asks no more."""
+        hosted = self._hosted.pop(run_id, None)
+        if hosted is not None:
+            hosted.detach_all(reason)

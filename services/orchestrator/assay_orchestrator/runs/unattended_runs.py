@@ -1,0 +1,83 @@
+"""Runs whose agent no client hosts any more: they pause, so that they free their place for other runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from assay.errors import AssayError
+from assay_orchestrator.store import attendance
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from assay.storage.database import Database
+
+__all__ = ["AgentOwner", "UnattendedRuns"]
+
+_CHECKS_PER_LIMIT = 10
+_MOST_CHECK_S = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class AgentOwner(Protocol):
+    """The owner of the runs of this process."""
+
+    def attended(self) -> Collection[str]:
+        """Return the runs that clients of this process host."""
+        ...
+
+    async def pause_here(self, run_id: str) -> None:
+        """Drop the work of this process on a run that was paused."""
+        ...
+
+
+class UnattendedRuns:
+    """Notes in the database which runs have hosts here, and pauses those that had none anywhere for too long.
+
+    Args:
+        database: The database that all processes share.
+        owner: The owner of the runs of this process.
+        limit_s: How long a run may be without a host, in seconds.
+    """
+
+    def __init__(self, database: Database, owner: AgentOwner, *, limit_s: float) -> None:
+        self._database = database
+        self._owner = owner
+        self._limit_s = limit_s
+        self._loop: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start to check."""
+        self._loop = asyncio.create_task(self._check_periodically(), name="pause unattended runs")
+
+    async def aclose(self) -> None:
+        """Stop checking."""
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+
+    async def check(self) -> None:
+        """Store which runs have hosts here, then pause those without any.
+
+        Raises:
+            StorageError: The database does not answer.
+        """
+        attended = self._owner.attended()
+        if attended:
+            await self._database.write(lambda c: attendance.note_attended(c, attended))
+        for run_id in await self._database.write(lambda c: attendance.pause_unattended(c, self._limit_s)):
+            _log.warning("pausing run, no client hosts its agent: run=%s unattended_pause_s=%g", run_id, self._limit_s)
+            await self._owner.pause_here(run_id)
+
+    async def _check_periodically(self) -> None:
+        while True:
+            await asyncio.sleep(min(self._limit_s / _CHECKS_PER_LIMIT, _MOST_CHECK_S))
+            try:
+                await self.check()
+            except AssayError as problem:
+                _log.warning("cannot check for unattended runs: %s", problem.message)
+            except Exception:  # noqa: BLE001 - the loop must not end
+                _log.exception("check for unattended runs failed")

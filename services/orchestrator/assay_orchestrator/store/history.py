@@ -1,0 +1,160 @@
+"""What a run has stored, as its watchers and readers see it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING
+
+from assay.errors import NotFoundError
+from assay.model.agent_response import response_to_json
+from assay.model.run import CaseResult, TurnResult
+from assay.wire.run import result_to_wire, turn_to_wire
+from assay_orchestrator.store import attempts, datasets, results, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import sqlalchemy as sa
+
+    from assay.model.agent_response import AgentResponse
+    from assay.model.run import RowAttempt, StateChange
+    from assay_orchestrator.store.results import RowKey
+
+__all__ = ["find_case", "read_attempts", "read_events", "read_page"]
+
+_MAX_PAGE_CHARS = 2_500_000
+_MAX_ROW_BYTES = 3_500_000
+_CUT_CHARS = 200
+
+
+def read_events(
+    connection: sa.Connection, run_id: str, after: int, count: int, *, with_answers: bool
+) -> list[StateChange | CaseResult]:
+    """Return up to `count` events after a sequence number, in order, none of the current ones left out."""
+    rows: Sequence[CaseResult] = results.read_sequence(connection, run_id, after, count)
+    changes = runs.read_state_changes(connection, run_id, after, count)
+    if with_answers:
+        rows = _complete(connection, run_id, rows)
+    events: list[StateChange | CaseResult] = [*rows, *changes]
+    events.sort(key=lambda event: event.sequence)
+    return _fitting(events[:count]) if with_answers else events[:count]
+
+
+def read_page(
+    connection: sa.Connection,
+    run_id: str,
+    after: RowKey,
+    count: int,
+    *,
+    failed_only: bool,
+    case_index: int | None = None,
+) -> tuple[list[CaseResult], bool]:
+    """Return up to `count` results with their answers, and whether more follow.
+
+    A page also ends early, so that it fits in one message.
+
+    Args:
+        connection: The store.
+        run_id: The run.
+        after: The row before the first; (-1, -1) for the beginning.
+        count: Most results.
+        failed_only: Only rows that failed or have no verdict because of an error.
+        case_index: Only the rows of the case at this position; None for all.
+
+    Raises:
+        NotFoundError: The run was deleted; its rows may be there still.
+    """
+    before_case = None
+    if case_index is not None:
+        after, before_case = max(after, (case_index, -1)), case_index + 1
+    found = results.read_in_order(
+        connection, run_id, after, count + 1, failed_only=failed_only, before_case=before_case
+    )
+    page: list[CaseResult] = []
+    size = 0
+    for row in _complete(connection, run_id, found[:count]):
+        size += _size(row)
+        if page and size > _MAX_PAGE_CHARS:
+            return page, True
+        page.append(row)
+    return page, len(found) > len(page)
+
+
+def find_case(connection: sa.Connection, run_id: str, dataset_id: str, case_id: str) -> int:
+    """Return the position of a case in a run's dataset.
+
+    Raises:
+        NotFoundError: The run's dataset has no such case.
+    """
+    case_index = datasets.find_case(connection, dataset_id, case_id)
+    if case_index is None:
+        raise NotFoundError(f"the dataset of run {run_id} has no case {case_id!r}", reason="CASE_NOT_FOUND")
+    return case_index
+
+
+def read_attempts(connection: sa.Connection, run_id: str, dataset_id: str, case_id: str) -> list[RowAttempt]:
+    """Return every attempt at the rows of a case, by repeat, oldest first, the current one last.
+
+    Raises:
+        NotFoundError: The run's dataset has no such case.
+    """
+    return attempts.read_attempts(connection, run_id, find_case(connection, run_id, dataset_id, case_id))
+
+
+def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> list[CaseResult]:
+    """Return the rows with their answers, inputs and references."""
+    if not rows:
+        return []
+    record = runs.get_run(connection, run_id)
+    if record is None:
+        raise NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND")
+    indexes = sorted({row.case_index for row in rows})
+    questions = datasets.read_questions(connection, record.dataset_id, indexes)
+    answers = results.read_answers(connection, run_id, indexes)
+    return [
+        _completed(row, questions[row.case_index], answers.get((row.case_index, row.repeat_index), ())) for row in rows
+    ]
+
+
+def _completed(
+    row: CaseResult, questions: Sequence[tuple[str, Sequence[str]]], answers: Sequence[AgentResponse]
+) -> CaseResult:
+    question, references = questions[-1]
+    last = answers[-1] if answers else None
+    row = dataclasses.replace(row, response=last, input=question, references=references)
+    return row if len(questions) == 1 else dataclasses.replace(row, turns=_turns(row, questions, answers))
+
+
+def _turns(
+    row: CaseResult, questions: Sequence[tuple[str, Sequence[str]]], answers: Sequence[AgentResponse]
+) -> list[TurnResult]:
+    """Return the turns of a conversation, those that no longer fit in a message with the row without their texts."""
+    room = _MAX_ROW_BYTES - result_to_wire(row).ByteSize()
+    turns = []
+    for (question, references), answer in itertools.zip_longest(questions, answers[: len(questions)]):
+        turn = TurnResult(question, references, answer)
+        size = turn_to_wire(turn).ByteSize()
+        if size > room:
+            turn = TurnResult(question[:_CUT_CHARS], left_out=True)
+            size = turn_to_wire(turn).ByteSize()
+        room -= size
+        turns.append(turn)
+    return turns
+
+
+def _fitting(events: Sequence[StateChange | CaseResult]) -> list[StateChange | CaseResult]:
+    """Return the first events, at least one, that fit in one message together."""
+    size = 0
+    for count, event in enumerate(events):
+        size += _size(event) if isinstance(event, CaseResult) else 0
+        if count and size > _MAX_PAGE_CHARS:
+            return list(events[:count])
+    return list(events)
+
+
+def _size(row: CaseResult) -> int:
+    if row.turns:
+        return result_to_wire(row).ByteSize()
+    answer = len(str(response_to_json(row.response))) if row.response is not None else 0
+    return answer + len(row.input) + sum(map(len, row.references)) + 500

@@ -1,0 +1,205 @@
+"""The life of a run: its states, the commands that change them, and one table that says which command does what.
+
+The store applies the table in the transaction that locks the run (`runs.apply_command`), so that of two commands at two
+processes the second sees the state that the first left. `docs/runs.md` shows the table as a diagram.
+
+Two states are internal to the store. A run that is PAUSING has questions in flight after its owner paused it: it is
+stored and shown as RUNNING with cause `owner`. A run that is WAITING_FOR_STORAGE is stored as RUNNING with cause
+`storage`, since its workers hold its answers, and shown as PAUSED. A cancelled run is CANCELLED at once: what is in
+flight of it is dropped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from enum import Enum
+
+from assay.errors import WrongStateError
+from assay.model.run import PauseCause, Run, RunState
+
+__all__ = [
+    "ACTIVE_STATES", "PHASES_AT_REST", "RUNNABLE_PHASES", "TRANSITIONS", "Command", "Effect", "Phase", "Transition",
+    "client_view", "phase_of", "refusal", "require_transition",
+]  # fmt: skip
+
+
+class Phase(Enum):
+    """A state of a run as the store tells them apart."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    PAUSING = "pausing"
+    WAITING_FOR_STORAGE = "waiting for storage"
+    PAUSED = "paused"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    DELETED = "deleted"
+
+
+class Command(Enum):
+    """What changes the state of a run. Requests of clients may be refused; other commands are ignored where stale."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    RETRY = "retry failed rows"
+    CHANGE_CAP = "change spend cap"
+    CANCEL = "cancel"
+    DELETE = "delete"
+    START = "start first shard"
+    DRAIN = "release last shard"
+    AWAIT_BATCH = "await batch"
+    PAUSE_UNJUDGED = "judge unavailable"
+    PAUSE_UNATTENDED = "host missing"
+    INTERRUPT = "restart without recovery"
+    LOSE_STORAGE = "storage refuses rows"
+    REGAIN_STORAGE = "storage accepts rows"
+    REOPEN = "reopen shards"
+    CONCLUDE = "conclude"
+    FAIL = "fail"
+
+    @property
+    def is_request(self) -> bool:
+        """Whether clients give it: they get an error where it is refused."""
+        return self in _REQUESTS
+
+
+_REQUESTS = (
+    Command.PAUSE, Command.RESUME, Command.RETRY, Command.CHANGE_CAP, Command.CANCEL, Command.DELETE,
+)  # fmt: skip
+
+
+class Effect(Enum):
+    """What a transition stores."""
+
+    EVENT = "the state, and an event for watchers"
+    CAUSE = "the pause cause; the event follows with the next state"
+    NOTHING = "nothing"
+    REMOVAL = "the run is removed"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """Where a command leads from a phase, what is stored of that, and the pause cause that it brings."""
+
+    phase: Phase
+    effect: Effect = Effect.EVENT
+    cause: PauseCause | None = None
+
+
+def _paused(cause: PauseCause) -> Transition:
+    return Transition(Phase.PAUSED, cause=cause)
+
+
+_ACTIVE_PHASES = (Phase.PENDING, Phase.RUNNING, Phase.PAUSING, Phase.WAITING_FOR_STORAGE)
+_ENDED_PHASES = (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
+
+RUNNABLE_PHASES = (Phase.PENDING, Phase.RUNNING)
+"""Phases in which workers take shards of a run."""
+
+PHASES_AT_REST = (Phase.PAUSED, *_ENDED_PHASES)
+"""Phases in which a run can be deleted."""
+
+ACTIVE_STATES = (RunState.PENDING, RunState.RUNNING)
+"""Stored states of active runs: they have not ended and are not paused."""
+
+_PAUSE_REQUESTED = Transition(Phase.PAUSING, Effect.CAUSE, PauseCause.OWNER)
+
+_TABLE: dict[Command, dict[Phase, Transition]] = {
+    Command.PAUSE: {
+        Phase.PENDING: _PAUSE_REQUESTED,
+        Phase.RUNNING: _PAUSE_REQUESTED,
+        Phase.PAUSING: Transition(Phase.PAUSING, Effect.NOTHING),
+        Phase.WAITING_FOR_STORAGE: _PAUSE_REQUESTED,
+        Phase.PAUSED: _paused(PauseCause.OWNER),
+    },
+    Command.RESUME: {
+        Phase.PENDING: Transition(Phase.PENDING, Effect.NOTHING),
+        Phase.RUNNING: Transition(Phase.RUNNING, Effect.NOTHING),
+        Phase.PAUSING: Transition(Phase.RUNNING),
+        Phase.WAITING_FOR_STORAGE: Transition(Phase.RUNNING),
+        Phase.PAUSED: Transition(Phase.RUNNING),
+    },
+    Command.RETRY: dict.fromkeys((Phase.PAUSED, Phase.SUCCEEDED, Phase.FAILED), Transition(Phase.RUNNING)),
+    Command.CHANGE_CAP: {Phase.PAUSED: Transition(Phase.RUNNING)},
+    Command.CANCEL: {
+        **dict.fromkeys((*_ACTIVE_PHASES, Phase.PAUSED), Transition(Phase.CANCELLED)),
+        Phase.CANCELLED: Transition(Phase.CANCELLED, Effect.NOTHING),
+    },
+    Command.DELETE: dict.fromkeys(PHASES_AT_REST, Transition(Phase.DELETED, Effect.REMOVAL)),
+    Command.START: {Phase.PENDING: Transition(Phase.RUNNING)},
+    Command.DRAIN: {Phase.PAUSING: _paused(PauseCause.OWNER)},
+    Command.AWAIT_BATCH: dict.fromkeys(RUNNABLE_PHASES, Transition(Phase.RUNNING)),
+    Command.PAUSE_UNJUDGED: dict.fromkeys(RUNNABLE_PHASES, _paused(PauseCause.JUDGE)),
+    Command.PAUSE_UNATTENDED: dict.fromkeys(RUNNABLE_PHASES, _paused(PauseCause.UNATTENDED)),
+    Command.INTERRUPT: dict.fromkeys((*RUNNABLE_PHASES, Phase.WAITING_FOR_STORAGE), _paused(PauseCause.INTERRUPTED)),
+    Command.LOSE_STORAGE: dict.fromkeys(
+        RUNNABLE_PHASES, Transition(Phase.WAITING_FOR_STORAGE, cause=PauseCause.STORAGE)
+    ),
+    Command.REGAIN_STORAGE: {Phase.WAITING_FOR_STORAGE: Transition(Phase.RUNNING)},
+    Command.REOPEN: {phase: Transition(phase, Effect.NOTHING) for phase in _ACTIVE_PHASES},
+    Command.CONCLUDE: dict.fromkeys(_ACTIVE_PHASES, Transition(Phase.SUCCEEDED)),
+    Command.FAIL: dict.fromkeys(_ACTIVE_PHASES, Transition(Phase.FAILED)),
+}
+
+TRANSITIONS: dict[tuple[Phase, Command], Transition] = {
+    (phase, command): transition for command, row in _TABLE.items() for phase, transition in row.items()
+}
+"""Every legal transition. A pair that is missing is refused for a request, and ignored for another command."""
+
+
+def phase_of(state: RunState, cause: PauseCause | None) -> Phase:
+    """Return the phase of a run from its stored state and pause cause."""
+    if state in ACTIVE_STATES and cause is PauseCause.OWNER:
+        return Phase.PAUSING
+    if state in ACTIVE_STATES and cause is PauseCause.STORAGE:
+        return Phase.WAITING_FOR_STORAGE
+    return Phase(state.value)
+
+
+def require_transition(run_id: str, phase: Phase, command: Command) -> Transition:
+    """Return the transition of a request.
+
+    Raises:
+        WrongStateError: The request is refused in this phase.
+    """
+    transition = TRANSITIONS.get((phase, command))
+    if transition is None:
+        raise refusal(run_id, phase, command)
+    return transition
+
+
+def refusal(run_id: str, phase: Phase, command: Command) -> WrongStateError:
+    """Return the error of a request that is refused in a phase."""
+    if phase is Phase.CANCELLED and command is Command.RETRY:
+        return WrongStateError(f"run {run_id} was cancelled for good: start a new one", reason="RUN_FINISHED")
+    if phase in _ENDED_PHASES:
+        return WrongStateError(f"run {run_id} has already {phase.value}", reason="RUN_FINISHED")
+    remedy = {
+        Command.RETRY: "pause it, or wait for its end, before its errors are retried",
+        Command.CHANGE_CAP: "pause it before its spend cap is changed",
+        Command.DELETE: "pause or cancel it before deleting it",
+    }[command]
+    if phase is Phase.WAITING_FOR_STORAGE and command is Command.DELETE:
+        return WrongStateError(
+            f"run {run_id} resumes by itself when its rows can be stored: cancel it before deleting it",
+            reason="RUN_ACTIVE",
+        )
+    return WrongStateError(f"run {run_id} is running: {remedy}", reason="RUN_ACTIVE")
+
+
+def client_view(run: Run, storage_problem: str) -> Run:
+    """Return a run as clients see it: PAUSED where its rows cannot be stored, here or in the process that has them.
+
+    Args:
+        run: The run as it is stored.
+        storage_problem: Why its rows cannot be stored in this process; empty where they can. Where not even the pause
+            can be stored, this process alone shows it.
+    """
+    phase = phase_of(run.state, run.pause_cause)
+    if phase is Phase.WAITING_FOR_STORAGE or (storage_problem and phase in RUNNABLE_PHASES):
+        return dataclasses.replace(
+            run, state=RunState.PAUSED, pause_cause=PauseCause.STORAGE, state_reason=storage_problem or run.state_reason
+        )
+    return run

@@ -1,0 +1,85 @@
+"""Page tokens: opaque to callers, authenticated, and bound to the query whose pages they continue."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import json
+from typing import TYPE_CHECKING
+
+from assay.errors import ResumeExpiredError
+from assay_orchestrator.store import signing_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.storage.database import Database
+
+__all__ = ["PageTokens"]
+
+_KEY_NAME = "page_tokens"
+_SIGNATURE_BYTES = 16
+_MAX_TOKEN_CHARS = 1_000
+
+
+class PageTokens:
+    """Makes and reads tokens.
+
+    The key is kept in the database, so that every process at it takes the tokens of every other.
+
+    Args:
+        database: The store.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._key = b""
+
+    async def make(self, query: Sequence[str | bool], position: Sequence[str | int]) -> str:
+        """Return the token of the page that follows a position.
+
+        Args:
+            query: The method and every field that decides what its pages hold.
+            position: Where the next page begins.
+        """
+        payload = json.dumps(position, separators=(",", ":")).encode()
+        return _encoded(await self._signature(query, payload) + payload)
+
+    async def read(
+        self, query: Sequence[str | bool], token: str, kinds: Sequence[type]
+    ) -> tuple[str | int, ...] | None:
+        """Return the position that a token holds, or None for the first page.
+
+        Raises:
+            ResumeExpiredError: The token was not made here, or is of another query.
+        """
+        if not token:
+            return None
+        raw = _decoded(token)
+        signature, payload = raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]
+        if not hmac.compare_digest(signature, await self._signature(query, payload)):
+            raise ResumeExpiredError("the page token does not belong to this query: start again without one")
+        position = tuple(json.loads(payload))
+        assert [type(part) for part in position] == list(kinds), "a query's positions are all of one kind"
+        return position
+
+    async def _signature(self, query: Sequence[str | bool], payload: bytes) -> bytes:
+        self._key = self._key or await self._database.read(lambda c: signing_keys.get_key(c, _KEY_NAME))
+        signed = json.dumps(query, separators=(",", ":")).encode() + b"\0" + payload
+        return hmac.digest(self._key, signed, "sha256")[:_SIGNATURE_BYTES]
+
+
+def _encoded(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _decoded(token: str) -> bytes:
+    """Return the bytes of a token; of one that is none, nothing, which has no signature."""
+    if len(token) > _MAX_TOKEN_CHARS or not token.isascii():
+        return b""
+    try:
+        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    except binascii.Error:
+        return b""
+    return raw if _encoded(raw) == token else b""  # the last character has bits to spare

@@ -1,0 +1,27 @@
+"""The tables of procrastinate, the queue that several processes share: one file per revision, PostgreSQL alone.
+
+The file holds what the revision makes, whichever version of procrastinate is installed. A version that needs other
+tables brings a migration and a file of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+__all__ = ["NEWEST", "create_queue_tables"]
+
+NEWEST = "0009"
+
+
+def create_queue_tables(connection: sa.Connection, revision: str = NEWEST) -> None:
+    """Create the tables and functions of a revision where there are none yet, in the connection's transaction."""
+    if connection.exec_driver_sql("SELECT to_regclass('procrastinate_jobs')").scalar() is None:
+        path = Path(__file__).parent / f"{revision}_postgresql.sql"
+        # At the driver itself: SQLAlchemy would take the percent signs of the functions for parameters.
+        driver = connection.connection.driver_connection
+        assert driver is not None, "a connection in a transaction has the driver's"
+        driver.execute(path.read_text(encoding="utf-8"))

@@ -1,0 +1,173 @@
+"""The outcomes of a run's gates: which number of the summary each compares, and when there is none to compare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from assay.model.run import GateResult
+from assay.verdict.gates import decide, meets_target, read_gate
+from assay.verdict.run_verdict import metric_error_gap, percent, survivors_gap, survivors_note, too_many
+from assay_orchestrator.summary.groups import MAX_GROUPS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from assay.model.run import GroupSummary, RunSummary
+    from assay.verdict.gates import Gate
+    from assay_orchestrator.summary.groups import GroupTally
+
+__all__ = ["Tally", "judge_gates"]
+
+_MAX_NAMES_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts of rows that gates need beside the summary.
+
+    Args:
+        rows: All of them.
+        agent_errors: Those whose agent failed.
+        undecided: Those without a verdict because a metric could not be computed.
+        groups: The same of each group, by "category" or "tag" and its name.
+    """
+
+    rows: int
+    agent_errors: int
+    undecided: int
+    groups: Mapping[tuple[str, str], GroupTally] = field(default_factory=dict)
+
+
+def judge_gates(
+    gates: Iterable[str], summary: RunSummary, *, kinds: Mapping[str, str], tally: Tally
+) -> list[GateResult]:
+    """Return the outcome of each gate.
+
+    Args:
+        gates: Expressions that were checked before.
+        summary: The summary of the run; its own gates are not read.
+        kinds: The kind of each of the run's metrics by name.
+        tally: What else is compared.
+    """
+    return [_result(read_gate(gate, metrics=kinds), summary, tally) for gate in gates]
+
+
+def _result(gate: Gate, summary: RunSummary, tally: Tally) -> GateResult:
+    actual, reason = _actual(gate, summary, tally)
+    return GateResult(
+        expression=gate.expression,
+        outcome=decide(gate, actual),
+        actual=actual,
+        reason=reason,
+        meets_target=meets_target(gate, actual),
+        note=_note(gate, summary, tally) if actual is not None else "",
+    )
+
+
+def _actual(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None, str]:
+    """Return what a gate is compared with, or None and why there is nothing honest to compare."""
+    if gate.group:
+        return _of_group(gate, summary, tally.groups)
+    if gate.name == "agent_errors":
+        return (tally.agent_errors / tally.rows, "") if tally.rows else (None, "the run has no rows")
+    if gate.name == "pass_rate":
+        if gap := _undecided_gap(tally.undecided, summary.decided, summary):
+            return None, gap
+        return summary.pass_rate, "" if summary.pass_rate is not None else "no metric decided any row"
+    if gate.name in ("pass_at_k", "pass_hat_k") and gate.stat.isdigit():
+        return _of_repeats(gate, summary, tally)
+    return _of_metric(gate, summary)
+
+
+def _of_metric(gate: Gate, summary: RunSummary) -> tuple[float | None, str]:
+    metric = next(metric for metric in summary.metrics if metric.metric == gate.name)
+    if gap := metric_error_gap(metric, summary):
+        return None, gap
+    if gate.stat == "pass_rate":
+        decided = metric.passed + metric.failed
+        return (metric.passed / decided, "") if decided else (None, f"{gate.name} gave no row a verdict")
+    if gap := survivors_gap(metric, summary):
+        return None, gap
+    value = metric.value if gate.stat == "value" else _entry(metric.detail, gate.stat)
+    if value is not None:
+        return value, ""
+    return None, f"{gate.name} was computed on no row" if metric.value is None else f"{gate.name} has no {gate.stat}"
+
+
+def _entry(detail: Mapping[str, Any], stat: str) -> float | None:
+    """Return a number of a metric's further aggregates; names of seconds may be given without the unit."""
+    *way, last = stat.split(".")
+    found: Any = detail
+    for part in way:
+        found = found.get(part, {})
+    value = found.get(last, found.get(f"{last}_s"))
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _of_group(
+    gate: Gate, summary: RunSummary, tallies: Mapping[tuple[str, str], GroupTally]
+) -> tuple[float | None, str]:
+    groups = summary.categories if gate.group == "category" else summary.tags
+    group = next((group for group in groups if group.name == gate.label), None)
+    tally = tallies.get((gate.group, gate.label))
+    if group is None or tally is None:
+        return None, _no_group(gate, groups)
+    where = f"{gate.group} {gate.label!r}"
+    if gate.name == "pass_rate":
+        if gap := _undecided_gap(tally.undecided, group.passed + group.failed, summary):
+            return None, f"{where}: {gap}"
+        return group.pass_rate, "" if group.pass_rate is not None else f"{where}: no metric decided any row"
+    if gap := _group_gap(gate.name, tally, summary):
+        return None, f"{where}: {gap}"
+    value = group.metrics.get(gate.name)
+    return value, "" if value is not None else f"{where}: {gate.name} was computed on no row"
+
+
+def _no_group(gate: Gate, groups: Sequence[GroupSummary]) -> str:
+    if len(groups) >= MAX_GROUPS:
+        return f"the {gate.group} {gate.label!r} is not among the {MAX_GROUPS:,} that are summed up"
+    if not groups:
+        return f"no row has a {gate.group}"
+    shown = ", ".join(group.name for group in groups[:_MAX_NAMES_SHOWN])
+    more = f" and {len(groups) - _MAX_NAMES_SHOWN} more" if len(groups) > _MAX_NAMES_SHOWN else ""
+    return f"no row has the {gate.group} {gate.label!r}; there are {shown}{more}"
+
+
+def _of_repeats(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None, str]:
+    if gap := _undecided_gap(tally.undecided, summary.decided, summary):
+        return None, gap
+    value = summary.repeats.get(gate.name, {}).get(gate.stat)
+    return value, "" if value is not None else f"no case has {gate.stat} decided runs"
+
+
+def _group_gap(name: str, tally: GroupTally, summary: RunSummary) -> str:
+    """Return why a metric decides nothing in a group: the bounds are those of the whole run."""
+    metric = tally.metrics[name]
+    of_run = next(one for one in summary.metrics if one.metric == name)
+    return metric_error_gap(metric, summary) or survivors_gap(of_run, summary)
+
+
+def _undecided_gap(undecided: int, decided: int, summary: RunSummary) -> str:
+    if not too_many(undecided, decided + undecided, summary.max_metric_errors):
+        return ""
+    return f"{_rows_undecided(undecided, decided)}, more than max_metric_errors ({percent(summary.max_metric_errors)})"
+
+
+def _rows_undecided(undecided: int, decided: int) -> str:
+    return f"{undecided:,} of {decided + undecided:,} rows could not be decided because a metric could not be computed"
+
+
+def _note(gate: Gate, summary: RunSummary, tally: Tally) -> str:
+    """Return what to know about the number that a gate was compared with."""
+    if gate.group or gate.name == "agent_errors":
+        return ""
+    if gate.name == "pass_rate" or (gate.name in ("pass_at_k", "pass_hat_k") and gate.stat.isdigit()):
+        return _rows_undecided(tally.undecided, summary.decided) if tally.undecided else ""
+    metric = next(metric for metric in summary.metrics if metric.metric == gate.name)
+    if gate.stat == "pass_rate":
+        return ""
+    note = survivors_note(metric, "mean" if gate.stat in ("value", "mean") else gate.stat)
+    if timeouts := metric.detail.get("timeouts"):
+        note += f"; {timeouts:,} timed out"
+    return note

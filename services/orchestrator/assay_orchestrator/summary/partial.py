@@ -1,0 +1,100 @@
+"""Summaries of stored runs: the final one, and partial ones over the rows there are."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.metrics import build_metric
+from assay_orchestrator.store import results
+from assay_orchestrator.summary.run_summary import summarise, with_verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import sqlalchemy as sa
+
+    from assay.model.run import Run, RunSummary
+    from assay.storage.database import Database
+
+__all__ = ["PartialSummaries", "fold"]
+
+_MOST_RUNS = 200
+_LEAST_AGE_S = 1.0
+_MOST_SHARE = 0.1
+
+
+def fold(connection: sa.Connection, run: Run) -> RunSummary:
+    """Return the summary over the stored rows of a run."""
+    metrics = [build_metric(metric) for metric in run.settings.metrics]
+    settings = run.settings
+    return summarise(
+        results.read_all(connection, run.run_id),
+        metrics,
+        settings.gates,
+        max_agent_errors=settings.max_agent_errors,
+        max_metric_errors=settings.max_metric_errors,
+        left_out=settings.dataset.left_out_count if settings.dataset is not None else 0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    summary: RunSummary
+    version: tuple[int, int]
+    fresh_until: float
+
+
+def _version(run: Run) -> tuple[int, int]:
+    """Return what differs when the rows of a run do: setting rows aside is no event."""
+    return run.last_sequence, run.counts.finished
+
+
+class PartialSummaries:
+    """Partial summaries, each folded at most once a second, and never for more than a tenth of the time.
+
+    A run on which nothing has happened is not folded again.
+
+    Args:
+        database: The store.
+        clock: Seconds that only increase.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
+        self._database = database
+        self._clock = clock
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._folding: dict[str, asyncio.Task[RunSummary]] = {}
+
+    async def of(self, run: Run) -> RunSummary | None:
+        """Return the summary over the rows that a run has, marked as partial; None while it has none."""
+        if not run.counts.finished:
+            return None
+        known = self._known.get(run.run_id)
+        if known is not None and (known.version == _version(run) or self._clock() < known.fresh_until):
+            return known.summary
+        task = self._folding.get(run.run_id)
+        if task is None:
+            task = self._folding[run.run_id] = asyncio.create_task(self._fold(run))
+            task.add_done_callback(lambda _: self._folding.pop(run.run_id, None))
+        return await asyncio.shield(task)
+
+    async def aclose(self) -> None:
+        """Wait for what is being folded."""
+        await asyncio.gather(*self._folding.values(), return_exceptions=True)
+
+    async def _fold(self, run: Run) -> RunSummary:
+        begun = self._clock()
+        summary = await self._database.read(lambda c: fold(c, run))
+        summary = with_verdict(dataclasses.replace(summary, partial=True))
+        ended = self._clock()
+        fresh_until = ended + max(_LEAST_AGE_S, (ended - begun) / _MOST_SHARE)
+        self._known[run.run_id] = _Known(summary, _version(run), fresh_until)
+        self._known.move_to_end(run.run_id)
+        while len(self._known) > _MOST_RUNS:
+            self._known.popitem(last=False)
+        return summary

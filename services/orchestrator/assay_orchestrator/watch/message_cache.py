@@ -1,0 +1,58 @@
+"""Messages to watchers: watchers of a run are sent the same ones, which are made once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, TypeVar
+
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire.run import event_to_wire, run_to_wire
+
+if TYPE_CHECKING:
+    from assay.model.run import Run
+    from assay_orchestrator.watch.watches import Step
+
+__all__ = ["WatchMessageCache"]
+
+_MAX_MESSAGES = 16
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class WatchMessageCache:
+    """The latest messages to watchers: those that are sent the same snapshot or page of events share one message."""
+
+    def __init__(self) -> None:
+        self._snapshots: OrderedDict[str, tuple[Run, pb.WatchRunResponse]] = OrderedDict()
+        self._events: OrderedDict[tuple[str, int, int, int], pb.WatchRunResponse] = OrderedDict()
+
+    def message(self, run_id: str, step: Step, *, with_answers: bool) -> pb.WatchRunResponse:
+        """Return the message of a step of a watch."""
+        if step.snapshot is not None:
+            return self._snapshot(run_id, step.snapshot)
+        if not step.events:
+            return pb.WatchRunResponse(bookmark_sequence=step.before)
+        if with_answers:
+            return _events_message(step)
+        key = (run_id, step.before, step.events[-1].sequence, len(step.events))
+        made = self._events.pop(key, None) or _events_message(step)
+        _remember(self._events, key, made)
+        return made
+
+    def _snapshot(self, run_id: str, run: Run) -> pb.WatchRunResponse:
+        known, made = self._snapshots.pop(run_id, (None, None))
+        if made is None or known is not run:
+            made = pb.WatchRunResponse(snapshot=run_to_wire(run))
+        _remember(self._snapshots, run_id, (run, made))
+        return made
+
+
+def _events_message(step: Step) -> pb.WatchRunResponse:
+    return pb.WatchRunResponse(events=[event_to_wire(event) for event in step.events])
+
+
+def _remember(made: OrderedDict[K, V], key: K, value: V) -> None:
+    made[key] = value
+    if len(made) > _MAX_MESSAGES:
+        made.popitem(last=False)

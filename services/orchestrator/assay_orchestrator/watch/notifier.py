@@ -1,0 +1,126 @@
+"""Notifies the watchers of a run when events of it are durable, and keeps the latest events for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.errors import AssayError
+    from assay.model.run import CaseResult, StateChange
+
+__all__ = ["Notifier"]
+
+_MAX_RECENT = 2000
+
+
+class _WatchedRun:
+    """A run with watchers: a flag per watcher, and its latest events without a gap."""
+
+    def __init__(self) -> None:
+        self.flags: set[asyncio.Event] = set()
+        self.recent: deque[StateChange | CaseResult] = deque(maxlen=_MAX_RECENT)
+        self.error: AssayError | None = None
+        self.version = 0
+
+    def cache(self, events: Sequence[StateChange | CaseResult]) -> None:
+        first, last = events[0].sequence, events[-1].sequence
+        if last - first != len(events) - 1:
+            return  # results between them were archived
+        if not self.recent or first > self.recent[-1].sequence + 1:
+            self.recent.clear()  # this process has not read the events between them
+            self.recent.extend(events)
+        elif (new := last - self.recent[-1].sequence) > 0:
+            self.recent.extend(events[-new:])
+
+    def after(self, sequence: int, count: int) -> list[StateChange | CaseResult]:
+        if not self.recent:
+            return []
+        skipped = sequence + 1 - self.recent[0].sequence
+        if not 0 <= skipped < len(self.recent):
+            return []
+        return [self.recent[index] for index in range(skipped, min(skipped + count, len(self.recent)))]
+
+
+class Notifier:
+    """Publishes events of runs to their watchers.
+
+    The store holds every event. Watchers that keep up are served from memory: the latest events of a watched run are
+    cached, without answers.
+    """
+
+    def __init__(self) -> None:
+        self._watched: dict[str, _WatchedRun] = {}
+
+    def publish(self, run_id: str, rows: Sequence[CaseResult]) -> None:
+        """Publish results that are durable, in the order of their sequence."""
+        self.cache_events(run_id, rows)
+        self.notify(run_id)
+
+    def cache_events(self, run_id: str, events: Sequence[StateChange | CaseResult]) -> None:
+        """Cache events of a watched run, in their order, for its other watchers."""
+        watched = self._watched.get(run_id)
+        if watched is not None and events:
+            watched.cache(events)
+
+    def recent_events(self, run_id: str, after: int, count: int) -> list[StateChange | CaseResult]:
+        """Return up to `count` events after a sequence number; empty where they are not cached."""
+        watched = self._watched.get(run_id)
+        return watched.after(after, count) if watched is not None else []
+
+    def notify(self, run_id: str) -> None:
+        """Wake all watchers of the run."""
+        watched = self._watched.get(run_id)
+        if watched is not None:
+            watched.version += 1
+            for flag in watched.flags:
+                flag.set()
+
+    def close_watches(self, run_id: str, error: AssayError) -> None:
+        """End all watches of a run, which was deleted, with an error."""
+        watched = self._watched.get(run_id)
+        if watched is not None:
+            watched.error = error
+        self.notify(run_id)
+
+    def raise_if_closed(self, run_id: str) -> None:
+        """Raise the error with which `close_watches` ended the watches of a run."""
+        watched = self._watched.get(run_id)
+        if watched is not None and watched.error is not None:
+            raise watched.error
+
+    def version(self, run_id: str) -> int:
+        """Return how often a watched run has changed: what is read after this call holds all these changes."""
+        return self._watched[run_id].version
+
+    @property
+    def watched_runs(self) -> list[str]:
+        """The runs with watchers."""
+        return list(self._watched)
+
+    @property
+    def watcher_count(self) -> int:
+        """How many watchers there are."""
+        return sum(len(watched.flags) for watched in self._watched.values())
+
+    def notify_all(self) -> None:
+        """Wake every watcher, as the process stops."""
+        for run_id in list(self._watched):
+            self.notify(run_id)
+
+    def subscribe(self, run_id: str) -> asyncio.Event:
+        """Return a flag that is set whenever the run changes; the caller clears it before it reads."""
+        flag = asyncio.Event()
+        self._watched.setdefault(run_id, _WatchedRun()).flags.add(flag)
+        return flag
+
+    def unsubscribe(self, run_id: str, flag: asyncio.Event) -> bool:
+        """Stop waking `flag`; return whether the run has other watchers."""
+        self._watched[run_id].flags.discard(flag)
+        if self._watched[run_id].flags:
+            return True
+        del self._watched[run_id]
+        return False

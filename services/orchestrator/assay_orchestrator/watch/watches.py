@@ -1,0 +1,181 @@
+"""Watches: the events of a run, sent to each client at the pace at which it reads."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from assay.errors import ResumeExpiredError, UnavailableError
+from assay.model.run import FINISHED_STATES, CaseResult, Run, StateChange
+from assay.runtime.failpoints import failpoint
+from assay_orchestrator.store import history
+from assay_orchestrator.store.lifecycle import ACTIVE_STATES, client_view
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+
+    from assay.storage.database import Database
+    from assay_orchestrator.watch.notifier import Notifier
+
+__all__ = ["Step", "Watches"]
+
+_EVENT_PAGE = 500
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a watcher is sent next: a snapshot, events, or neither, which is a bookmark.
+
+    Args:
+        before: The last event that the watcher was sent before this step.
+        snapshot: The run, at the beginning.
+        events: Events, in order.
+    """
+
+    before: int
+    snapshot: Run | None = None
+    events: Sequence[StateChange | CaseResult] = ()
+
+
+class Watches:
+    """Follows runs for watchers.
+
+    A watcher costs a position in the run's events and a flag; it holds one page of events at most. Watchers at the
+    same event share a read.
+
+    Args:
+        database: The store.
+        notifier: Wakes watchers, and keeps the latest events of watched runs.
+        read_run: Returns a run as it is stored; raises NotFoundError without one.
+        storage_problem: Returns why a run's rows cannot be stored in this process; empty where they can.
+        stopping: Set when the process begins to stop.
+        bookmark_s: Time between bookmarks while no event comes, in seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        notifier: Notifier,
+        read_run: Callable[[str], Coroutine[Any, Any, Run]],
+        storage_problem: Callable[[str], str],
+        stopping: asyncio.Event,
+        *,
+        bookmark_s: float,
+    ) -> None:
+        self._database = database
+        self._notifier = notifier
+        self._read_run = read_run
+        self._storage_problem = storage_problem
+        self._stopping = stopping
+        self._bookmark_s = bookmark_s
+        self._reading: dict[tuple[object, ...], asyncio.Task[Any]] = {}
+        self._active: dict[str, tuple[int, Run]] = {}  # active runs, each with the version that was read
+
+    async def follow(self, run_id: str, after: int, *, with_answers: bool) -> AsyncGenerator[Step, None]:
+        """Yield a snapshot, then events, until the run has ended.
+
+        Raises:
+            NotFoundError: There is no such run, or no longer.
+            ResumeExpiredError: The run has not reached event `after`.
+        """
+        changed = self._notifier.subscribe(run_id)
+        try:
+            run = await self._snapshot(run_id, after)
+            if after > run.last_sequence:
+                raise ResumeExpiredError(
+                    f"run {run_id} has reached event {run.last_sequence}, the watch asks for the events after {after}: "
+                    "watch it from the beginning, or after an event that was received",
+                    reason="SEQUENCE_UNKNOWN",
+                )
+            cursor, is_shown_paused = after, bool(self._storage_problem(run_id))
+            yield Step(cursor, snapshot=self._view(run))
+            while True:
+                changed.clear()
+                self._notifier.raise_if_closed(run_id)
+                events = await self._events(run_id, cursor, with_answers=with_answers)
+                if events:
+                    failpoint("watch.page_read")
+                    yield Step(cursor, events=events)
+                    cursor = events[-1].sequence
+                elif bool(self._storage_problem(run_id)) is not is_shown_paused:  # there may be no event of it
+                    is_shown_paused = not is_shown_paused
+                    run = await self._shared(run_id, ("run",), lambda: self._read_run(run_id))
+                    yield Step(cursor, snapshot=self._view(run))
+                if _ends(events) or (run.finished and cursor >= run.last_sequence):
+                    run = await self._shared(run_id, ("run",), lambda: self._read_run(run_id))
+                    if run.finished and cursor >= run.last_sequence:
+                        return  # else its failed rows are being retried
+                while not events and not await self._until_changed(run_id, changed):
+                    yield Step(cursor)
+        finally:
+            if not self._notifier.unsubscribe(run_id, changed):
+                self._active.pop(run_id, None)
+
+    def _view(self, run: Run) -> Run:
+        return client_view(run, self._storage_problem(run.run_id))
+
+    async def _snapshot(self, run_id: str, after: int) -> Run:
+        """Return the run; an active one that has not changed since the last read is not read again.
+
+        A run that is not active is read each time: another process may just have resumed it.
+        """
+        version = self._notifier.version(run_id)
+        run = self._known(run_id)
+        if run is None or after > run.last_sequence:
+            run = await self._shared(run_id, ("run",), lambda: self._read_run(run_id))
+            if run.state in ACTIVE_STATES:
+                self._active[run_id] = (version, run)
+        return run
+
+    def _known(self, run_id: str) -> Run | None:
+        """Return the run as it was last read, if it is active and has not changed since."""
+        version, run = self._active.get(run_id, (-1, None))
+        return run if version == self._notifier.version(run_id) else None
+
+    async def _events(self, run_id: str, after: int, *, with_answers: bool) -> Sequence[StateChange | CaseResult]:
+        if (run := self._known(run_id)) is not None and run.last_sequence <= after:
+            return ()
+        if not with_answers and (recent := self._notifier.recent_events(run_id, after, _EVENT_PAGE)):
+            return recent
+        events: Sequence[StateChange | CaseResult] = await self._shared(
+            run_id,
+            (after, with_answers),
+            lambda: self._database.read(
+                lambda c: history.read_events(c, run_id, after, _EVENT_PAGE, with_answers=with_answers)
+            ),
+        )
+        if not with_answers:
+            self._notifier.cache_events(run_id, events)
+        return events
+
+    async def _shared(self, run_id: str, what: tuple[object, ...], read: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return the result of a read in flight, unless the run has changed since it began; else read."""
+        key = (run_id, self._notifier.version(run_id), *what)
+        task: asyncio.Task[T] | None = self._reading.get(key)
+        if task is None:
+            task = self._reading[key] = asyncio.create_task(read())
+            task.add_done_callback(lambda done: self._read(key, done))
+        return await asyncio.shield(task)
+
+    def _read(self, key: tuple[object, ...], done: asyncio.Task[Any]) -> None:
+        del self._reading[key]
+        if not done.cancelled():
+            done.exception()  # those that wait for it get it
+
+    async def _until_changed(self, run_id: str, changed: asyncio.Event) -> bool:
+        """Wait until the run changes; False where it has not by the time of a bookmark."""
+        if self._stopping.is_set():
+            raise UnavailableError("the orchestrator is stopping: resume the watch", reason="STOPPING")
+        try:
+            async with asyncio.timeout(self._bookmark_s):
+                await changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+def _ends(events: Sequence[StateChange | CaseResult]) -> bool:
+    return any(isinstance(event, StateChange) and event.state in FINISHED_STATES for event in events)
