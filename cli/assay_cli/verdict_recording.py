@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
     from pathlib import Path
 
+    from assay.datasets import DatasetInfo
     from assay.model.case import Case
     from assay.model.run import CaseResult, JudgeSettings, Run
     from assay.spec.model import Spec
@@ -27,7 +28,7 @@ __all__ = ["check_recording", "recorded_on_the_way"]
 _OPTION = "--record-verdicts"
 
 
-def check_recording(spec: Spec) -> None:
+def check_recording(spec: Spec, info: DatasetInfo) -> None:
     """Raise where a run has no verdicts of one judge to record.
 
     Raises:
@@ -36,7 +37,7 @@ def check_recording(spec: Spec) -> None:
     judge = spec.settings.judge
     if judge is not None and judge.recorded_file:
         raise InvalidInputError([Problem("has nothing to record: the spec's verdicts are recorded ones", _OPTION)])
-    if judge is None or not spec.needs_judge:
+    if judge is None or not spec.needs_judge(info.checks):
         message = "needs a judge: name one under `judge` in the spec, and a metric that is computed from its verdicts"
         raise InvalidInputError([Problem(message, _OPTION)])
     if judge.others:

@@ -66,10 +66,34 @@ def test_checks_without_a_judge_are_no_passes(cli: Cli) -> None:
 def test_undecided_rows_are_not_called_failing(cli: Cli) -> None:
     """Rows without a verdict are listed with those that failed, and counted apart."""
     write(cli, [RUBRIC], [SIMILAR, RUBRIC], [{"type": "contains", "value": "nowhere to be found"}])
-    done = cli.run("run", "assay.yaml", status=3)
+    done = cli.run("run", "assay.yaml", status=1)
     assert "1 failing and 2 undecided rows:" in done.stdout.splitlines()
     shown = cli.run("runs", "show", "latest", "--failed").stdout
     assert shown.splitlines()[-1] == "1 failing and 2 undecided rows"
+
+
+def test_a_gate_that_undecided_rows_cannot_save_fails(cli: Cli) -> None:
+    """With one of three rows failed, every row cannot pass: FAIL with the range, where the rest would be incomplete."""
+    write(cli, [RUBRIC], [SIMILAR, RUBRIC], [{"type": "contains", "value": "nowhere to be found"}])
+    last, report, _ = ran(cli, 1)
+    assert last.startswith("verdict  FAIL  ")
+    (gate,) = report["summary"]["gates"]
+    assert (gate["outcome"], gate["note"]) == ("fail", "0.0% to 66.7% with the 2 rows that could not be decided")
+    write(cli, [RUBRIC], [SIMILAR, RUBRIC], [{"type": "contains", "value": "opens"}])
+    ran(cli, 3)
+
+
+def test_a_judge_without_a_key_is_no_obstacle_where_no_check_asks_it(cli: Cli) -> None:
+    """The dataset says whether a judge is needed: only then its key must be there, and its service is started."""
+    judge = {"provider": "openai", "model": "judge-1"}
+    cli.env.pop("OPENAI_API_KEY", None)
+    write(cli, [{"type": "contains", "value": "opens"}], judge=judge)
+    ran(cli, 0)
+    assert not (cli.home / "logs" / "judge.log").exists()
+    write(cli, [RUBRIC], judge=judge)
+    refused = cli.run("run", "assay.yaml", status=2).stderr
+    assert "assay.yaml:1: judge.provider: the environment variable OPENAI_API_KEY is not set" in refused
+    assert "OPENAI_API_KEY" in cli.run("validate", "assay.yaml", status=2).stderr
 
 
 def test_a_row_that_fails_by_the_checks_that_were_made(cli: Cli) -> None:

@@ -61,7 +61,7 @@ def test_an_installed_package_is_installed_by_its_name(tmp_path: Path) -> None:
     assert install_hint("judge", "postgres", package=package) == "pip install 'assay[judge,postgres]'"
 
 
-@pytest.mark.parametrize("folder", ["common", "cli"])
+@pytest.mark.parametrize("folder", ["common", "cli", "services"])
 def test_no_other_place_words_the_hint(folder: str) -> None:
     """A hint that names the index, or another pip, does not work in a checkout: all come from one function."""
     found = []

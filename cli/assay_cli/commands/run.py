@@ -141,7 +141,7 @@ def run(
     say_what_is_left_out(info)
     check_folder(output_dir or _REPORTS)
     if record_verdicts is not None:
-        check_recording(checked)
+        check_recording(checked, info)
         check_folder(record_verdicts.parent, option="--record-verdicts")
     again = _command_again(click.get_current_context())
     shown = _Shown(no_progress=no_progress, verbose=verbose, as_json=as_json)
@@ -201,7 +201,7 @@ class _Job:
         from assay.client.run_driver import saying_how_to_report
 
         spec = self._spec
-        judge_keys = spec.judge_keys if spec.needs_judge else None
+        judge_keys = spec.judge_keys if spec.needs_judge(self._info.checks) else None
         models = spec.embedding_models(self._info.checks)
         async with connect(server, models, judge_keys=judge_keys) as (client, stack):
             run = await self._start(client)

@@ -170,7 +170,7 @@ class _Job:
     shown: bool
 
     async def run(self) -> Evaluation:
-        judge_keys = self.spec.judge_keys if self.spec.needs_judge else None
+        judge_keys = self.spec.judge_keys if self.spec.needs_judge(self.info.checks) else None
         models = self.spec.embedding_models(self.info.checks)
         async with _connected(self.server, models, judge_keys) as (client, stack):
             run = await start_run(client, self.spec, self.dataset, self.info)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from assay.model.run import CaseResult, Run, RunState, StateChange
 from assay.reports.judging_text import judge_line, judging_cost
 from assay.reports.run_description import cases_over_dataset
-from assay.spec.model import wants_verdicts
+from assay.spec.model import checks_of, wants_verdicts
 from assay.text.screen import can_redraw, columns_of
 from assay.text.unsafe_text import clean
 
@@ -152,7 +152,7 @@ class _Hidden:
     def say_judge(self) -> None:
         """Show who judges, where a metric needs that, and for how much at most."""
         settings = self._run.settings
-        if settings.judge is not None and wants_verdicts(settings.metrics):
+        if settings.judge is not None and wants_verdicts(settings.metrics, checks_of(settings)):
             self.say(judge_line(settings.judge))
 
 

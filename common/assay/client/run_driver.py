@@ -10,7 +10,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from assay.datasets.unused_fields import unscored_turns, unused_fields
-from assay.errors import AssayError, DatasetError, NotFoundError, Problem, UnavailableError
+from assay.errors import AssayError, DatasetError, NotFoundError, Problem, SpecError, UnavailableError
 from assay.judging.recorded_verdicts import CasesWithVerdicts
 from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT, not_made
@@ -54,8 +54,11 @@ def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
 
     Raises:
         DatasetError: It is wrong, or does not fit the spec; holds every problem.
+        SpecError: Its checks need a judge that cannot be asked.
     """
     info = dataset.check()
+    if spec.judge_problems and spec.needs_judge(info.checks):
+        raise SpecError(spec.judge_problems)
     if spec.settings.agent.adapter == "replay" and info.recorded_count < info.case_count:
         missing = info.case_count - info.recorded_count
         raise DatasetError(

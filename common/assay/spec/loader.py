@@ -164,6 +164,7 @@ class _Reader:
         self._lines = lines or {}
         self._environ, self._judge_environ = environs
         self._recorded: RecordedVerdicts | None = None
+        self._judge_problems: tuple[Problem, ...] = ()
 
     def read(
         self,
@@ -212,18 +213,23 @@ class _Reader:
             reports=self._reports(),
             base_dir=self._base_dir,
             recorded_verdicts=self._recorded,
+            judge_problems=self._judge_problems,
         )
         if self._problems:
             raise SpecError(self._problems)
         return spec
 
     def _report(self, field: str, message: str) -> None:
+        self._problems.append(self._placed(field, message))
+
+    def _placed(self, field: str, message: str) -> Problem:
+        """Return a problem with its file and line."""
         line = self._lines.get(field)
         parent = field
         while line is None and parent:
             parent = parent.rpartition(".")[0] if "." in parent else ""
             line = self._lines.get(parent) if parent else None
-        self._problems.append(Problem(message, field, self._file, line))
+        return Problem(message, field, self._file, line)
 
     def _take(self, problems: Sequence[Problem]) -> None:
         for problem in problems:
@@ -496,8 +502,13 @@ class _Reader:
         reader = JudgeReader(self._base_dir, problems)
         judge = reader.read(self._data.get("judge"))
         self._recorded = reader.recorded
-        if judge is not None and not problems and self._judge_environ is not None and wants_verdicts(metrics):
-            problems += missing_key(judge, self._judge_environ) + price_problems(judge, self._judge_environ)
+        if judge is not None and not problems and self._judge_environ is not None:
+            unready = missing_key(judge, self._judge_environ) + price_problems(judge, self._judge_environ)
+            if wants_verdicts(metrics, ()):
+                problems += unready
+            elif wants_verdicts(metrics, None):
+                # The cases say whether any of their checks is judged.
+                self._judge_problems = tuple(self._placed(one.field, one.message) for one in unready)
         self._problems += [problem for problem in problems if problem.file]  # a rubric's own, with its lines
         self._take([problem for problem in problems if not problem.file])
         return judge

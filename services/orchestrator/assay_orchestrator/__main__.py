@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError, InvalidInputError
+from assay.local.install_hint import install_hint
 from assay.model.run_limits import MAX_RUN_WEIGHT, MIN_RUN_WEIGHT
 from assay.runtime.logs import configure_logging
 from assay.runtime.settings_flags import SettingsFlags
@@ -48,7 +49,7 @@ def main() -> None:
     except AssayError as problem:
         sys.exit(_fail(problem.message))
     except ImportError as problem:
-        sys.exit(_fail(f"{problem.name} is not installed: pip install 'assay[orchestrator]'"))
+        sys.exit(_fail(f"{problem.name} is not installed: {install_hint('orchestrator')}"))
 
 
 def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:

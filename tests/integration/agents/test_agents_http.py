@@ -353,6 +353,25 @@ async def test_a_reply_that_does_not_fit_says_where(
     assert message in message_of(await answer(agent), AgentErrorKind.MALFORMED)
 
 
+@pytest.mark.parametrize("body", [b"Open at nine.\n", "\ufeffOpen at nine.".encode(), b'"Open at nine."'])
+async def test_a_reply_that_is_a_text_is_the_answer(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, body: bytes
+) -> None:
+    """Without `response`, plain text and a JSON string need no mapping."""
+    server = await listen(reply_of(body))
+    response = await answer(agent_of(server, response=None))
+    assert (response.status, response.text) == (AgentStatus.SUCCESS, "Open at nine.")
+
+
+@pytest.mark.parametrize("body", [b"<html>Sorry", b"", b"\xff\xfe\x00", b'{"text": "Open at', b"[1, 2"])
+async def test_a_page_or_a_broken_reply_is_no_text(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, body: bytes
+) -> None:
+    """What begins as a page or as JSON and is none is an error, never an answer."""
+    server = await listen(reply_of(body))
+    assert "not JSON" in message_of(await answer(agent_of(server, response=None)), AgentErrorKind.MALFORMED)
+
+
 @pytest.mark.parametrize(
     ("error", "message"),
     [("quota used up", "quota used up"), ({"message": "down", "kind": []}, "down"), (None, None), (False, None)],
@@ -459,7 +478,7 @@ async def test_one_bad_reply_does_not_spoil_the_next(listen: Listen, agent_of: A
 
     async def echo(request: Any, writer: asyncio.StreamWriter) -> None:
         text = request.json["input"]
-        body = b"broken" if text == "3" else json.dumps({"text": text}).encode()
+        body = b"{broken" if text == "3" else json.dumps({"text": text}).encode()
         writer.write(reply_of(body))
 
     agent = agent_of(await listen(echo))

@@ -49,7 +49,7 @@ _STORED = {
         """,
     ),
 }
-_STORED |= dict.fromkeys((f"{number:04}" for number in range(3, 13)), _STORED["0002"])
+_STORED |= dict.fromkeys((f"{number:04}" for number in range(3, 14)), _STORED["0002"])
 
 
 def described(engine: sa.Engine) -> dict[str, object]:

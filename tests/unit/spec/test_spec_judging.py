@@ -43,7 +43,7 @@ def test_without_a_judge_nobody_judges(judge: object) -> None:
     """None is the default, and may be written down."""
     spec = spec_of(judge)
     assert spec.settings.judge is None
-    assert not spec.needs_judge
+    assert not spec.needs_judge(())
 
 
 def test_every_field_is_read() -> None:
@@ -154,14 +154,14 @@ def test_a_key_that_is_not_set_is_found_before_the_run(judge: object, environ: d
     (problem,) = problems_of(judge, environ=environ)
     assert problem.field == field
     assert "is not set" in problem.message
-    assert spec_of(judge).needs_judge
-    assert not spec_of(judge, metrics=["latency"], environ=environ).needs_judge
+    assert spec_of(judge).needs_judge(())
+    assert not spec_of(judge, metrics=["latency"], environ=environ).needs_judge(())
 
 
 def test_a_service_of_ones_own_needs_no_key() -> None:
     """The provider's key goes to the provider alone."""
     judge = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:1/v1"}
-    assert spec_of(judge, environ={}).needs_judge
+    assert spec_of(judge, environ={}).needs_judge(())
     assert key_variable_of(JudgeSettings("openai", "m", "http://127.0.0.1:1/v1")) == ""
     assert key_variable_of(JudgeSettings("openai", "m")) == "OPENAI_API_KEY"
 

@@ -215,11 +215,13 @@ def _spend_cap(text: str | None) -> SpendCap | None:
 
 def _start_services(stack: LocalStack, run: Run) -> None:
     """Start the embedder and the judge of the local stack where the run's metrics need them."""
+    from assay.metrics.checks.judged_checks import JUDGED_CHECKS
     from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
     from assay.spec.model import Spec
 
     spec, reading = Spec(run.settings), run.settings.dataset
     # Where the client did not say how it read the cases, they may bring any checks along.
-    models = spec.embedding_models(reading.checks if reading is not None else SIMILAR_CHECKS)
-    if models or spec.needs_judge:
-        stack.start(models=models, judge=spec.needs_judge, judge_keys=spec.judge_keys)
+    checks = reading.checks if reading is not None else [*SIMILAR_CHECKS, *JUDGED_CHECKS]
+    models, judge = spec.embedding_models(checks), spec.needs_judge(checks)
+    if models or judge:
+        stack.start(models=models, judge=judge, judge_keys=spec.judge_keys)

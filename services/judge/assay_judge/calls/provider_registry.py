@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from assay.errors import OverloadedError, SetupError
 from assay.judging.prices import NO_PRICE
+from assay.local.install_hint import install_hint
 from assay.parsing.model_tables import matches, read_table
 from assay_judge.calls.provider_client import Line
 from assay_judge.calls.rate_limiter import Limits
@@ -179,7 +180,7 @@ def _require_installed(choice: JudgeChoice) -> None:
     missing = [name for name in (choice.provider, "httpx2") if importlib.util.find_spec(name) is None]
     if missing:
         raise SetupError(
-            f"judges of {choice.provider} need the package {missing[0]}: pip install 'assay[judge]'",
+            f"judges of {choice.provider} need the package {missing[0]}: {install_hint('judge')}",
             reason="JUDGE_NOT_INSTALLED",
         )
 

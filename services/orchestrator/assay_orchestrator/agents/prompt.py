@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
+from assay.local.install_hint import install_hint
 from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
 from assay.model.response_limits import AnswerTooLargeError
 from assay.spec.prompt_options import PROVIDERS, PromptOptions
@@ -165,7 +166,7 @@ def _missing_package(adapter: str) -> list[Problem]:
     return [
         Problem(
             f"the {adapter} adapter needs the package {adapter} from {oldest}.0 on where the orchestrator runs"
-            f"{f', not {found}' if found else ''}: pip install 'assay[providers]'",
+            f"{f', not {found}' if found else ''}: {install_hint('providers')}",
             "agent.adapter",
         )
     ]

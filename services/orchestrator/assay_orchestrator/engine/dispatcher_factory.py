@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.errors import SetupError
+from assay.local.install_hint import install_hint
 from assay_orchestrator.engine.embedded import EmbeddedDispatcher
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def open_dispatcher(settings: Settings, database: Database) -> Dispatcher:
         from assay.storage.postgres import PostgresDatabase
         from assay_orchestrator.engine.queue import QueueDispatcher
     except ImportError as problem:
-        raise SetupError(f"the queue cannot be used ({problem}): pip install 'assay[postgres]'") from problem
+        raise SetupError(f"the queue cannot be used ({problem}): {install_hint('postgres')}") from problem
     assert isinstance(database, PostgresDatabase), "the URL is that of PostgreSQL"
     return QueueDispatcher(
         database.parameters,

@@ -16,7 +16,7 @@ from assay.model.run_settings import TURN_SCORES
 from assay.parsing.names import metric_name_problem, name_problem
 from assay.spec.agents import check_agent
 from assay.spec.judging import check_judge
-from assay.spec.model import wants_verdicts
+from assay.spec.model import checks_of, wants_verdicts
 from assay.spec.prompt_options import PROVIDERS
 from assay.verdict.gates import parse_gate
 from assay_orchestrator.agents.http_hosts import check_http_target, check_prompt_host
@@ -62,7 +62,7 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
     metrics = _complete_metrics(settings, problems)
     if settings.judge is not None:
         problems += check_judge(settings.judge)
-        if not limits.judge and not settings.judge.recorded_file and wants_verdicts(metrics):
+        if not limits.judge and not settings.judge.recorded_file and wants_verdicts(metrics, checks_of(settings)):
             problems.append(Problem("this orchestrator has no judge: its operator gives it one with --judge", "judge"))
     problems += _check_gates(settings)
     if problems:

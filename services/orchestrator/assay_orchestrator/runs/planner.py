@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from assay.errors import WrongStateError
 from assay.metrics import build_metric
-from assay.spec.model import wants_verdicts
+from assay.spec.model import checks_of, wants_verdicts
 from assay_orchestrator.agents import build_agent
 from assay_orchestrator.agents.hosted import HostedAgent
 from assay_orchestrator.pipeline.run_context import RunContext
@@ -115,7 +115,12 @@ class Planner:
     async def judge_problems(self, settings: RunSettings) -> Sequence[Problem]:
         """Return why the judge service will not judge for a run, as far as it can be asked."""
         judge = settings.judge
-        if self._judge is None or judge is None or judge.recorded_file or not wants_verdicts(settings.metrics):
+        if (
+            self._judge is None
+            or judge is None
+            or judge.recorded_file
+            or not wants_verdicts(settings.metrics, checks_of(settings))
+        ):
             return ()
         from assay_orchestrator.runs.judge_preflight import judge_problems  # imported here: most runs are not judged
 
@@ -123,7 +128,7 @@ class Planner:
 
     def _run_judge(self, run: Run, pausing: asyncio.Event, pause_count: int) -> RunJury | None:
         judge = run.settings.judge
-        if judge is None or not wants_verdicts(run.settings.metrics):
+        if judge is None or not wants_verdicts(run.settings.metrics, checks_of(run.settings)):
             return None
         service = None if judge.recorded_file else self._judge
         if service is None and not judge.recorded_file:

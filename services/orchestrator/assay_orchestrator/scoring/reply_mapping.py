@@ -55,7 +55,9 @@ class ReplyMapping:
         except DuplicateKeyError as error:
             raise MalformedAnswerError(f"in the reply {error}: {excerpt(body)}") from None
         except (ValueError, RecursionError):
-            raise MalformedAnswerError(f"the reply is not JSON: {excerpt(body)}") from None
+            data = None if self._expressions else _plain_text(body)
+            if data is None:
+                raise MalformedAnswerError(f"the reply is not JSON: {excerpt(body)}") from None
         found = {name: self._find(name, data) for name in self._expressions} or _usual_text(data)
         try:
             check_bounds(found)
@@ -76,6 +78,15 @@ class ReplyMapping:
             raise MalformedAnswerError(
                 f"agent.response.{name} ({self._texts[name]}) does not fit the reply: {problem}"
             ) from None
+
+
+def _plain_text(body: bytes) -> str | None:
+    """Return a reply that is a text as it stands; None for broken JSON, a page, or nothing."""
+    try:
+        text = body.decode("utf-8-sig").strip()
+    except UnicodeDecodeError:
+        return None
+    return text if text and text[0] not in "{[<" else None
 
 
 def _usual_text(data: Any) -> dict[str, Any]:

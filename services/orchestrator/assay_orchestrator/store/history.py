@@ -89,7 +89,7 @@ def find_case(connection: sa.Connection, run_id: str, dataset_id: str, case_id: 
     """
     case_index = datasets.find_case(connection, dataset_id, case_id)
     if case_index is None:
-        raise NotFoundError(f"the dataset of run {run_id} has no case {case_id!r}", reason="CASE_NOT_FOUND")
+        raise NotFoundError(f"run {run_id} is over no case {case_id!r}", reason="CASE_NOT_FOUND")
     return case_index
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HEAD_REVISION", "TABLES"]
 
-HEAD_REVISION = "0013"
+HEAD_REVISION = "0014"
 
 
 def _create(connection: sa.Connection) -> None:

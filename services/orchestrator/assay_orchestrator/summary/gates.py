@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assay.model.run import GateResult
+from assay.model.run import GateOutcome, GateResult
 from assay.verdict.gates import decide, meets_target, read_gate
 from assay.verdict.run_verdict import metric_error_gap, percent, survivors_gap, survivors_note, too_many
 from assay_orchestrator.summary.groups import MAX_GROUPS
@@ -55,6 +55,8 @@ def judge_gates(
 
 def _result(gate: Gate, summary: RunSummary, tally: Tally) -> GateResult:
     actual, reason = _actual(gate, summary, tally)
+    if actual is None and (lost := _lost(gate, summary, tally)) is not None:
+        return lost
     return GateResult(
         expression=gate.expression,
         outcome=decide(gate, actual),
@@ -78,6 +80,28 @@ def _actual(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None
     if gate.name in ("pass_at_k", "pass_hat_k") and gate.stat.isdigit():
         return _of_repeats(gate, summary, tally)
     return _of_metric(gate, summary)
+
+
+def _lost(gate: Gate, summary: RunSummary, tally: Tally) -> GateResult | None:
+    """Return the failure of a gate on the pass rate that no verdict on the undecided rows could change, or None."""
+    if gate.name != "pass_rate":
+        return None
+    passed, failed, undecided = summary.passed, summary.decided - summary.passed, tally.undecided
+    if gate.group:
+        groups = summary.categories if gate.group == "category" else summary.tags
+        group = next((group for group in groups if group.name == gate.label), None)
+        if group is None or (gate.group, gate.label) not in tally.groups:
+            return None
+        passed, failed, undecided = group.passed, group.failed, tally.groups[gate.group, gate.label].undecided
+    rows = passed + failed + undecided
+    if not passed + failed:
+        return None
+    least, most = passed / rows, (passed + undecided) / rows
+    if any(decide(gate, rate) is not GateOutcome.FAIL for rate in (least, most)):
+        return None
+    actual = passed / (passed + failed)
+    note = f"{least:.1%} to {most:.1%} with the {undecided:,} rows that could not be decided"
+    return GateResult(gate.expression, GateOutcome.FAIL, actual, meets_target=meets_target(gate, actual), note=note)
 
 
 def _of_metric(gate: Gate, summary: RunSummary) -> tuple[float | None, str]:
