@@ -49,3 +49,23 @@ GUIDES = [page for page in PAGES if page.parent == ROOT / "docs" and page.name !
 def test_every_guide_links_to_the_glossary_once(guide: Path) -> None:
     """A reader who meets a term for the first time finds it with one click, and is not led there again and again."""
     assert guide.read_text(encoding="utf-8").count("](glossary.md") == 1
+
+
+PACKAGES = sorted(
+    path.parent
+    for folder in ("common", "cli", "services")
+    for path in (ROOT / folder).rglob("__init__.py")
+    if len(path.relative_to(ROOT / folder).parts) == (4 if folder == "services" else 3)
+)
+"""The packages one level below `assay`, `assay_cli` and each service."""
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_architecture_names_every_package(package: Path) -> None:
+    """Who looks for the place where something happens finds each folder in one table."""
+    table = (
+        (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("## Where things are")[1].split("\n## ")[0]
+    )
+    first = [re.findall(r"`([\w./]+)`", line.split("|")[1]) for line in table.splitlines() if line.startswith("|")]
+    named = {name.rpartition("/")[2] for names in first for name in names}
+    assert package.name in named
