@@ -16,12 +16,14 @@ from assay.runtime.logs import configure_logging
 from assay.v1 import judge_pb2_grpc
 from assay_judge.resources import open_service
 from assay_judge.service import SERVICE_NAME
-from assay_judge.settings import Settings, read_settings
+from assay_judge.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import grpc.aio
+
+    from assay_judge.settings import Settings
 
 __all__ = ["main", "serve"]
 

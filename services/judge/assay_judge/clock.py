@@ -10,7 +10,7 @@ __all__ = ["SYSTEM_CLOCK", "Clock"]
 
 
 class Clock(Protocol):
-    """Tells the time and waits."""
+    """The time, and sleeping."""
 
     def now(self) -> float:
         """Return the seconds since 1970."""

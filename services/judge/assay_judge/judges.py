@@ -1,4 +1,4 @@
-"""Which judge is asked, and who may ask for which."""
+"""Judges, and which of them requests may name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_NAME_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class JudgeChoice:
-    """One judge and how it is asked.
+    """One judge with its parameters.
 
     Args:
         provider: "anthropic", "openai", "replay" or "none".
@@ -83,13 +83,13 @@ class JudgeChoice:
         return [Problem(message, f"{where}{field}") for wrong, field, message in checks if wrong]
 
     def remedy(self, status: int) -> str:
-        """Return what to do where the judge refuses whoever asks with an HTTP status; empty where nobody knows."""
+        """Return what to do about a judge that refuses every request with an HTTP status; empty where unknown."""
         if status in (401, 403):
             name = self.key_name
             return (
                 f"check the key in {name} where the judge service runs"
                 if name
-                else "the service wants a key: name the variable that holds it with key_variable"
+                else "the service requires a key: name the variable that holds it with key_variable"
             )
         if status in (402, 429):
             return "check what the account may still spend"
@@ -134,12 +134,14 @@ class Permissions:
         found = []
         name = f"{choice.provider}:{choice.model}"
         if choice.provider not in ("none", "replay") and not _listed(name, self.judges):
-            found.append(Problem(f"{name} may not be asked here: the operator allows it with --allow-judges", where))
+            found.append(Problem(f"{name} is not allowed here: the operator can allow it with --allow-judges", where))
         if choice.base_url and not _listed(_origin(choice.base_url), self.base_urls):
-            message = f"{_origin(choice.base_url)} may not be called: the operator allows it with --allow-base-urls"
+            message = (
+                f"{_origin(choice.base_url)} is not allowed here: the operator can allow it with --allow-base-urls"
+            )
             found.append(Problem(message, f"{where}.base_url"))
         if choice.key_variable and not _listed(choice.key_variable, self.key_variables):
-            message = f"{choice.key_variable} may not be used: the operator allows it with --allow-key-variables"
+            message = f"{choice.key_variable} is not allowed here: the operator can allow it with --allow-key-variables"
             found.append(Problem(message, f"{where}.key_variable"))
         return found
 

@@ -15,7 +15,7 @@ class Material:
     """What is judged.
 
     Args:
-        question: The question that was asked.
+        question: The question.
         answer: The answer; the first one where two are compared.
         second: The second answer, where two are compared.
         reference: The reference answer; None where there is none.
@@ -78,14 +78,14 @@ class Grading:
     """A request for a verdict.
 
     Args:
-        rubric: What is asked.
+        rubric: The rubric.
         material: What is judged.
-        judge: Who is asked.
+        judge: The judge.
         timeout_s: How long it may take.
         run_id: The run that pays; empty for none.
         cap: Most that the run may spend, in billionths of a dollar; None for no cap.
         sample_index: Which of several verdicts on the same material.
-        batch: Whether it is asked through the provider's batch API.
+        batch: Whether it goes through the provider's batch API.
         asker: On whose behalf, for a batch.
     """
 

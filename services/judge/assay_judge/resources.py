@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
 from assay.judging.rubric_file import read_rubric
-from assay_judge.batches.dispatcher import Batches
+from assay_judge.batches.dispatcher import BatchDispatcher
 from assay_judge.batches.store import BatchStore
 from assay_judge.calls.prices import PriceTable
-from assay_judge.calls.provider_registry import Switchboard, read_limits
+from assay_judge.calls.provider_registry import ProviderRegistry, read_limits
 from assay_judge.clock import SYSTEM_CLOCK
 from assay_judge.grading.grader import Grader
 from assay_judge.service import JudgeService
 from assay_judge.state.ledger import Ledger
 from assay_judge.state.store import JudgeStore
-from assay_judge.verdicts.cache import Keeping
+from assay_judge.verdicts.cache import VerdictCache
 from assay_judge.verdicts.recording import Recording
-from assay_judge.verdicts.rubric_registry import BUILT_IN, RubricShelf
+from assay_judge.verdicts.rubric_registry import BUILT_IN, RubricRegistry
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,13 +44,13 @@ async def open_service(
         settings: How it runs.
         environment: Where its keys are.
         stopping: Set when the process stops.
-        clock: Tells when to look after batches.
+        clock: The time, for batches.
 
     Raises:
         InvalidInputError: All that is wrong with a file that the settings name.
         SetupError: Its state cannot be kept, or its own judge's package or key is missing.
     """
-    shelf = RubricShelf(read_rubrics(settings.rubrics))
+    rubrics = RubricRegistry(read_rubrics(settings.rubrics))
     prices, limits = PriceTable(settings.prices), read_limits(settings.limits)
     recording = Recording.read(settings.replay) if settings.replay else None
     async with AsyncExitStack() as stack:
@@ -59,21 +59,25 @@ async def open_service(
         shared = await _open_shared(settings)
         if shared is not None:
             stack.push_async_callback(shared.aclose)
-        switchboard = Switchboard(
-            environment, prices, limits=limits, patience=settings.patience, max_concurrency=settings.max_concurrency
+        registry = ProviderRegistry(
+            environment,
+            prices,
+            limits=limits,
+            retry_policy=settings.retry_policy,
+            max_concurrency=settings.max_concurrency,
         )
-        stack.push_async_callback(switchboard.aclose)
+        stack.push_async_callback(registry.aclose)
         ledger = Ledger(store, shared=shared)
-        keeping = Keeping(shared or store, caches=settings.cache, record_to=settings.record)
+        cache = VerdictCache(shared or store, is_enabled=settings.cache, record_to=settings.record)
         orders, kind = await _order_store(store, shared, settings, clock)
-        batches = kind(orders, switchboard, ledger, keeping, rules=settings.batch_rules, clock=clock, stopping=stopping)
-        grader = Grader(switchboard, keeping, ledger, batches, recording=recording, queue_limit=settings.queue_limit)
+        batches = kind(orders, registry, ledger, cache, rules=settings.batch_rules, clock=clock, stopping=stopping)
+        grader = Grader(registry, cache, ledger, batches, recording=recording, queue_limit=settings.queue_limit)
         stack.push_async_callback(grader.aclose)
         stack.push_async_callback(batches.aclose)
         if settings.judge.provider not in ("none", "replay"):
-            await switchboard.line(settings.judge)  # a missing key is said now, not with the first answer
+            await registry.client(settings.judge)  # a missing key fails here, not at the first request
         await batches.start()
-        yield JudgeService(grader, shelf, store=shared or store, ledger=ledger, settings=settings, stopping=stopping)
+        yield JudgeService(grader, rubrics, store=shared or store, ledger=ledger, settings=settings, stopping=stopping)
 
 
 async def _open_shared(settings: Settings) -> SharedStore | None:
@@ -90,14 +94,14 @@ async def _open_shared(settings: Settings) -> SharedStore | None:
 
 async def _order_store(
     store: JudgeStore, shared: SharedStore | None, settings: Settings, clock: Clock
-) -> tuple[OrderStore, type[Batches]]:
+) -> tuple[OrderStore, type[BatchDispatcher]]:
     """Return where orders and batches are kept, and what works with that."""
     if shared is None:
-        return await BatchStore.open(store, clock.now()), Batches
-    from assay_judge.batches.shared_dispatcher import SharedBatches, lease_s
+        return await BatchStore.open(store, clock.now()), BatchDispatcher
+    from assay_judge.batches.shared_dispatcher import SharedBatchDispatcher, lease_s
     from assay_judge.batches.shared_store import SharedBatchStore  # imported here, as above
 
-    return SharedBatchStore(shared.database, lease_s(settings.batch_rules)), SharedBatches
+    return SharedBatchStore(shared.database, lease_s(settings.batch_rules)), SharedBatchDispatcher
 
 
 def read_rubrics(paths: Sequence[Path]) -> Mapping[str, Rubric]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import AssayError, InvalidInputError, UnavailableError
+from assay.errors import InvalidInputError, UnavailableError
 from assay.rpc.interceptors import presentable
 from assay.rpc.status import code_of
 from assay.rpc.streams import answered
 from assay.v1 import judge_pb2, judge_pb2_grpc
-from assay_judge.grading.pairs import compare
+from assay_judge.grading.pairs import compare_answers
 from assay_judge.judges import choose_judge
 from assay_judge.wire import (
-    asked_judge,
     cache_message,
-    grading_of,
+    grading_from_request,
+    requested_judge,
     rubric_message,
     spending_message,
     verdict_message,
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator
 
+    from assay.errors import AssayError
     from assay_judge.grading.grader import Grader
     from assay_judge.model import Grading
     from assay_judge.settings import Settings
     from assay_judge.state.ledger import Ledger
     from assay_judge.state.shared.store import SharedStore
     from assay_judge.state.store import JudgeStore
-    from assay_judge.verdicts.rubric_registry import RubricShelf
+    from assay_judge.verdicts.rubric_registry import RubricRegistry
 
 __all__ = ["SERVICE_NAME", "JudgeService"]
 
@@ -51,7 +52,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
 
     Args:
         grader: Grades.
-        shelf: The rubrics that it knows.
+        rubrics: The rubrics that it knows.
         store: What is kept on disk.
         ledger: What runs have spent.
         settings: What is allowed.
@@ -61,7 +62,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
     def __init__(
         self,
         grader: Grader,
-        shelf: RubricShelf,
+        rubrics: RubricRegistry,
         *,
         store: JudgeStore | SharedStore,
         ledger: Ledger,
@@ -69,7 +70,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         stopping: asyncio.Event,
     ) -> None:
         self._grader = grader
-        self._shelf = shelf
+        self._rubrics = rubrics
         self._store = store
         self._ledger = ledger
         self._settings = settings
@@ -103,7 +104,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
     ) -> judge_pb2.ComparePairResponse:
         """Return which of two answers is better."""
         grading = self._grading(request, context.time_remaining(), compares=True)
-        comparison = await compare(self._grader, grading)
+        comparison = await compare_answers(self._grader, grading)
         response = judge_pb2.ComparePairResponse(
             winner=_WINNERS[comparison.winner],
             flipped=comparison.flipped,
@@ -116,7 +117,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         self, request: judge_pb2.ListRubricsRequest, context: Any
     ) -> judge_pb2.ListRubricsResponse:
         """Name the rubrics that this server knows."""
-        rubrics = sorted(self._shelf.rubrics.values(), key=lambda rubric: rubric.name)
+        rubrics = sorted(self._rubrics.rubrics.values(), key=lambda rubric: rubric.name)
         return judge_pb2.ListRubricsResponse(rubrics=map(rubric_message, rubrics))
 
     async def _grade(
@@ -135,20 +136,22 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
 
     def _grading(self, request: Any, remaining_s: float | None, *, compares: bool) -> Grading:
         settings = self._settings
-        rubric = self._shelf.find(request.rubric, request.rubric_yaml, compares=compares)
-        judge = choose_judge(asked_judge(request, settings.judge), settings.judge, settings.permissions)
+        rubric = self._rubrics.find(request.rubric, request.rubric_yaml, compares=compares)
+        judge = choose_judge(requested_judge(request, settings.judge), settings.judge, settings.permissions)
         batch = not compares and request.batch
         problems = judge.batch_problems(settings.batch_base_urls, "batch") if batch else []
         if problems:
             raise InvalidInputError(problems)
-        # A batch takes hours: whoever says how long to wait for it is believed.
+        # A batch takes hours: its deadline or timeout_ms replaces timeout_s.
         patient = batch and (remaining_s is not None or request.timeout_ms)
         timeout_s = math.inf if patient else settings.timeout_s
         if remaining_s is not None:
             timeout_s = min(timeout_s, remaining_s - _LEFT_FOR_THE_WAY_S)
             if timeout_s < _LEAST_S:
-                raise UnavailableError("Too little time is left for a verdict.", reason="DEADLINE_EXCEEDED")
-        return grading_of(request, rubric, judge, timeout_s=timeout_s, cap_usd=settings.spend_cap_usd)
+                raise UnavailableError(
+                    "The deadline leaves too little time for a verdict: set a longer one.", reason="DEADLINE_EXCEEDED"
+                )
+        return grading_from_request(request, rubric, judge, timeout_s=timeout_s, cap_usd=settings.spend_cap_usd)
 
     async def _account_for(self, grading: Grading, response: Any) -> None:
         response.cache.CopyFrom(cache_message(self._grader.statistics, self._store.verdict_count))

@@ -11,7 +11,7 @@ from assay.errors import InvalidInputError, Problem
 from assay.runtime.logs import LogSettings
 from assay.runtime.settings_flags import SettingsFlags, flag
 from assay_judge.batches.dispatcher import BatchRules
-from assay_judge.calls.retry_policy import Patience
+from assay_judge.calls.retry_policy import RetryPolicy
 from assay_judge.judges import JudgeChoice, Permissions
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Settings:
         record: A file that takes every new verdict.
         state_dir: The folder of verdicts, spending and batches; None: in memory.
         database_url: The PostgreSQL database that all replicas share for them; empty for state_dir.
-        database_patience_s: How long a PostgreSQL that went away is waited for, in seconds.
+        database_patience_s: How long an unreachable PostgreSQL is retried, in seconds.
         cache: Whether verdicts are used again.
         cache_entries: Most verdicts that are kept.
         timeout_s: How long one verdict may take, where the request does not say less.
@@ -45,13 +45,13 @@ class Settings:
         attempt_timeout_s: How long one attempt may take.
         pause_s: Longest pause before the second attempt; doubled before each further one.
         max_concurrency: Most calls at once of one judge.
-        queue_limit: Most verdicts under way; more are refused.
+        queue_limit: Most verdicts in flight; more are refused.
         stream_in_flight: Requests of one stream that are worked on at once.
         spend_cap_usd: Most that any run may spend, in US dollars; None for no cap.
         batch_base_urls: Services with a batch API besides the providers' own, as patterns of scheme://host[:port].
         batch_wait_s: How long requests are collected before they are submitted as a batch.
         batch_requests: Most requests of one batch.
-        batch_poll_s: Pause before a batch is looked at for the first time; longer before each further time.
+        batch_poll_s: Pause before a batch is first polled, in seconds; grows with each poll.
         grace_s: Grace period of running calls after SIGTERM, in seconds.
         reflection: Whether tools may ask for the contract.
         exit_with_lock: The process ends when no other process holds this file's lock; None: it stays.
@@ -118,9 +118,9 @@ class Settings:
             raise InvalidInputError(problems, reason="INVALID_SETTINGS")
 
     @property
-    def patience(self) -> Patience:
-        """How long and how often a judge is asked."""
-        return Patience(self.attempts, self.attempt_timeout_s, self.pause_s)
+    def retry_policy(self) -> RetryPolicy:
+        """Attempts, timeouts and backoff."""
+        return RetryPolicy(self.attempts, self.attempt_timeout_s, self.pause_s)
 
     @property
     def batch_rules(self) -> BatchRules:

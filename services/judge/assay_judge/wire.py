@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import InvalidInputError, Problem
 from assay.model.agent_response import clean_text
 from assay.v1 import agent_pb2, judge_pb2
-from assay_judge.calls.prices import nano_of, usd_of
+from assay_judge.calls.prices import nano_from_usd, usd_from_nano
 from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice
 from assay_judge.model import Asker, Grading, Material
 from assay_judge.verdicts.outcome import Status
 
 if TYPE_CHECKING:
     from assay.judging.rubric import Rubric
-    from assay_judge.calls.usage import Tally, Try
+    from assay_judge.calls.usage import CallAttempt, CallUsage
     from assay_judge.grading.grader import Statistics
     from assay_judge.state.account import Account
     from assay_judge.verdicts.outcome import Outcome
 
 __all__ = [
-    "asked_judge", "cache_message", "grading_of", "rubric_message", "spending_message", "verdict_message",
+    "cache_message",
+    "grading_from_request",
+    "requested_judge",
+    "rubric_message",
+    "spending_message",
+    "verdict_message",
 ]  # fmt: skip
 
 MAX_TEXT_CHARS = 400_000
@@ -37,7 +42,7 @@ _MAX_RUN_ID_CHARS = 200
 _MAX_ROW_CHARS = 200
 
 
-def asked_judge(request: Any, own: JudgeChoice) -> JudgeChoice | None:
+def requested_judge(request: Any, own: JudgeChoice) -> JudgeChoice | None:
     """Return the judge that a request names; the server's own where it only sets parameters, None where none."""
     if not request.HasField("judge"):
         return None
@@ -64,13 +69,15 @@ def asked_judge(request: Any, own: JudgeChoice) -> JudgeChoice | None:
     )
 
 
-def grading_of(request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: float, cap_usd: float | None) -> Grading:
+def grading_from_request(
+    request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: float, cap_usd: float | None
+) -> Grading:
     """Return the request for a verdict that a message is.
 
     Args:
         request: A GradeRequest or a ComparePairRequest.
-        rubric: What is asked.
-        judge: Who is asked.
+        rubric: The rubric.
+        judge: The judge.
         timeout_s: How long it may take, whatever it says.
         cap_usd: The server's own spend cap; None for none.
 
@@ -100,7 +107,7 @@ def grading_of(request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: f
         judge,
         min(timeout_s, request.timeout_ms / 1000) if request.timeout_ms else timeout_s,
         request.run_id,
-        nano_of(min(caps)) if caps else None,
+        nano_from_usd(min(caps)) if caps else None,
         request.sample_index,
         batch=not compares and request.batch,
         asker=Asker() if compares else Asker(request.row, request.round),
@@ -108,7 +115,7 @@ def grading_of(request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: f
 
 
 def _role(message: agent_pb2.Message) -> str:
-    """Return who speaks, as it may stand in a marker: by no other word than these."""
+    """Return the role as a marker may show it: one of these words, else "other"."""
     return message.role if message.role in _ROLES else "other"
 
 
@@ -144,10 +151,10 @@ def verdict_message(outcome: Outcome) -> judge_pb2.Verdict:
         reasoning=verdict.reasoning if verdict else "",
         reason=outcome.reason,
         fingerprint=outcome.fingerprint,
-        usage=_usage(outcome.tally),
+        usage=_usage_message(outcome.usage),
         cached=outcome.cached,
         message=clean_text(outcome.message),
-        attempts=outcome.tally.calls,
+        attempts=outcome.usage.calls,
         model=outcome.model,
         flags=outcome.flags,
         by_rule=outcome.by_rule,
@@ -155,12 +162,12 @@ def verdict_message(outcome: Outcome) -> judge_pb2.Verdict:
         choice=verdict.winner if verdict else "",
         batched=outcome.batched,
         retry_after_ms=math.ceil(outcome.retry_after_s * 1000),
-        tries=map(_try_message, outcome.tally.tries),
+        tries=map(_attempt_message, outcome.usage.attempts),
     )
     if outcome.temperature is not None:
         message.temperature = outcome.temperature
     if outcome.cached:
-        message.saved.CopyFrom(_usage(outcome.saved))
+        message.saved.CopyFrom(_usage_message(outcome.saved))
     return message
 
 
@@ -173,9 +180,9 @@ def cache_message(statistics: Statistics, entries: int) -> judge_pb2.CacheStatis
 
 def spending_message(account: Account, cap: int | None) -> judge_pb2.Spending:
     """Return the message of what a run has spent."""
-    message = judge_pb2.Spending(spent_usd=usd_of(account.spent), reserved_usd=usd_of(account.reserved))
+    message = judge_pb2.Spending(spent_usd=usd_from_nano(account.spent), reserved_usd=usd_from_nano(account.reserved))
     if cap is not None:
-        message.cap_usd = usd_of(cap)
+        message.cap_usd = usd_from_nano(cap)
     return message
 
 
@@ -192,27 +199,27 @@ def rubric_message(rubric: Rubric) -> judge_pb2.Rubric:
     )
 
 
-def _try_message(one: Try) -> judge_pb2.JudgeAttempt:
+def _attempt_message(one: CallAttempt) -> judge_pb2.JudgeAttempt:
     return judge_pb2.JudgeAttempt(
         outcome=one.outcome,
         input_tokens=one.input,
         output_tokens=one.output,
-        cost_usd=usd_of(one.cost) if one.cost is not None else None,
+        cost_usd=usd_from_nano(one.cost) if one.cost is not None else None,
         latency_ms=one.latency_ms,
         estimated=one.estimated,
     )
 
 
-def _usage(tally: Tally) -> agent_pb2.Usage:
-    usage = agent_pb2.Usage(requests=tally.calls)
-    if tally.tokens:
-        usage.input_tokens = sum(tokens.input for tokens in tally.tokens)
-        usage.output_tokens = sum(tokens.output for tokens in tally.tokens)
-        usage.total_tokens = usage.input_tokens + usage.output_tokens
-        usage.cache_read_tokens = sum(tokens.cache_read for tokens in tally.tokens)
-        usage.cache_write_tokens = sum(tokens.cache_write for tokens in tally.tokens)
-        usage.reasoning_tokens = sum(tokens.reasoning for tokens in tally.tokens)
-        usage.estimated = any(tokens.estimated for tokens in tally.tokens)
-    if tally.cost is not None:
-        usage.cost_usd = usd_of(tally.cost)
-    return usage
+def _usage_message(usage: CallUsage) -> agent_pb2.Usage:
+    message = agent_pb2.Usage(requests=usage.calls)
+    if usage.tokens:
+        message.input_tokens = sum(tokens.input for tokens in usage.tokens)
+        message.output_tokens = sum(tokens.output for tokens in usage.tokens)
+        message.total_tokens = message.input_tokens + message.output_tokens
+        message.cache_read_tokens = sum(tokens.cache_read for tokens in usage.tokens)
+        message.cache_write_tokens = sum(tokens.cache_write for tokens in usage.tokens)
+        message.reasoning_tokens = sum(tokens.reasoning for tokens in usage.tokens)
+        message.estimated = any(tokens.estimated for tokens in usage.tokens)
+    if usage.cost is not None:
+        message.cost_usd = usd_from_nano(usage.cost)
+    return message

@@ -96,7 +96,7 @@ async def test_whoever_cannot_wait_asks_again(start: Start, protocol: str) -> No
     first = (await judge.grade(batch=True, timeout_ms=20)).verdict
     assert (first.status, first.reason) == (pb.VERDICT_STATUS_UNAVAILABLE, "batch_pending")
     assert first.retry_after_ms >= 1_000
-    assert "ask again in" in first.message
+    assert "retry in" in first.message
     while judge.provider.batches.looked < 2:
         verdict = (await judge.grade(batch=True, timeout_ms=20)).verdict
         assert verdict.reason == "batch_pending"
@@ -270,7 +270,7 @@ async def test_what_the_cap_cannot_order_again_says_so(start: Start) -> None:
     judge.provider.batches.fate_of = lambda _: fates.pop(0) if fates else ""
     (verdict,) = await judge.grade_all(asked(1, run_id="r", row="0", spend_cap_usd=0.011))
     assert verdict.reason == "spend_cap_reached"
-    assert verdict.message.endswith("and the run's cap leaves too little to order it again")
+    assert verdict.message.endswith("and the run's spend cap leaves too little to order it again")
     (again,) = await judge.grade_all(asked(1, run_id="r", row="0", spend_cap_usd=1.0, round=1))
     assert dict(again.scores) == {"score": 1.0}
 

@@ -64,7 +64,7 @@ class Stores:
 
     async def formed(self, store: SharedBatchStore) -> tuple[BatchRecord, set[str]]:
         """Return a batch of what waits."""
-        formed = await store.form(new_id(), order_for("k").line, 0.0, most=100, most_chars=10**9)
+        formed = await store.form(new_id(), order_for("k").client_key, 0.0, most=100, most_chars=10**9)
         assert formed is not None
         return formed
 
@@ -85,7 +85,7 @@ async def test_a_key_has_one_order_over_all_replicas(stores: Stores) -> None:
     )  # fmt: skip
     kept = [n // 4 for n, winner in enumerate(added) if winner is None]
     assert sorted(kept) == list(range(20))
-    line = order_for("k").line
+    line = order_for("k").client_key
     formed = await asyncio.gather(
         *(store.form(new_id(), line, 0.0, most=3, most_chars=10**9) for store in (stores.brief, stores.lasting) * 6)
     )
@@ -103,7 +103,7 @@ async def test_only_an_order_that_is_not_stored_returns_its_money(stores: Stores
         if key == "stored":
             await stores.lasting.add(order, 0.0)
         await stores.lasting.withdraw(order)
-    assert (await stores.shared.standing("r")).reserved == 70
+    assert (await stores.shared.read_spending("r")).reserved == 70
 
 
 async def test_an_outcome_of_the_run_is_not_ordered_again(stores: Stores) -> None:
@@ -157,7 +157,7 @@ async def test_a_former_owner_writes_nothing(stores: Stores, postgres_url: str, 
     assert contents(postgres_url) == before
     await stores.lasting.finish(record, [Finished(order, FAILED, 50)], 0.0)
     await stores.lasting.remove(record)
-    standing = await stores.shared.standing("r")
+    standing = await stores.shared.read_spending("r")
     assert (standing.spent, standing.reserved) == (50, 0)
 
 
@@ -301,7 +301,7 @@ async def test_a_suspended_replica_neither_submits_nor_writes(tmp_path: Path, po
             await until(lambda: contents(postgres_url)[1] == [])  # its batches are over
             submitted, before = len(provider.batches.submitted), contents(postgres_url)[:2]
             os.kill(one.process.pid, signal.SIGCONT)
-            await until(lambda: "lost the lease" in one.log or len(provider.batches.submitted) > submitted)
+            await until(lambda: "lost batch lease" in one.log or len(provider.batches.submitted) > submitted)
             assert len(provider.batches.submitted) == submitted
             assert dict((await asking).verdict.scores) == {"score": 4.0}
             assert contents(postgres_url)[:2] == before
@@ -318,7 +318,7 @@ async def test_a_graceful_stop_releases_its_batches(tmp_path: Path, postgres_url
             replica(tmp_path, "two", provider, postgres_url, flags={**slow, "batch-wait-s": 600}) as two,
         ):
             assert (await one.grade(timeout_ms=1)).verdict.reason == "batch_pending"
-            await until(lambda: "is out as" in one.log)
+            await until(lambda: "submitted batch" in one.log)
             os.kill(one.process.pid, signal.SIGTERM)
             await until(one.process.poll, lambda code: code is not None)
             assert one.process.returncode == 0
@@ -355,7 +355,7 @@ async def test_a_restart_on_another_machine_takes_up_what_was_left(tmp_path: Pat
         provider.batches.is_held = True
         async with replica(tmp_path, "one", provider, postgres_url) as one:
             assert (await one.grade(timeout_ms=1)).verdict.reason == "batch_pending"
-            await until(lambda: "is out as" in one.log)
+            await until(lambda: "submitted batch" in one.log)
         provider.batches.is_held = False
         async with replica(tmp_path, "two", provider, postgres_url) as two:
             check((await two.grade()).verdict)

@@ -137,13 +137,13 @@ async def test_an_upgrade_loses_no_verdict_spending_order_or_outcome(tmp_path: P
         assert await batches.batches() == [BatchRecord("batch-1", LINE, "provider's", NOW, 1)]
         assert [(order.item_id, order.reserved) for order in await batches.open_orders()] == [("item-1", 70)]
         (order,) = await batches.orders("batch-1")
-        assert (order.material.answer, order.cap, order.line) == ("Paris", 1_000, LINE)
+        assert (order.material.answer, order.cap, order.client_key) == ("Paris", 1_000, LINE)
         assert {"round": order.round, "orders": order.orders, "reservation": order.reservation} == {
             "round": 0, "orders": 1, "reservation": "", **later
         }  # fmt: skip
         outcome = await batches.fetch("key-2", "run-1", RUBRIC, Asker("row-1"))
         assert outcome is not None
-        assert (outcome.reason, outcome.tally.cost) == ("refused", 30)
+        assert (outcome.reason, outcome.usage.cost) == ("refused", 30)
     finally:
         await store.aclose()
 

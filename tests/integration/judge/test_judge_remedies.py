@@ -58,7 +58,7 @@ async def test_a_service_that_wants_a_key_and_gets_none(start: Start, scripted: 
     other = scripted(Reply("Unauthorized", status=401))
     asked = {"provider": "openai", "model": "m", "base_url": other.openai_url}
     assert (await judge.grade(judge=asked)).verdict.message == (
-        "HTTP 401: Unauthorized: the service wants a key: name the variable that holds it with key_variable"
+        "HTTP 401: Unauthorized: the service requires a key: name the variable that holds it with key_variable"
     )
 
 

@@ -94,7 +94,7 @@ async def test_what_a_lost_process_set_aside_is_spent(open_store: Open) -> None:
     store = await open_store()
     try:
         await store.reserve("r", "lost", 700, 1_000, -1.0)
-        found = await store.standing("r")
+        found = await store.read_spending("r")
         assert (found.spent, found.reserved) == (700, 0)
         ledger = Ledger(await JudgeStore.open(None), shared=store)
         account, close = await ledger.open("r")

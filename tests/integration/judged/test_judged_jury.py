@@ -168,7 +168,7 @@ async def test_each_judge_of_a_jury_is_asked_at_the_door(set_up: SetUp, case_of:
     stage = set_up()
     away = JudgeSettings("openai", "judge-9", "http://127.0.0.1:9/v1")
     async with stage.judge(permissions=only(stage)), stage.orchestrator() as client:
-        with pytest.raises(SpecError, match=r"judge\.jury\[1\]\.base_url: .*may not be called"):
+        with pytest.raises(SpecError, match=r"judge\.jury\[1\]\.base_url: .*is not allowed here"):
             await stage.create(client, stage.settings(judge=stage.who(others=(away,))), [case_of(1)])
 
 

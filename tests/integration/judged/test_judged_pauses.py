@@ -144,8 +144,8 @@ async def test_a_judge_that_may_not_be_asked_here(set_up: SetUp, case_of: CaseOf
         run = await stage.create(client, stage.settings(), [case_of(1)])
         async with stage.judge(permissions=Permissions()):
             run = await stage.follow(client, run)
-            assert_waits(run, 1, "the operator allows it with --allow-judges")
-            with pytest.raises(SpecError, match="the operator allows it with --allow-judges") as caught:
+            assert_waits(run, 1, "the operator can allow it with --allow-judges")
+            with pytest.raises(SpecError, match="the operator can allow it with --allow-judges") as caught:
                 await stage.create(client, stage.settings(), [case_of(1)])
     assert {problem.field for problem in caught.value.problems} == {"judge", "judge.base_url"}
     assert not stage.provider.requests

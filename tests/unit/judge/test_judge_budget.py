@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay.errors import InvalidInputError, SetupError
 from assay.testing.virtual_time import run_in_virtual_time
-from assay_judge.calls.prices import Price, PriceTable, nano_of, usd_of
+from assay_judge.calls.prices import Price, PriceTable, nano_from_usd, usd_from_nano
 from assay_judge.judges import JudgeChoice
 from assay_judge.model import Prompt
 from assay_judge.providers.messages import Tokens
@@ -308,12 +308,12 @@ def test_a_reservation_is_settled_once() -> None:
 )
 def test_worked_examples_of_cost(tokens: Tokens, usd: float) -> None:
     """At 1 and 5 dollars per million tokens, to the last billionth."""
-    assert usd_of(Price(1.0, 5.0).nano(tokens)) == usd
+    assert usd_from_nano(Price(1.0, 5.0).nano(tokens)) == usd
 
 
 def test_the_worked_example_of_a_batch() -> None:
     """The same tokens at half the price."""
-    assert usd_of(Price(1.0, 5.0).nano(Tokens(1_200, 150, cache_read=1_000), batched=True)) == 0.000525
+    assert usd_from_nano(Price(1.0, 5.0).nano(Tokens(1_200, 150, cache_read=1_000), batched=True)) == 0.000525
 
 
 @given(st.text(max_size=200), st.integers(0, 5_000), st.integers(0, 100))
@@ -370,8 +370,8 @@ def test_list_prices(provider: str, model: str, price: tuple[float, float] | Non
 def test_a_long_request_has_its_own_price() -> None:
     """All of it is dearer above the limit, and what is set aside counts with that."""
     price = Price(0.1, 0.5, long=100_000, long_input=5, long_output=5)
-    assert usd_of(price.nano(Tokens(100_000, 1_000))) == 0.0105
-    assert usd_of(price.nano(Tokens(100_001, 1_000))) == 0.0525005
+    assert usd_from_nano(price.nano(Tokens(100_000, 1_000))) == 0.0105
+    assert usd_from_nano(price.nano(Tokens(100_001, 1_000))) == 0.0525005
     prompt = Prompt("x" * 98_001, "", "", "id")
     assert price.most_nano(prompt, 1_000) == price.nano(Tokens(100_001, 1_000, cache_write=100_001))
 
@@ -390,5 +390,5 @@ def test_all_problems_of_a_price_file_are_said_at_once(tmp_path: Path) -> None:
 
 def test_dollars_become_billionths_as_they_are_written() -> None:
     """0.1 dollars are a hundred million billionths, not one less."""
-    assert nano_of(0.1) == 100_000_000
-    assert nano_of(0.0000000019) == 1
+    assert nano_from_usd(0.1) == 100_000_000
+    assert nano_from_usd(0.0000000019) == 1

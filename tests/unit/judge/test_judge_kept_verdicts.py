@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay_judge.calls.usage import Tally
+from assay_judge.calls.usage import CallUsage
 from assay_judge.judges import JudgeChoice
 from assay_judge.providers.messages import Tokens
 from assay_judge.state.store import JudgeStore
-from assay_judge.verdicts.cache import Keeping, verdict_from
+from assay_judge.verdicts.cache import VerdictCache, outcome_from_record
 from assay_judge.verdicts.outcome import Outcome, Status
 from assay_judge.verdicts.parser import JudgeVerdict
 from assay_judge.verdicts.rubric_registry import BUILT_IN
@@ -25,7 +25,7 @@ SAID = {"reasoning": "It is right.", "score": 4}
 OUTCOME = Outcome(
     Status.VALID,
     JudgeVerdict("It is right.", {"score": 4.0}),
-    tally=Tally(3, [Tokens(100, 20), Tokens(50, 7)], 1_234),
+    usage=CallUsage(3, [Tokens(100, 20), Tokens(50, 7)], 1_234),
     temperature=0.1,
     model="judge-1-2026",
 )
@@ -34,13 +34,13 @@ OUTCOME = Outcome(
 async def test_a_verdict_comes_back_as_it_was_with_what_it_saves(tmp_path: Path) -> None:
     """All that a report says about it is kept; the reader pays nothing."""
     store = await JudgeStore.open(None)
-    kept = Keeping(store, caches=True, record_to=tmp_path / "record.jsonl")
+    kept = VerdictCache(store, is_enabled=True, record_to=tmp_path / "record.jsonl")
     await kept.keep("k", RUBRIC, JUDGE, OUTCOME)
     found = await kept.find("k", RUBRIC)
     assert found is not None
     assert (found.status, found.verdict) == (Status.VALID, OUTCOME.verdict)
     assert (found.temperature, found.model) == (0.1, "judge-1-2026")
-    assert (found.tally, found.saved) == (Tally(), Tally(3, [Tokens(150, 27)], 1_234))
+    assert (found.usage, found.saved) == (CallUsage(), CallUsage(3, [Tokens(150, 27)], 1_234))
     record = json.loads((tmp_path / "record.jsonl").read_text())
     assert record.pop("time") > 0
     assert record == {
@@ -53,7 +53,7 @@ async def test_a_verdict_comes_back_as_it_was_with_what_it_saves(tmp_path: Path)
 async def test_a_comparison_comes_back_with_its_winner() -> None:
     """A verdict on two answers has no scores."""
     store = await JudgeStore.open(None)
-    kept = Keeping(store, caches=True, record_to=None)
+    kept = VerdictCache(store, is_enabled=True, record_to=None)
     verdict = JudgeVerdict("The second one is right.", winner="second")
     await kept.keep("k", BUILT_IN["pairwise"], JUDGE, Outcome(Status.VALID, verdict))
     found = await kept.find("k", BUILT_IN["pairwise"])
@@ -65,11 +65,11 @@ async def test_a_comparison_comes_back_with_its_winner() -> None:
 async def test_without_a_cache_nothing_is_kept_or_found(tmp_path: Path) -> None:
     """Nor is an outcome without a verdict; what is recorded for a replay is recorded all the same."""
     store = await JudgeStore.open(None)
-    cached = Keeping(store, caches=True, record_to=None)
+    cached = VerdictCache(store, is_enabled=True, record_to=None)
     await cached.keep("none", RUBRIC, JUDGE, Outcome(Status.INVALID, reason="no_verdict"))
     assert store.verdict_count == 0
     record = tmp_path / "record.jsonl"
-    uncached = Keeping(store, caches=False, record_to=record)
+    uncached = VerdictCache(store, is_enabled=False, record_to=record)
     await uncached.keep("k", RUBRIC, JUDGE, OUTCOME)
     assert store.verdict_count == 0
     assert json.loads(record.read_text())["key"] == "k"
@@ -82,32 +82,32 @@ async def test_without_a_cache_nothing_is_kept_or_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verdict", [None, "4", [4], {"score": 4}, {"reasoning": "r", "score": 9}])
 def test_a_record_without_a_valid_verdict_is_none(verdict: Any) -> None:
     """A file may have been changed, or an older version may have written it."""
-    assert verdict_from({"verdict": verdict}, RUBRIC) is None
+    assert outcome_from_record({"verdict": verdict}, RUBRIC) is None
 
 
 @pytest.mark.parametrize(
-    ("said", "tally"),
+    ("said", "usage"),
     [
-        ({}, Tally()),
-        ({"calls": 2, "input_tokens": 9, "output_tokens": 0, "cost_nano": 0}, Tally(2, [Tokens(9, 0)], 0)),
-        ({"calls": 1, "input_tokens": 0, "output_tokens": 0}, Tally(1)),
-        ({"input_tokens": 9}, Tally()),
-        ({"output_tokens": 9}, Tally()),
-        ({"calls": "2", "input_tokens": "9", "output_tokens": 1, "cost_nano": 1.5}, Tally()),
-        ({"calls": True, "input_tokens": True, "output_tokens": 1, "cost_nano": False}, Tally()),
-        ({"calls": -1, "input_tokens": -9, "output_tokens": 1, "cost_nano": -1}, Tally()),
-        ({"calls": 2**40, "input_tokens": 2**40, "output_tokens": 1, "cost_nano": 2**40}, Tally()),
+        ({}, CallUsage()),
+        ({"calls": 2, "input_tokens": 9, "output_tokens": 0, "cost_nano": 0}, CallUsage(2, [Tokens(9, 0)], 0)),
+        ({"calls": 1, "input_tokens": 0, "output_tokens": 0}, CallUsage(1)),
+        ({"input_tokens": 9}, CallUsage()),
+        ({"output_tokens": 9}, CallUsage()),
+        ({"calls": "2", "input_tokens": "9", "output_tokens": 1, "cost_nano": 1.5}, CallUsage()),
+        ({"calls": True, "input_tokens": True, "output_tokens": 1, "cost_nano": False}, CallUsage()),
+        ({"calls": -1, "input_tokens": -9, "output_tokens": 1, "cost_nano": -1}, CallUsage()),
+        ({"calls": 2**40, "input_tokens": 2**40, "output_tokens": 1, "cost_nano": 2**40}, CallUsage()),
         (
             {"calls": 2**40 - 1, "input_tokens": 2**40 - 1, "output_tokens": 1, "cost_nano": 2**40 - 1},
-            Tally(2**40 - 1, [Tokens(2**40 - 1, 1)], 2**40 - 1),
+            CallUsage(2**40 - 1, [Tokens(2**40 - 1, 1)], 2**40 - 1),
         ),
     ],
 )
-def test_what_a_verdict_took_is_believed_where_it_is_a_count(said: dict[str, Any], tally: Tally) -> None:
+def test_what_a_verdict_took_is_believed_where_it_is_a_count(said: dict[str, Any], usage: CallUsage) -> None:
     """Whole numbers that a sum can hold; a service that does not count its tokens says 0 of both."""
-    found = verdict_from({"verdict": SAID, **said}, RUBRIC)
+    found = outcome_from_record({"verdict": SAID, **said}, RUBRIC)
     assert found is not None
-    assert found.saved == tally
+    assert found.saved == usage
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,6 @@ def test_temperature_and_model_are_what_they_should_be_or_absent(
     said: dict[str, Any], temperature: float | None, model: str
 ) -> None:
     """A record of an older version has neither."""
-    found = verdict_from({"verdict": SAID, **said}, RUBRIC)
+    found = outcome_from_record({"verdict": SAID, **said}, RUBRIC)
     assert found is not None
     assert (found.temperature, found.model) == (temperature, model)

@@ -9,11 +9,11 @@ import pytest
 
 from assay.testing.virtual_time import run_in_virtual_time
 from assay_judge.calls.circuit_breaker import Breaker
-from assay_judge.calls.provider_client import CallFailedError, Line, Payer
+from assay_judge.calls.provider_client import BudgetHandle, CallFailedError, ProviderClient
 from assay_judge.calls.rate_headers import Allowance, read_allowances
 from assay_judge.calls.rate_limiter import Limiter, Limits
-from assay_judge.calls.retry_policy import Patience
-from assay_judge.calls.usage import Tally
+from assay_judge.calls.retry_policy import RetryPolicy
+from assay_judge.calls.usage import CallUsage
 from assay_judge.model import Prompt
 from assay_judge.providers.messages import Parameters, ProviderStatusError, Reply, Tokens, UnreachableError
 from assay_judge.state.account import Account
@@ -87,14 +87,16 @@ class Service:
         self._level = value
 
 
-def line_to(service: Any, limits: Limits = Limits(max_concurrency=64), **patience: Any) -> Line:  # noqa: B008
-    return Line(service, "m", None, limits=limits, patience=Patience(**patience), jitter=random.Random(1).random)
+def client_to(service: Any, limits: Limits = Limits(max_concurrency=64), **retry_policy: Any) -> ProviderClient:  # noqa: B008
+    return ProviderClient(
+        service, "m", None, limits=limits, retry_policy=RetryPolicy(**retry_policy), jitter=random.Random(1).random
+    )
 
 
-async def ask_all(line: Line, count: int) -> list[BaseException | Reply]:
-    payer = Payer(Account(""), None, NoJournal())
+async def ask_all(client: ProviderClient, count: int) -> list[BaseException | Reply]:
+    budget = BudgetHandle(Account(""), None, NoJournal())
     return await asyncio.gather(
-        *(line.call(PROMPT, {}, WANTED, payer, Tally()) for _ in range(count)), return_exceptions=True
+        *(client.call(PROMPT, {}, WANTED, budget, CallUsage()) for _ in range(count)), return_exceptions=True
     )
 
 
@@ -122,7 +124,7 @@ def test_nine_tenths_of_the_allowed_rate_are_used(service: Any, limits: Limits, 
 
     async def main() -> None:
         provider = service()
-        results = await ask_all(line_to(provider, limits), 6_000)
+        results = await ask_all(client_to(provider, limits), 6_000)
         assert all(isinstance(result, Reply) for result in results)
         used = (provider.answered - provider.burst) / (now() * ALLOWED / 60)
         assert used >= 0.9, used
@@ -146,7 +148,7 @@ def test_a_storm_of_429s_loses_nothing(refuses: Any, retry_after: Any) -> None:
 
     async def main() -> None:
         provider = Service(refuses=refuses, retry_after=retry_after)
-        results = await ask_all(line_to(provider), 3_000)
+        results = await ask_all(client_to(provider), 3_000)
         assert all(isinstance(result, Reply) for result in results)
         assert provider.answered == 3_000
         assert provider.refused < 1_000
@@ -159,7 +161,7 @@ def test_a_storm_wastes_few_calls() -> None:
 
     async def main() -> None:
         provider = Service(refuses=lambda at: at < 60)
-        await ask_all(line_to(provider), 1_000)
+        await ask_all(client_to(provider), 1_000)
         assert provider.refused <= 60
 
     run_in_virtual_time(main)
@@ -171,7 +173,7 @@ def test_tokens_per_minute_hold() -> None:
     async def main() -> None:
         provider = Service(per_minute=1e9, burst=1e9, latency_s=0.5)
         # 1,100 tokens a call: 60 calls a minute.
-        await ask_all(line_to(provider, Limits(tokens_per_minute=66_000, max_concurrency=64)), 600)
+        await ask_all(client_to(provider, Limits(tokens_per_minute=66_000, max_concurrency=64)), 600)
         assert 0.9 * 600 <= now() <= 600 * 1.02
 
     run_in_virtual_time(main)
@@ -182,7 +184,7 @@ def test_concurrency_grows_while_all_goes_well_and_never_beyond_its_limit() -> N
 
     async def main() -> None:
         provider = Service(per_minute=1e9, burst=1e9)
-        await ask_all(line_to(provider, Limits(max_concurrency=16)), 400)
+        await ask_all(client_to(provider, Limits(max_concurrency=16)), 400)
         assert provider.most_at_once == 16
         assert now() < 400 / 16 + 5
 
@@ -229,16 +231,16 @@ def test_a_call_that_is_cancelled_while_it_probes_leaves_the_breaker_usable() ->
 
     async def main() -> None:
         provider = Failing(until=1e9)
-        line = line_to(provider, attempts=1, breaker_s=30.0)
-        await ask_all(line, 20)
-        assert line.breaker.is_open
+        client = client_to(provider, attempts=1, breaker_s=30.0)
+        await ask_all(client, 20)
+        assert client.breaker.is_open
         provider.until = 0.0
         await asyncio.sleep(5)
-        payer = Payer(Account(""), None, NoJournal())
-        probe = asyncio.ensure_future(line.call(PROMPT, {}, WANTED, payer, Tally()))
+        budget = BudgetHandle(Account(""), None, NoJournal())
+        probe = asyncio.ensure_future(client.call(PROMPT, {}, WANTED, budget, CallUsage()))
         await asyncio.sleep(0.05)  # virtual: the call is in flight
         probe.cancel()
-        (result,) = await ask_all(line, 1)
+        (result,) = await ask_all(client, 1)
         assert isinstance(result, Reply)
 
     run_in_virtual_time(main)
@@ -312,12 +314,12 @@ def test_a_judge_that_fails_all_the_time_is_left_alone_and_tried_again() -> None
 
     async def main() -> None:
         provider = Failing(until=40.0)
-        line = line_to(provider, attempts=20, breaker_s=120.0)
-        results = await ask_all(line, 50)
+        client = client_to(provider, attempts=20, breaker_s=120.0)
+        results = await ask_all(client, 50)
         assert all(isinstance(result, Reply) for result in results)
         while_down = [at for at in provider.calls if 3 < at < 39]
         assert len(while_down) <= 6
-        assert not line.breaker.is_open
+        assert not client.breaker.is_open
 
     run_in_virtual_time(main)
 
@@ -327,7 +329,7 @@ def test_a_judge_that_never_comes_back_fails_in_time() -> None:
 
     async def main() -> None:
         provider = Failing(until=1e9, error=UnreachableError("ConnectError", sent=False))
-        results = await ask_all(line_to(provider), 300)
+        results = await ask_all(client_to(provider), 300)
         assert {error.reason for error in results if isinstance(error, CallFailedError)} <= {
             "judge_unavailable", "retry_budget_spent",
         }  # fmt: skip
@@ -353,10 +355,10 @@ def test_repeats_are_a_fifth_of_a_runs_calls_at_most() -> None:
                 return Reply("{}")
 
         account = Account("r")
-        line, provider = line_to(Moody(0)), NoJournal()
-        payer = Payer(account, None, provider)
+        client, provider = client_to(Moody(0)), NoJournal()
+        budget = BudgetHandle(account, None, provider)
         await asyncio.gather(
-            *(line.call(PROMPT, {}, WANTED, payer, Tally()) for _ in range(500)), return_exceptions=True
+            *(client.call(PROMPT, {}, WANTED, budget, CallUsage()) for _ in range(500)), return_exceptions=True
         )
         assert account.retries <= 0.2 * account.calls + 10
 

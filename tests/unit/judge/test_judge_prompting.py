@@ -21,7 +21,7 @@ from assay_judge.verdicts.cache_key import content_key, fingerprint
 from assay_judge.verdicts.precheck import precheck
 from assay_judge.verdicts.prompt import build_prompt, rubric_text, template_hash
 from assay_judge.verdicts.rubric_registry import BUILT_IN
-from assay_judge.verdicts.sanitizer import disarm
+from assay_judge.verdicts.sanitizer import escape_markers
 
 
 def test_what_is_random_differs_and_what_is_fixed_does_not() -> None:
@@ -79,7 +79,7 @@ def test_material_stands_between_markers_in_a_fixed_order() -> None:
 )
 def test_structure_in_material_is_disarmed(text: str, shown: str) -> None:
     """Nothing in the material can be taken for a marker of the call or a turn of a conversation."""
-    assert disarm(text, "abc") == shown
+    assert escape_markers(text, "abc") == shown
 
 
 def test_each_turn_before_the_question_is_a_part_of_its_own() -> None:

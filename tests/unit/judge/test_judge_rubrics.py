@@ -5,7 +5,7 @@ import pytest
 from assay.errors import InvalidInputError
 from assay.judging.rubric_file import read_rubric
 from assay_judge.verdicts.prompt import rubric_text
-from assay_judge.verdicts.rubric_registry import BUILT_IN, RubricShelf
+from assay_judge.verdicts.rubric_registry import BUILT_IN, RubricRegistry
 
 TONE = """
 name: tone
@@ -85,9 +85,9 @@ def test_what_is_no_rubric_is_refused(text: str, said: str) -> None:
 
 def test_rubrics_are_found_by_name_and_kind() -> None:
     """A rubric for pairs scores no answer, an unknown name is answered with what was probably meant."""
-    shelf = RubricShelf()
-    assert shelf.find("quality", "", compares=False) is BUILT_IN["quality"]
-    assert shelf.find("", TONE, compares=False).name == "tone"
+    rubrics = RubricRegistry()
+    assert rubrics.find("quality", "", compares=False) is BUILT_IN["quality"]
+    assert rubrics.find("", TONE, compares=False).name == "tone"
     for name, own, compares, said in (
         ("qualty", "", False, "did you mean 'quality'"),
         ("pairwise", "", False, "unknown rubric"),
@@ -95,4 +95,4 @@ def test_rubrics_are_found_by_name_and_kind() -> None:
         ("quality", TONE, False, "is named 'tone'"),
     ):
         with pytest.raises(InvalidInputError, match=said):
-            shelf.find(name, own, compares=compares)
+            rubrics.find(name, own, compares=compares)

@@ -76,7 +76,7 @@ def test_an_allowed_service_is_matched_as_a_whole(base_url: str, allowed: bool) 
     if allowed:
         assert choose_judge(asked, OWN, permissions) is asked
     else:
-        with pytest.raises(InvalidInputError, match="may not be called"):
+        with pytest.raises(InvalidInputError, match="is not allowed here"):
             choose_judge(asked, OWN, permissions)
 
 

@@ -1,9 +1,9 @@
 """Verdicts through the batch APIs of providers: half the price, and hours instead of seconds.
 
-An order is on disk, with its money set aside, before its caller hears that it waits. Orders of one judge are collected
-for a while; the batch that they make is on disk before it is submitted. Results are taken until each order has an
-outcome, however often the process is started meanwhile. An outcome is kept for the row that it was ordered for. What a
-batch did not answer is ordered again, MOST_ORDERS times in all.
+An order and its reservation are durable before the caller is answered "pending". Orders of one judge are collected for
+a while; their batch is durable before it is submitted. Its lifecycle runs until each order has an outcome, across
+restarts. An outcome is stored for the row that ordered it. Requests without a result are reordered, up to MOST_ORDERS
+times in all.
 """
 
 from __future__ import annotations
@@ -17,30 +17,29 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import AssayError, OverloadedError, StorageError
 from assay.runtime.failpoints import failpoint
-from assay_judge.batches.lifecycle import Journey
-from assay_judge.batches.orders import Order, kept_outcome, new_id, outcome_text
-from assay_judge.batches.results import Step
+from assay_judge.batches.lifecycle import BatchLifecycle
+from assay_judge.batches.orders import Order, new_id, outcome_from_text, outcome_text
 from assay_judge.batches.store import Finished, LeaseLostError
-from assay_judge.calls.provider_client import CallFailedError, Payer, cap_reached
+from assay_judge.calls.provider_client import BudgetHandle, CallFailedError, spend_cap_failure
 from assay_judge.state.account import SpendCapReachedError
 from assay_judge.verdicts.outcome import Outcome, Status
-from assay_judge.verdicts.prompt import build_prompt
-from assay_judge.verdicts.replies import wanted_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from assay_judge.batches.results import Step
     from assay_judge.batches.store import BatchRecord, OrderStore
-    from assay_judge.calls.provider_client import Line
-    from assay_judge.calls.provider_registry import Switchboard
+    from assay_judge.calls.provider_client import ProviderClient
+    from assay_judge.calls.provider_registry import ProviderRegistry
     from assay_judge.clock import Clock
-    from assay_judge.model import Grading, Prompt
+    from assay_judge.model import Prompt
     from assay_judge.providers.messages import Parameters
     from assay_judge.state.account import Reservable
     from assay_judge.state.ledger import Ledger
-    from assay_judge.verdicts.cache import Keeping
+    from assay_judge.verdicts.cache import VerdictCache
+    from assay_judge.verdicts.prepared_grading import PreparedGrading
 
-__all__ = ["MOST_CHARS", "BatchRules", "Batches", "Ordered", "returned"]
+__all__ = ["MOST_CHARS", "BatchDispatcher", "BatchRules", "Ordered", "release_reservation"]
 
 T = TypeVar("T")
 logger = logging.getLogger("assay_judge")
@@ -60,7 +59,7 @@ class BatchRules:
     Args:
         wait_s: How long orders are collected.
         requests: Most requests of one batch.
-        poll_s: Pause before a batch is looked at for the first time.
+        poll_s: Pause before the first poll of a batch, in seconds.
     """
 
     wait_s: float = 10.0
@@ -102,34 +101,34 @@ class _Collecting:
     is_full: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Batches:
-    """Takes orders and brings their outcomes; `start` it, `aclose` it.
+class BatchDispatcher:
+    """Dispatches orders in batches and delivers their outcomes; `start` it, `aclose` it.
 
     Args:
         store: Where orders and batches are kept.
-        switchboard: The judges.
+        registry: The provider clients.
         ledger: What runs have spent.
-        keeping: Takes valid verdicts.
+        cache: Stores valid verdicts.
         rules: How batches are made up.
-        clock: Tells when.
-        stopping: Set when the process stops; whoever waits is then told to ask again.
+        clock: The time.
+        stopping: Set when the process stops; requests that wait are then answered "pending".
     """
 
     def __init__(
         self,
         store: OrderStore,
-        switchboard: Switchboard,
+        registry: ProviderRegistry,
         ledger: Ledger,
-        keeping: Keeping,
+        cache: VerdictCache,
         *,
         rules: BatchRules,
         clock: Clock,
         stopping: asyncio.Event,
     ) -> None:
         self._store = store
-        self._switchboard = switchboard
+        self._registry = registry
         self._ledger = ledger
-        self._keeping = keeping
+        self._cache = cache
         self._rules = rules
         self._clock = clock
         self._stopping = stopping
@@ -137,11 +136,11 @@ class Batches:
         self._ordering: dict[tuple[str, str, int | None], _Ordering] = {}
         self._open: dict[str, Ordered] = {}
         self._collecting: dict[str, _Collecting] = {}
-        self._journeys: dict[str, Journey] = {}
+        self._lifecycles: dict[str, BatchLifecycle] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> None:
-        """Take up what an earlier process left: its orders, its batches, and the money that is set aside for them."""
+        """Resume what an earlier process left: orders, batches and reservations."""
         self._stopped = self._task(self._stopping.wait())
         for order in await self._store.open_orders():
             account, close = await self._ledger.open(order.run_id)
@@ -149,9 +148,9 @@ class Batches:
             ordered = self._open[order.key] = Ordered(order.item_id, order.run_id, reservation, close, order.batch_id)
             ordered.is_kept.set()
             if not order.batch_id:
-                self._collect(order.line, order.size)
+                self._collect(order.client_key, order.size)
         for record in await self._store.batches():
-            self._travel(record, is_new=False)
+            self._start_lifecycle(record, is_new=False)
 
     async def aclose(self) -> None:
         """Leave everything as it is on disk."""
@@ -160,52 +159,53 @@ class Batches:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def is_ordered(self, key: str) -> bool:
-        """Return whether a verdict is on its way."""
+        """Return whether a verdict is ordered and pending."""
         return key in self._open
 
-    async def found(self, grading: Grading, key: str) -> Outcome | None:
-        """Return what comes of an order that is out, or what came of one of this run; None where there is neither."""
-        ordered = await self._joined(key)
+    async def find_outcome(self, prepared: PreparedGrading) -> Outcome | None:
+        """Return the outcome of an open order, or the stored one of this run; None where there is neither."""
+        ordered = await self._joined(prepared.key)
         if ordered is not None:
-            return await self._awaited(ordered, grading, key, _until(grading))
-        return await self._store.fetch(key, grading.run_id, grading.rubric, grading.asker)
+            return await self._awaited(ordered, prepared, _until(prepared))
+        grading = prepared.grading
+        return await self._store.fetch(prepared.key, grading.run_id, grading.rubric, grading.asker)
 
-    async def verdict(self, line: Line, grading: Grading, key: str) -> Outcome:
-        """Return what comes of an order, which is made unless it is out already.
+    async def order_verdict(self, client: ProviderClient, prepared: PreparedGrading) -> Outcome:
+        """Return the outcome of an order, which is made unless one is open.
 
         Raises:
-            OverloadedError: Too many orders are out.
+            OverloadedError: Too many orders are open.
             StorageError: It cannot be kept.
         """
-        until = _until(grading)
-        ordered = self._open.get(key)
+        until = _until(prepared)
+        ordered = self._open.get(prepared.key)
         if ordered is None:
-            ordering = self._ordering_of(line, grading, key)
+            ordering = self._ordering_of(client, prepared)
             await _first_of(ordering.work, ordering.waits_for_money)
             await self._wait(ordering.work, until)
             if not ordering.work.done():
-                return self._pending("the run's cap has room for the request when others have been paid")
+                return self._pending("the run's spend cap has no room until other requests settle")
             try:
                 ordered = ordering.work.result()
             except CallFailedError as failure:
                 return Outcome(Status.UNAVAILABLE, reason=failure.reason, message=failure.message)
-        return await self._awaited(ordered, grading, key, until) or await self._cached(grading, key)
+        return await self._awaited(ordered, prepared, until) or await self._cached(prepared)
 
-    async def _cached(self, grading: Grading, key: str) -> Outcome:
-        """Return what an order comes to whose outcome another request has: the cached verdict, else "not yet"."""
-        found = await self._keeping.find(key, grading.rubric)
+    async def _cached(self, prepared: PreparedGrading) -> Outcome:
+        """Return the cached verdict where another request received the outcome, else "pending"."""
+        found = await self._cache.find(prepared.key, prepared.grading.rubric)
         if found is None:
-            return self._pending("another request has the outcome", _LEAST_RETRY_S)
+            return self._pending("another request received the outcome", _LEAST_RETRY_S)
         return dataclasses.replace(found, cached=True)
 
     async def _joined(self, key: str) -> Ordered | None:
-        """Return the order that is out for a key."""
+        """Return the open order of a key."""
         return self._open.get(key)
 
-    async def _awaited(self, ordered: Ordered, grading: Grading, key: str, until: float) -> Outcome | None:
+    async def _awaited(self, ordered: Ordered, prepared: PreparedGrading, until: float) -> Outcome | None:
         await _first_of(ordered.done, ordered.is_kept)
         await self._wait(ordered.done, until)
-        return await self._handed_out(ordered, grading, key) if ordered.done.done() else self._not_yet(ordered)
+        return await self._handed_out(ordered, prepared) if ordered.done.done() else self._not_yet(ordered)
 
     async def _wait(self, what: asyncio.Future[Any], until: float) -> None:
         """Wait for something, until a time of the loop's, or until the process stops."""
@@ -213,18 +213,16 @@ class Batches:
         timeout = None if math.isinf(until) else max(0.0, until - asyncio.get_running_loop().time())
         await asyncio.wait([what, self._stopped], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
-    def _ordering_of(self, line: Line, grading: Grading, key: str) -> _Ordering:
-        """Return the work that makes an order; it goes on though whoever asked has left."""
+    def _ordering_of(self, client: ProviderClient, prepared: PreparedGrading) -> _Ordering:
+        """Return the task that makes an order; a caller that disconnects does not cancel it."""
         # Another run's cap must not decide about this one's order.
-        name = (key, grading.run_id, grading.cap)
+        name = (prepared.key, prepared.grading.run_id, prepared.grading.cap)
         ordering = self._ordering.get(name)
         if ordering is None:
             if self._backlog() + len(self._ordering) >= _MOST_ORDERS:
-                raise OverloadedError(
-                    f"{_MOST_ORDERS} verdicts wait for batches; ask again later.", reason="QUEUE_FULL"
-                )
+                raise OverloadedError(f"{_MOST_ORDERS} verdicts wait for batches; retry later.", reason="QUEUE_FULL")
             ordering = self._ordering[name] = _Ordering()
-            ordering.work = self._task(self._order(line, grading, key, ordering.waits_for_money))
+            ordering.work = self._task(self._order(client, prepared, ordering.waits_for_money))
             ordering.work.add_done_callback(lambda _: self._ordering.pop(name, None))
         return ordering
 
@@ -232,11 +230,14 @@ class Batches:
         """Return how many orders have no outcome."""
         return len(self._open)
 
-    async def _order(self, line: Line, grading: Grading, key: str, waits_for_money: asyncio.Event) -> Ordered:
-        line.check_price(grading.cap)
-        prompt = build_prompt(grading.rubric, grading.material)
-        sent = line.accepted(wanted_parameters(grading.judge))
-        most = line.price.most_nano(prompt, sent.max_tokens, batched=True) if line.price else 0
+    async def _order(
+        self, client: ProviderClient, prepared: PreparedGrading, waits_for_money: asyncio.Event
+    ) -> Ordered:
+        grading, key = prepared.grading, prepared.key
+        client.check_price(grading.cap)
+        prompt = prepared.prompt()
+        sent = client.accepted(prepared.parameters)
+        most = client.price.most_nano(prompt, sent.max_tokens, batched=True) if client.price else 0
         account, close = await self._ledger.open(grading.run_id)
         try:
             reservation = await account.reserve(
@@ -244,15 +245,15 @@ class Batches:
             )
         except SpendCapReachedError:
             close()
-            raise cap_reached(most, Payer(account, grading.cap, self._ledger.journal)) from None
+            raise spend_cap_failure(most, BudgetHandle(account, grading.cap, self._ledger.journal)) from None
         except BaseException:
             close()
             raise
         other = self._open.get(key)
         if other is not None:
-            await returned(reservation, close)
+            await release_reservation(reservation, close)
             return other
-        order = _order_of(grading, key, prompt, sent, most, reservation.name)
+        order = _order_of(prepared, prompt, sent, most, reservation.name)
         ordered = self._open[key] = Ordered(order.item_id, order.run_id, reservation, close)
         await self._accept(order, ordered, reservation)
         return ordered
@@ -263,48 +264,48 @@ class Batches:
             await self._store.add(order, self._clock.now())
         except StorageError:
             del self._open[order.key]
-            await returned(reservation, ordered.close)
+            await release_reservation(reservation, ordered.close)
             message = "the judge's state cannot be written"
             failed = Outcome(Status.UNAVAILABLE, reason="batch_failed", message=message)
             ordered.done.set_result(outcome_text(failed, order.round))
             raise
         failpoint("judge.order_after_commit")
         ordered.is_kept.set()
-        self._collect(order.line, len(order.text))
+        self._collect(order.client_key, len(order.text))
 
-    def _collect(self, line: str, chars: int, count: int = 1) -> None:
-        collecting = self._collecting.get(line)
+    def _collect(self, client_key: str, chars: int, count: int = 1) -> None:
+        collecting = self._collecting.get(client_key)
         if collecting is None:
-            collecting = self._collecting[line] = _Collecting()
-            self._task(self._gather(line, collecting))
+            collecting = self._collecting[client_key] = _Collecting()
+            self._task(self._gather(client_key, collecting))
         collecting.count += count
         collecting.chars += chars
         if collecting.count >= self._rules.requests or collecting.chars >= MOST_CHARS:
             collecting.is_full.set()
 
-    async def _gather(self, line: str, collecting: _Collecting) -> None:
+    async def _gather(self, client_key: str, collecting: _Collecting) -> None:
         """Make batches of what was collected in a while, or as soon as there is enough for one."""
         waits = [self._task(self._clock.sleep(self._rules.wait_s)), self._task(collecting.is_full.wait())]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         is_due = waits[0].done()
         for wait in waits:
             wait.cancel()
-        del self._collecting[line]
+        del self._collecting[client_key]
         left, enough = collecting.count, 1
         while left >= enough:
-            left -= await self._form(line)
+            left -= await self._form(client_key)
             enough = 1 if is_due else self._rules.requests
         if left > 0:
-            self._collect(line, 0, left)
+            self._collect(client_key, 0, left)
 
-    async def _form(self, line: str) -> int:
+    async def _form(self, client_key: str) -> int:
         """Make one batch of what waits, and send it off; return how many orders that are or may have been."""
         try:
             formed = await self._store.form(
-                new_id(), line, self._clock.now(), most=self._rules.requests, most_chars=MOST_CHARS
+                new_id(), client_key, self._clock.now(), most=self._rules.requests, most_chars=MOST_CHARS
             )
         except StorageError as error:
-            logger.warning("no batch can be made up: %s", error)
+            logger.warning("cannot form a batch, retrying: client=%s: %s", client_key, error)
             await self._clock.sleep(self._rules.poll_s)
             return 0
         if formed is None:
@@ -313,14 +314,14 @@ class Batches:
         for ordered in self._open.values():
             if ordered.item_id in item_ids:
                 ordered.batch_id = record.batch_id
-        self._travel(record, is_new=True)
+        self._start_lifecycle(record, is_new=True)
         return record.requests
 
-    def _travel(self, record: BatchRecord, *, is_new: bool) -> None:
-        journey = self._journeys[record.batch_id] = Journey(
+    def _start_lifecycle(self, record: BatchRecord, *, is_new: bool) -> None:
+        lifecycle = self._lifecycles[record.batch_id] = BatchLifecycle(
             record,
             self._store,
-            self._switchboard,
+            self._registry,
             self._settle,
             clock=self._clock,
             poll_s=self._rules.poll_s,
@@ -328,21 +329,21 @@ class Batches:
         )
 
         def forget(_: asyncio.Task[None]) -> None:
-            if self._journeys.get(record.batch_id) is journey:
-                del self._journeys[record.batch_id]
+            if self._lifecycles.get(record.batch_id) is lifecycle:
+                del self._lifecycles[record.batch_id]
 
-        self._task(journey.run()).add_done_callback(forget)
+        self._task(lifecycle.run()).add_done_callback(forget)
 
     async def _settle(self, record: BatchRecord, steps: Sequence[tuple[Order, Step]]) -> None:
-        """Keep what has come of some orders, pay for it, and hand it to the callers that wait."""
+        """Store outcomes, settle their cost, and deliver them to waiting callers."""
         await self._store.renew(record)
         reservations: list[Reservable | None] = []
         finished: list[Finished] = []
         for order, step in steps:
             again, reservation = (None, None) if step.again is None else await self._afford(step.again)
-            outcome = dataclasses.replace(step.outcome, message=self._switchboard.redact(step.outcome.message))
+            outcome = dataclasses.replace(step.outcome, message=self._registry.redact(step.outcome.message))
             if again is None:
-                await self._keeping.keep(order.key, order.rubric, order.judge, outcome)
+                await self._cache.keep(order.key, order.rubric, order.judge, outcome)
             finished.append(Finished(order, outcome_text(outcome, order.round), step.cost, again))
             reservations.append(reservation)
         failpoint("judge.batch_before_settle")
@@ -354,18 +355,18 @@ class Batches:
         await self._settled(finished, reservations)
 
     async def _settled(self, finished: Sequence[Finished], reservations: Sequence[Reservable | None]) -> None:
-        """Pay for what is kept, and hand it to the callers that wait."""
-        told = [self._open[one.order.key] for one in finished]
+        """Settle the cost of stored outcomes, and deliver them to waiting callers."""
+        settled = [self._open[one.order.key] for one in finished]
         paying = [
             ordered.reservation.settle(one.cost)
-            for ordered, one in zip(told, finished, strict=True)
+            for ordered, one in zip(settled, finished, strict=True)
             if ordered.reservation is not None
         ]
         await asyncio.gather(*paying)
-        for one, ordered, reservation in zip(finished, told, reservations, strict=True):
+        for one, ordered, reservation in zip(finished, settled, reservations, strict=True):
             if one.again is not None:
                 ordered.item_id, ordered.reservation, ordered.batch_id = one.again.item_id, reservation, ""
-                self._collect(one.again.line, len(one.again.text))
+                self._collect(one.again.client_key, len(one.again.text))
             else:
                 del self._open[one.order.key]
                 ordered.close()
@@ -373,8 +374,8 @@ class Batches:
 
     async def _afford(self, again: Order) -> tuple[Order, Reservable] | tuple[None, None]:
         """Set money aside for another turn, unless that would have to wait for other verdicts."""
-        line = await self._switchboard.line(again.judge)
-        most = line.price.most_nano(again.prompt, again.sent.max_tokens, batched=True) if line.price else 0
+        client = await self._registry.client(again.judge)
+        most = client.price.most_nano(again.prompt, again.sent.max_tokens, batched=True) if client.price else 0
         account, close = await self._ledger.open(again.run_id)
         try:
             reservation = await account.reserve_now(most, again.cap, self._ledger.journal, lasts_s=_LASTS_S)
@@ -384,31 +385,34 @@ class Batches:
             return None, None
         return dataclasses.replace(again, reserved=most, reservation=reservation.name), reservation
 
-    async def _handed_out(self, ordered: Ordered, grading: Grading, key: str) -> Outcome | None:
-        """Return an outcome: with what it has cost to the row of its run that has it first, as found to all others."""
+    async def _handed_out(self, ordered: Ordered, prepared: PreparedGrading) -> Outcome | None:
+        """Return an outcome: with its usage to the first row of its run, without usage to all others."""
+        grading = prepared.grading
         text = ordered.done.result()
-        outcome = kept_outcome(text, grading.rubric) if text else None
+        outcome = outcome_from_text(text, grading.rubric) if text else None
         if grading.run_id == ordered.run_id:
             try:
-                fetched = await self._store.fetch(key, grading.run_id, grading.rubric, grading.asker)
+                fetched = await self._store.fetch(prepared.key, grading.run_id, grading.rubric, grading.asker)
             except StorageError as error:
-                logger.warning("an outcome was handed out and may be so again: %s", error)
+                logger.warning(
+                    "cannot mark an outcome as delivered: key=%s run=%s: %s", prepared.key, ordered.run_id, error
+                )
                 return outcome
             if fetched is not None:
                 return fetched
         return None if outcome is None else outcome.as_found()
 
     def _not_yet(self, ordered: Ordered) -> Outcome:
-        journey = self._journeys.get(ordered.batch_id)
-        if journey is None:
+        lifecycle = self._lifecycles.get(ordered.batch_id)
+        if lifecycle is None:
             return self._pending("the request waits for a batch")
-        record, wait_s = journey.record, journey.next_look_at - self._clock.now()
-        name = record.provider_id or "that is being submitted"
-        return self._pending(f"the batch {name} has {journey.done_count} of {record.requests} requests done", wait_s)
+        record, wait_s = lifecycle.record, lifecycle.next_poll_at - self._clock.now()
+        name = record.provider_id or "being submitted"
+        return self._pending(f"the batch {name} has {lifecycle.done_count} of {record.requests} requests done", wait_s)
 
     def _pending(self, message: str, wait_s: float = 0.0) -> Outcome:
         wait_s = max(_LEAST_RETRY_S, wait_s or self._rules.wait_s + self._rules.poll_s)
-        said = f"not yet, {message}: ask again in {wait_s:.0f} s"
+        said = f"pending: {message}; retry in {wait_s:.0f} s"
         return Outcome(Status.UNAVAILABLE, reason="batch_pending", message=said, retry_after_s=wait_s)
 
     def _task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -420,8 +424,8 @@ class Batches:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         defect = None if task.cancelled() else task.exception()
-        if defect is not None and not isinstance(defect, AssayError | CallFailedError):  # those are told
-            logger.error("a batch stands still until the judge is started again", exc_info=defect)
+        if defect is not None and not isinstance(defect, AssayError | CallFailedError):  # callers receive those
+            logger.error("batch task failed, its batch waits for a restart of the judge", exc_info=defect)
 
 
 async def _first_of(work: asyncio.Future[Any], event: asyncio.Event) -> None:
@@ -433,10 +437,11 @@ async def _first_of(work: asyncio.Future[Any], event: asyncio.Event) -> None:
         happened.cancel()
 
 
-def _order_of(grading: Grading, key: str, prompt: Prompt, sent: Parameters, reserved: int, reservation: str) -> Order:
+def _order_of(prepared: PreparedGrading, prompt: Prompt, sent: Parameters, reserved: int, reservation: str) -> Order:
+    grading = prepared.grading
     return Order(
         new_id(),
-        key,
+        prepared.key,
         grading.run_id,
         grading.cap,
         reserved,
@@ -450,12 +455,12 @@ def _order_of(grading: Grading, key: str, prompt: Prompt, sent: Parameters, rese
     )
 
 
-def _until(grading: Grading) -> float:
-    return asyncio.get_running_loop().time() + grading.timeout_s
+def _until(prepared: PreparedGrading) -> float:
+    return asyncio.get_running_loop().time() + prepared.grading.timeout_s
 
 
-async def returned(reservation: Reservable, close: Callable[[], None]) -> None:
-    """Give back what was set aside for nothing."""
+async def release_reservation(reservation: Reservable, close: Callable[[], None]) -> None:
+    """Release a reservation that is not needed."""
     try:
         await reservation.settle(0)
     finally:

@@ -10,32 +10,33 @@ from typing import TYPE_CHECKING
 from assay.errors import AssayError
 from assay.providers.retry_after import retry_after_s
 from assay.runtime.failpoints import failpoint
-from assay_judge.batches.orders import judge_of_line
-from assay_judge.batches.results import Step, come_of, failed
+from assay_judge.batches.orders import judge_from_client_key
+from assay_judge.batches.results import failed_step, step_from_result
 from assay_judge.batches.store import LeaseLostError
-from assay_judge.calls.provider_client import refused
-from assay_judge.providers.batch_api import BatchResult, Standing
+from assay_judge.calls.provider_client import refusal_failure
+from assay_judge.providers.batch_api import BatchResult, BatchState
 from assay_judge.providers.messages import MalformedReplyError, ProviderStatusError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from assay_judge.batches.orders import Order
+    from assay_judge.batches.results import Step
     from assay_judge.batches.store import BatchRecord, OrderStore
-    from assay_judge.calls.provider_client import Line
-    from assay_judge.calls.provider_registry import Switchboard
+    from assay_judge.calls.provider_client import ProviderClient
+    from assay_judge.calls.provider_registry import ProviderRegistry
     from assay_judge.clock import Clock
-    from assay_judge.providers.batch_api import BatchApi, BatchStanding
+    from assay_judge.providers.batch_api import BatchApi, BatchStatus
 
     Settle = Callable[[BatchRecord, Sequence[tuple[Order, Step]]], Awaitable[None]]
 
-__all__ = ["Journey"]
+__all__ = ["BatchLifecycle"]
 
 logger = logging.getLogger("assay_judge")
 
 _LONGEST_PAUSE_S = 300.0
 _GROWTH = 1.5
-_LOOKS = 2  # for a batch that is perhaps submitted: a provider's list may lag behind
+_SEARCHES = 2  # for a batch that is perhaps submitted: a provider's list may lag behind
 _READINGS = 5
 _AT_ONCE = 100  # results that are settled together
 _CALL_S = 120.0
@@ -45,16 +46,16 @@ _GONE = (404, 410)
 _MISSING = "the batch has ended, and its results hold no answer to this request"
 
 
-class Journey:
-    """Carries one batch.
+class BatchLifecycle:
+    """Submits and polls one batch, and reads its results.
 
     Args:
         record: The batch, which is on disk.
         store: Where it is.
-        switchboard: The judges.
-        settle: Takes what has come of orders, and puts it on disk before it returns.
-        clock: Tells when to look.
-        poll_s: Pause before the first look; half as much again before each further one, up to five minutes.
+        registry: The provider clients.
+        settle: Stores the results of orders; durable when it returns.
+        clock: The time.
+        poll_s: Pause before the first poll, in seconds; grows by half with each poll, up to five minutes.
         is_new: Whether it certainly was not submitted before.
     """
 
@@ -62,7 +63,7 @@ class Journey:
         self,
         record: BatchRecord,
         store: OrderStore,
-        switchboard: Switchboard,
+        registry: ProviderRegistry,
         settle: Settle,
         *,
         clock: Clock,
@@ -71,15 +72,15 @@ class Journey:
     ) -> None:
         self.record = record
         self.done_count = 0
-        self.next_look_at = clock.now()
+        self.next_poll_at = clock.now()
         self._store = store
-        self._switchboard = switchboard
+        self._registry = registry
         self._settle = settle
         self._clock = clock
         self._poll_s = poll_s
         self._pause_s = poll_s
         self._is_uncertain = not is_new
-        self._looks = 0
+        self._failed_searches = 0
         self._readings = 0
 
     async def run(self) -> None:
@@ -90,62 +91,62 @@ class Journey:
                 if await self._step():
                     return
             except LeaseLostError:
-                logger.info("lost the lease of batch %s, epoch %d", self.record.batch_id, self.record.epoch)
+                logger.info("lost batch lease batch=%s epoch=%d", self.record.batch_id, self.record.epoch)
                 return
             except ProviderStatusError as refusal:
                 asked_s = retry_after_s(refusal.headers)
-                self._complain(refused(refusal).message)
+                self._complain(refusal_failure(refusal).message)
             except (UnreachableError, MalformedReplyError, AssayError, TimeoutError) as problem:
                 self._complain(str(problem) or "no answer in time")
             pause_s = max(self._pause_s, asked_s or 0.0)
             self._pause_s = max(self._poll_s, min(self._pause_s * _GROWTH, _LONGEST_PAUSE_S))
-            self.next_look_at = self._clock.now() + pause_s
+            self.next_poll_at = self._clock.now() + pause_s
             await self._clock.sleep(pause_s)
 
     async def _step(self) -> bool:
-        """Do what is next; return whether the journey is over."""
+        """Submit, poll or read the batch; return whether it is finished."""
         await self._store.renew(self.record)
-        line = await self._switchboard.line(judge_of_line(self.record.line))
+        client = await self._registry.client(judge_from_client_key(self.record.client_key))
         if not self.record.provider_id:
-            return await self._submit(line)
+            return await self._submit(client)
         try:
             async with asyncio.timeout(_CALL_S):
-                standing = await line.batches.standing(self.record.provider_id)
+                status = await client.batches.status(self.record.provider_id)
         except ProviderStatusError as refusal:
             if refusal.status not in _GONE:
                 raise
             orders = await self._store.orders(self.record.batch_id)
-            message = f"the provider does not know the batch any more ({refused(refusal).message})"
-            steps = [(o, failed(o, line, "batch_failed", message, cost=o.reserved)) for o in orders]
+            message = f"the provider no longer has the batch ({refusal_failure(refusal).message})"
+            steps = [(o, failed_step(o, client, "batch_failed", message, cost=o.reserved)) for o in orders]
             await self._settle(self.record, steps)
             return await self._end()
-        self.done_count = standing.done
-        return standing.standing is not Standing.RUNNING and await self._read(line, standing)
+        self.done_count = status.done
+        return status.state is not BatchState.RUNNING and await self._read(client, status)
 
-    async def _submit(self, line: Line) -> bool:
+    async def _submit(self, client: ProviderClient) -> bool:
         orders = await self._store.orders(self.record.batch_id)
         if not orders:
             return await self._end()
-        if self._is_uncertain and not await self._is_missing(line.batches, orders):
+        if self._is_uncertain and not await self._is_missing(client.batches, orders):
             return False
         self._is_uncertain = True
         try:
             async with asyncio.timeout(_SUBMIT_S):
                 requests = [order.request for order in orders]
-                provider_id = await line.batches.submit(self.record.batch_id, line.model, requests, self._confirm)
+                provider_id = await client.batches.submit(self.record.batch_id, client.model, requests, self._confirm)
                 failpoint("judge.batch_after_submit")
         except ProviderStatusError as refusal:
             self._is_uncertain = refusal.may_pass and not refusal.throttles
             if refusal.may_pass:
                 raise
-            failure = line.refused(refusal)
-            steps = [(o, failed(o, line, failure.reason, failure.message, cost=0)) for o in orders]
+            failure = client.refused(refusal)
+            steps = [(o, failed_step(o, client, failure.reason, failure.message, cost=0)) for o in orders]
             await self._settle(self.record, steps)
             return await self._end()
         except UnreachableError as problem:
             self._is_uncertain = problem.sent
             raise
-        await self._is_out_as(provider_id)
+        await self._record_submission(provider_id)
         return False
 
     async def _confirm(self) -> None:
@@ -154,59 +155,66 @@ class Journey:
         await self._store.renew(self.record)
 
     async def _is_missing(self, batches: BatchApi, orders: Sequence[Order]) -> bool:
-        """Look for the batch among those that the provider has; return whether it has to be submitted."""
+        """Search the provider for the batch; return whether it has to be submitted."""
         async with asyncio.timeout(_READ_S):
             names = {order.item_id for order in orders}
             found = await batches.search(self.record.batch_id, names, self.record.created_at)
         if found.provider_id:
-            await self._is_out_as(found.provider_id)
+            await self._record_submission(found.provider_id)
             return False
-        self._looks = 0 if found.is_open else self._looks + 1
-        return self._looks >= _LOOKS
+        self._failed_searches = 0 if found.is_open else self._failed_searches + 1
+        return self._failed_searches >= _SEARCHES
 
-    async def _is_out_as(self, provider_id: str) -> None:
+    async def _record_submission(self, provider_id: str) -> None:
         self.record.provider_id = provider_id
         self._pause_s = self._poll_s
         await self._store.submitted(self.record, provider_id)
-        logger.info("batch %s of %d requests is out as %s", self.record.batch_id, self.record.requests, provider_id)
+        logger.info(
+            "submitted batch batch=%s provider_id=%s requests=%d",
+            self.record.batch_id,
+            provider_id,
+            self.record.requests,
+        )
 
-    async def _read(self, line: Line, standing: BatchStanding) -> bool:
+    async def _read(self, client: ProviderClient, status: BatchStatus) -> bool:
         self._readings += 1
-        said = _MISSING
+        problem_text = _MISSING
         try:
             async with (
                 asyncio.timeout(_READ_S),
-                aclosing(line.batches.results(self.record.provider_id)) as results,  # type: ignore[type-var]  # a generator
+                aclosing(client.batches.results(self.record.provider_id)) as results,  # type: ignore[type-var]  # a generator
             ):
                 chunk: list[BatchResult] = []
                 async for result in results:
                     chunk.append(result)
                     if len(chunk) >= _AT_ONCE:
-                        await self._take(line, chunk, standing.message)
+                        await self._take(client, chunk, status.message)
                         chunk = []
-            await self._take(line, chunk, standing.message)
+            await self._take(client, chunk, status.message)
         except (UnreachableError, MalformedReplyError, TimeoutError) as problem:
-            said = f"the batch has ended, and its results cannot be read: {problem}"
+            problem_text = f"the batch has ended, and its results cannot be read: {problem}"
         left = await self._store.orders(self.record.batch_id)
-        if left and standing.standing is Standing.ENDED and self._readings < _READINGS:
-            self._complain(f"{said} ({len(left)} of {self.record.requests} are missing)")
+        if left and status.state is BatchState.ENDED and self._readings < _READINGS:
+            self._complain(f"{problem_text} ({len(left)} of {self.record.requests} are missing)")
             return False
-        end = None if standing.standing is Standing.ENDED else standing.standing
-        missing = [BatchResult(order.item_id, standing=end, problem="" if end else said) for order in left]
-        await self._take(line, missing, standing.message)
+        end = None if status.state is BatchState.ENDED else status.state
+        missing = [BatchResult(order.item_id, state=end, problem="" if end else problem_text) for order in left]
+        await self._take(client, missing, status.message)
         return await self._end()
 
-    async def _take(self, line: Line, results: Iterable[BatchResult], said: str) -> None:
+    async def _take(self, client: ProviderClient, results: Iterable[BatchResult], said: str) -> None:
         by_item = {result.item_id: result for result in reversed(list(results))}  # the first one of each counts
         orders = await self._store.orders(self.record.batch_id, by_item)
-        steps = [(order, come_of(order, by_item[order.item_id], line, said)) for order in orders]
+        steps = [(order, step_from_result(order, by_item[order.item_id], client, said)) for order in orders]
         if steps:
             await self._settle(self.record, steps)
 
     async def _end(self) -> bool:
         await self._store.remove(self.record)
-        logger.info("batch %s is over", self.record.batch_id)
+        logger.info("finished batch batch=%s", self.record.batch_id)
         return True
 
     def _complain(self, message: str) -> None:
-        logger.warning("batch %s: %s", self.record.batch_id, self._switchboard.redact(message))
+        logger.warning(
+            "batch call failed, retrying: batch=%s: %s", self.record.batch_id, self._registry.redact(message)
+        )

@@ -6,17 +6,20 @@ import dataclasses
 import json
 import secrets
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.judging.rubric import Criterion, Example, Rubric
-from assay_judge.calls.usage import Tally, Try
+from assay_judge.calls.usage import CallAttempt, CallUsage
 from assay_judge.judges import JudgeChoice
-from assay_judge.model import Asker, Material, Prompt
+from assay_judge.model import Material, Prompt
 from assay_judge.providers.batch_api import BatchRequest
 from assay_judge.providers.messages import Form, Parameters, Tokens
-from assay_judge.verdicts.cache import said_in, verdict_from
+from assay_judge.verdicts.cache import outcome_from_record, verdict_record
 from assay_judge.verdicts.outcome import Outcome, Status
 from assay_judge.verdicts.parser import verdict_schema
+
+if TYPE_CHECKING:
+    from assay_judge.model import Asker
 
 MOST_ORDERS = 3
 """How often a request is ordered that its batch did not answer, or whose answer is missing: then it is given up."""
@@ -32,13 +35,13 @@ class Order:
         run_id: The run that pays; empty for none.
         cap: Most that the run may spend, in billionths of a dollar; None for no cap.
         reserved: What is set aside for it, in billionths of a dollar.
-        judge: Who is asked.
-        rubric: What is asked.
+        judge: The judge.
+        rubric: The rubric.
         material: What is judged.
         prompt: What is sent; it holds the verdict_id.
-        sent: How it is asked.
+        sent: Parameters of the request.
         turn: 1, or 2 after a reply that was no verdict.
-        tally: What earlier turns have cost.
+        usage: What earlier turns have cost.
         round: The round in which it was ordered.
         orders: How often this turn was ordered, this time included.
         reservation: What the money that is set aside for it is found by; empty where one process has the books.
@@ -55,7 +58,7 @@ class Order:
     prompt: Prompt
     sent: Parameters
     turn: int = 1
-    tally: Tally = field(default_factory=Tally)
+    usage: CallUsage = field(default_factory=CallUsage)
     round: int = 0
     orders: int = 1
     reservation: str = ""
@@ -66,9 +69,9 @@ class Order:
         return BatchRequest(self.item_id, self.prompt, verdict_schema(self.rubric), self.sent)
 
     @property
-    def line(self) -> str:
-        """The judge whose batches it travels in."""
-        return line_of(self.judge)
+    def client_key(self) -> str:
+        """The key of the judge's provider client."""
+        return client_key_of(self.judge)
 
     @property
     def text(self) -> str:
@@ -80,7 +83,7 @@ class Order:
             "prompt": dataclasses.asdict(self.prompt),
             "sent": dataclasses.asdict(self.sent),
             "turn": self.turn,
-            "tally": dataclasses.asdict(self.tally),
+            "tally": _usage_data(self.usage),
             "round": self.round,
             "orders": self.orders,
             "reservation": self.reservation,
@@ -103,7 +106,7 @@ class Order:
             Prompt(**data["prompt"]),
             Parameters(**{**data["sent"], "form": Form(data["sent"]["form"])}),
             data["turn"],
-            _tally_from(data["tally"]),
+            _usage_from(data["tally"]),
             data.get("round", 0),  # orders of earlier versions have none of these
             data.get("orders", 1),
             data.get("reservation", ""),
@@ -120,14 +123,14 @@ def _material_from(data: dict[str, Any]) -> Material:
     return Material(**{**data, "contexts": tuple(data["contexts"]), "history": history})
 
 
-def line_of(judge: JudgeChoice) -> str:
-    """Return what judges have in common whose requests may share a batch."""
+def client_key_of(judge: JudgeChoice) -> str:
+    """Return the key of a judge's provider client: judges with one key share batches."""
     return json.dumps([judge.provider, judge.model, judge.base_url, judge.key_variable])
 
 
-def judge_of_line(line: str) -> JudgeChoice:
-    """Return the judge of a line, with parameters that say nothing."""
-    return JudgeChoice(*json.loads(line))
+def judge_from_client_key(client_key: str) -> JudgeChoice:
+    """Return the judge of a client key; its parameters are defaults."""
+    return JudgeChoice(*json.loads(client_key))
 
 
 def outcome_text(outcome: Outcome, order_round: int) -> str:
@@ -137,16 +140,16 @@ def outcome_text(outcome: Outcome, order_round: int) -> str:
             "status": outcome.status,
             "reason": outcome.reason,
             "message": outcome.message,
-            "verdict": None if outcome.verdict is None else said_in(outcome.verdict),
+            "verdict": None if outcome.verdict is None else verdict_record(outcome.verdict),
             "temperature": outcome.temperature,
             "model": outcome.model,
-            "tally": dataclasses.asdict(outcome.tally),
+            "tally": _usage_data(outcome.usage),
             "round": order_round,
         }
     )
 
 
-def outcome_for(asker: Asker, text: str, rubric: Rubric) -> tuple[Outcome | None, str]:
+def outcome_for_row(asker: Asker, text: str, rubric: Rubric) -> tuple[Outcome | None, str]:
     """Return what a kept outcome is to an asker, and its text from now on, empty where it is to be forgotten.
 
     The first row that has it gets its usage, each time; other rows get it without usage. It is None for an asker that
@@ -164,7 +167,7 @@ def outcome_for(asker: Asker, text: str, rubric: Rubric) -> tuple[Outcome | None
     return outcome, text
 
 
-def kept_outcome(text: str, rubric: Rubric) -> Outcome | None:
+def outcome_from_text(text: str, rubric: Rubric) -> Outcome | None:
     """Return an outcome that was kept as text; None where its verdict is not valid any more."""
     return _outcome_from(json.loads(text), rubric)
 
@@ -172,21 +175,29 @@ def kept_outcome(text: str, rubric: Rubric) -> Outcome | None:
 def _outcome_from(data: dict[str, Any], rubric: Rubric) -> Outcome | None:
     """Return an outcome that was kept, its verdict checked again; None where that is not valid any more."""
     if data["status"] == Status.VALID:
-        found = verdict_from(data, rubric)
+        found = outcome_from_record(data, rubric)
         if found is None:
             return None
     else:
         found = Outcome(Status(data["status"]), reason=data["reason"], message=data["message"], model=data["model"])
-    return dataclasses.replace(found, tally=_tally_from(data["tally"]), temperature=data["temperature"], batched=True)
+    return dataclasses.replace(found, usage=_usage_from(data["tally"]), temperature=data["temperature"], batched=True)
 
 
 def _json(data: dict[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=False, allow_nan=False)
 
 
-def _tally_from(data: dict[str, Any]) -> Tally:
-    tries = [Try(**one) for one in data.get("tries", ())]  # orders of earlier versions have none
-    return Tally(**{**data, "tokens": [Tokens(**tokens) for tokens in data["tokens"]], "tries": tries})
+def _usage_data(usage: CallUsage) -> dict[str, Any]:
+    """Return usage as JSON, whose attempts are called tries in stored orders."""
+    data = dataclasses.asdict(usage)
+    data["tries"] = data.pop("attempts")
+    return data
+
+
+def _usage_from(data: dict[str, Any]) -> CallUsage:
+    data = dict(data)
+    attempts = [CallAttempt(**one) for one in data.pop("tries", ())]  # orders of earlier versions have none
+    return CallUsage(**{**data, "tokens": [Tokens(**tokens) for tokens in data["tokens"]]}, attempts=attempts)
 
 
 def _rubric_data(rubric: Rubric) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from assay.errors import StorageError
 from assay.model.agent_response import clean_text
 from assay.runtime.failpoints import failpoint
-from assay_judge.batches.dispatcher import MOST_CHARS, Batches, Ordered, returned
+from assay_judge.batches.dispatcher import MOST_CHARS, BatchDispatcher, Ordered, release_reservation
 from assay_judge.batches.orders import outcome_text
 from assay_judge.verdicts.outcome import Outcome, Status
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from assay_judge.batches.orders import Order
     from assay_judge.batches.shared_store import SharedBatchStore
     from assay_judge.batches.store import Finished
-    from assay_judge.calls.provider_registry import Switchboard
+    from assay_judge.calls.provider_registry import ProviderRegistry
     from assay_judge.clock import Clock
-    from assay_judge.model import Grading
     from assay_judge.state.account import Reservable
     from assay_judge.state.ledger import Ledger
-    from assay_judge.verdicts.cache import Keeping
+    from assay_judge.verdicts.cache import VerdictCache
+    from assay_judge.verdicts.prepared_grading import PreparedGrading
 
-__all__ = ["SharedBatches", "lease_s"]
+__all__ = ["SharedBatchDispatcher", "lease_s"]
 
 logger = logging.getLogger("assay_judge")
 
@@ -40,37 +40,37 @@ _RENEWALS = 4  # of one lease
 
 
 def lease_s(rules: BatchRules) -> float:
-    """Return how long a lease on a batch lasts: two pauses between looks at a new batch, at least five seconds."""
+    """Return how long a lease on a batch lasts: two pauses of a new batch's polls, at least five seconds."""
     return max(_SHORTEST_LEASE_S, _POLLS_OF_LEASE * rules.poll_s)
 
 
-class SharedBatches(Batches):
-    """Takes orders and brings their outcomes, together with the other replicas on the same database.
+class SharedBatchDispatcher(BatchDispatcher):
+    """Dispatches orders in batches and delivers outcomes, together with the replicas on the same database.
 
     An order is in memory only while callers wait for it here.
 
     Args:
         store: Orders and batches of all replicas.
-        switchboard: The judges.
+        registry: The provider clients.
         ledger: What runs have spent.
-        keeping: Takes valid verdicts.
+        cache: Stores valid verdicts.
         rules: How batches are made up.
-        clock: Tells when to look at a batch.
-        stopping: Set when the process stops; callers that wait are then answered "not yet".
+        clock: The time.
+        stopping: Set when the process stops; requests that wait are then answered "pending".
     """
 
     def __init__(
         self,
         store: SharedBatchStore,
-        switchboard: Switchboard,
+        registry: ProviderRegistry,
         ledger: Ledger,
-        keeping: Keeping,
+        cache: VerdictCache,
         *,
         rules: BatchRules,
         clock: Clock,
         stopping: asyncio.Event,
     ) -> None:
-        super().__init__(store, switchboard, ledger, keeping, rules=rules, clock=clock, stopping=stopping)
+        super().__init__(store, registry, ledger, cache, rules=rules, clock=clock, stopping=stopping)
         self._shared = store
         self._order_count = 0
         self._renewed_at = 0.0
@@ -87,10 +87,10 @@ class SharedBatches(Batches):
         try:
             await self._shared.release()
         except StorageError as error:
-            logger.warning("leases on batches end by themselves after %g s: %s", self._shared.lease_s, error)
+            logger.warning("cannot release batch leases, they expire in %g s: %s", self._shared.lease_s, error)
 
     async def _joined(self, key: str) -> Ordered | None:
-        """Return the order that is out for a key, at whichever replica."""
+        """Return the open order of a key, made by any replica."""
         ordered = self._open.get(key)
         if ordered is None:
             found = await self._shared.find(key)
@@ -100,14 +100,14 @@ class SharedBatches(Batches):
                 ordered.is_kept.set()
         return ordered
 
-    async def _awaited(self, ordered: Ordered, grading: Grading, key: str, until: float) -> Outcome | None:
+    async def _awaited(self, ordered: Ordered, prepared: PreparedGrading, until: float) -> Outcome | None:
         ordered.callers += 1
         try:
-            return await super()._awaited(ordered, grading, key, until)
+            return await super()._awaited(ordered, prepared, until)
         finally:
             ordered.callers -= 1
             if not ordered.callers and ordered.is_kept.is_set():
-                self._drop(key, ordered)
+                self._drop(prepared.key, ordered)
 
     def _backlog(self) -> int:
         return self._order_count
@@ -126,19 +126,19 @@ class SharedBatches(Batches):
             raise
         if winner is not None:
             ordered.run_id = winner
-            await returned(reservation, ordered.close)
+            await release_reservation(reservation, ordered.close)
         elif order.reservation:
             ordered.close()
         else:  # no run pays, no account in the database has it
-            await returned(reservation, ordered.close)
+            await release_reservation(reservation, ordered.close)
         failpoint("judge.order_after_commit")
         ordered.is_kept.set()
 
-    def _collect(self, line: str, chars: int, count: int = 1) -> None:
-        """Leave orders to whichever replica polls first when they are due."""
+    def _collect(self, client_key: str, chars: int, count: int = 1) -> None:
+        """Do nothing: the first replica that polls forms a batch of due orders."""
 
     async def _settled(self, finished: Sequence[Finished], reservations: Sequence[Reservable | None]) -> None:
-        """Hand outcomes to the callers that wait here; they are paid for already."""
+        """Deliver outcomes to callers that wait here; their cost is settled."""
         for one in finished:
             ordered = self._open.get(one.order.key)
             if ordered is not None and one.again is not None:
@@ -152,40 +152,40 @@ class SharedBatches(Batches):
             try:
                 await self._renew_leases()
                 if not self._stopping.is_set():
-                    await self._take_up()
-                await self._look()
+                    await self._acquire_work()
+                await self._poll_outcomes()
             except StorageError as error:
-                logger.warning("batches wait for the database: %s", error)
+                logger.warning("cannot poll batches, retrying: %s", error)
             await asyncio.sleep(max(_POLL_S, len(self._open) / _KEYS_PER_S))
 
     async def _renew_leases(self) -> None:
-        """Renew the leases of this replica's batches, and leave those that another one has acquired."""
+        """Renew the leases of this replica's batches; drop those that another replica has acquired."""
         now = asyncio.get_running_loop().time()
         if now - self._renewed_at < self._shared.lease_s / _RENEWALS:
             return
-        owned = {batch_id: journey.record for batch_id, journey in self._journeys.items()}
+        owned = {batch_id: lifecycle.record for batch_id, lifecycle in self._lifecycles.items()}
         for batch_id in owned.keys() - await self._shared.renew_all(list(owned.values())):
-            self._journeys.pop(batch_id, None)  # it ends at its next write
+            self._lifecycles.pop(batch_id, None)  # it ends at its next write
         self._renewed_at = now
 
-    async def _take_up(self) -> None:
+    async def _acquire_work(self) -> None:
         """Acquire orphaned batches, and make batches of the orders that are due."""
         rules = self._rules
         backlog = await self._shared.backlog(wait_s=rules.wait_s, most=rules.requests, most_chars=MOST_CHARS)
         self._order_count = backlog.orders
         if backlog.has_expired:
-            for record in await self._shared.acquire(list(self._journeys)):
-                logger.info("acquired orphaned batch %s, epoch %d", record.batch_id, record.epoch)
-                self._travel(record, is_new=False)
-        for line in backlog.lines:
-            await self._form(line)
+            for record in await self._shared.acquire(list(self._lifecycles)):
+                logger.info("acquired orphaned batch batch=%s epoch=%d", record.batch_id, record.epoch)
+                self._start_lifecycle(record, is_new=False)
+        for client_key in backlog.client_keys:
+            await self._form(client_key)
 
-    async def _look(self) -> None:
-        """Learn the outcomes of orders in batches of other replicas, for the callers that wait here."""
+    async def _poll_outcomes(self) -> None:
+        """Read the outcomes of orders in other replicas' batches, for callers that wait here."""
         waiting = {
             key: ordered
             for key, ordered in self._open.items()
-            if ordered.is_kept.is_set() and ordered.batch_id not in self._journeys
+            if ordered.is_kept.is_set() and ordered.batch_id not in self._lifecycles
         }
         if not waiting:
             return

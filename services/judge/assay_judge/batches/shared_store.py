@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from assay.runtime.failpoints import failpoint
-from assay_judge.batches.orders import Order, outcome_for
+from assay_judge.batches.orders import Order, outcome_for_row
 from assay_judge.batches.store import OUTCOMES_KEPT_S, BatchRecord, LeaseLostError
 from assay_judge.state.shared import schema, spending
 
@@ -43,12 +43,12 @@ class Backlog:
 
     Args:
         orders: How many have no outcome; those of batches whose results are being read are counted too.
-        lines: The judges whose orders are to be submitted now.
+        client_keys: The provider clients whose orders are to be submitted now.
         has_expired: Whether the lease of a batch has ended.
     """
 
     orders: int
-    lines: Sequence[str]
+    client_keys: Sequence[str]
     has_expired: bool
 
 
@@ -134,11 +134,11 @@ class SharedBatchStore:
         return await self._database.read(query)
 
     async def form(
-        self, batch_id: str, line: str, now: float, *, most: int, most_chars: int
+        self, batch_id: str, client_key: str, now: float, *, most: int, most_chars: int
     ) -> tuple[BatchRecord, set[str]] | None:
         """Make a batch of what waits, the oldest first, and own it; orders that another replica takes are left out."""
         waiting = sa.select(_orders.c.item_id, _orders.c.size)
-        waiting = waiting.where(_orders.c.batch_id == _WAITING, _orders.c.line == line, _OPEN)
+        waiting = waiting.where(_orders.c.batch_id == _WAITING, _orders.c.line == client_key, _OPEN)
         waiting = waiting.order_by(_orders.c.changed_at).limit(most).with_for_update(skip_locked=True)
 
         def work(connection: sa.Connection) -> tuple[BatchRecord, set[str]] | None:
@@ -152,7 +152,7 @@ class SharedBatchStore:
             if not chosen:
                 return None
             connection.execute(_orders.update().where(_among(_orders.c.item_id, chosen)).values(batch_id=batch_id))
-            values = {"batch_id": batch_id, "line": line, "provider_id": "", "created_at": _NOW}
+            values = {"batch_id": batch_id, "line": client_key, "provider_id": "", "created_at": _NOW}
             lease = {"owner": self._owner, "epoch": 1, "lease_until": self._lease_until}
             insert = _batches.insert().values(**values, requests=len(chosen), **lease).returning(_batches)
             return _record(connection.execute(insert).one()), set(chosen)
@@ -214,7 +214,7 @@ class SharedBatchStore:
         return [Order.from_row(*row) for row in rows]
 
     async def finish(self, record: BatchRecord, finished: Sequence[Finished], now: float) -> None:
-        """Keep what has come of some orders and pay for it, all or nothing; what was asked is forgotten."""
+        """Store the results of some orders and settle their cost, all or nothing; delete their requests."""
 
         def work(connection: sa.Connection) -> None:
             self._hold(connection, record)
@@ -252,7 +252,7 @@ class SharedBatchStore:
         return found
 
     async def fetch(self, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
-        """Return what has come of a run's order; None where there is nothing, or it is to be ordered anew."""
+        """Return the outcome of a run's order; None where there is nothing, or it is to be ordered anew."""
         is_kept = (_orders.c.key == key, _orders.c.run_id == run_id, _orders.c.outcome.is_not(None))
         query = sa.select(_orders.c.outcome).where(*is_kept)
 
@@ -260,7 +260,7 @@ class SharedBatchStore:
             text = connection.execute(query.with_for_update()).scalar()
             if text is None:
                 return None
-            outcome, kept = outcome_for(asker, text, rubric)
+            outcome, kept = outcome_for_row(asker, text, rubric)
             if not kept:
                 connection.execute(_orders.delete().where(*is_kept))
             elif kept != text:
@@ -294,7 +294,7 @@ def _values(order: Order) -> dict[str, Any]:
     return {
         "item_id": order.item_id,
         "batch_id": _WAITING,
-        "line": order.line,
+        "line": order.client_key,
         "cap": None if order.cap is None else min(order.cap, _MOST_NANO),
         "reserved": order.reserved,
         "size": len(text),

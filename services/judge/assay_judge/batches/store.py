@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from assay.runtime.failpoints import failpoint
-from assay_judge.batches.orders import Order, outcome_for
+from assay_judge.batches.orders import Order, outcome_for_row
 
 if TYPE_CHECKING:
     import sqlite3
@@ -30,7 +30,7 @@ class BatchRecord:
 
     Args:
         batch_id: Our id, which is written on it where the provider has a place for it.
-        line: The judge.
+        client_key: The key of the judge's provider client.
         provider_id: The provider's id; empty until it is known to be submitted.
         created_at: When it was made up, before it was submitted, in seconds since 1970.
         requests: How many.
@@ -38,7 +38,7 @@ class BatchRecord:
     """
 
     batch_id: str
-    line: str
+    client_key: str
     provider_id: str
     created_at: float
     requests: int
@@ -51,7 +51,7 @@ class OpenOrder:
 
     item_id: str
     batch_id: str
-    line: str
+    client_key: str
     key: str
     run_id: str
     reserved: int
@@ -61,7 +61,7 @@ class OpenOrder:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What has come of an order: its outcome as text, or what is ordered in its place, and the cost of its turn."""
+    """The result of an order: its outcome as text, or what is ordered in its place, and the cost of its turn."""
 
     order: Order
     outcome: str
@@ -89,7 +89,7 @@ class OrderStore(Protocol):
         """Keep an order; where the key has one already, keep nothing and return the run of that one."""
 
     async def form(
-        self, batch_id: str, line: str, now: float, *, most: int, most_chars: int
+        self, batch_id: str, client_key: str, now: float, *, most: int, most_chars: int
     ) -> tuple[BatchRecord, set[str]] | None:
         """Make a batch of what waits, the oldest first; return it and its orders once both are durable."""
 
@@ -103,13 +103,13 @@ class OrderStore(Protocol):
         """Return the orders of a batch that have no outcome, all or some of them."""
 
     async def finish(self, record: BatchRecord, finished: Sequence[Finished], now: float) -> None:
-        """Keep what has come of some orders of a batch, all or nothing."""
+        """Store the results of some orders of a batch, all or nothing."""
 
     async def remove(self, record: BatchRecord) -> None:
         """Forget a batch whose orders all have outcomes."""
 
     async def fetch(self, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
-        """Return what has come of a run's order; None where there is nothing, or it is to be ordered anew."""
+        """Return the outcome of a run's order; None where there is nothing, or it is to be ordered anew."""
 
 
 class BatchStore:
@@ -124,7 +124,7 @@ class BatchStore:
 
     @classmethod
     async def open(cls, store: JudgeStore, now: float) -> BatchStore:
-        """Open it; outcomes that nobody has fetched for a month are forgotten."""
+        """Open it; outcomes that were not fetched for a month are deleted."""
 
         def prepare(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -158,13 +158,13 @@ class BatchStore:
         return None
 
     async def form(
-        self, batch_id: str, line: str, now: float, *, most: int, most_chars: int
+        self, batch_id: str, client_key: str, now: float, *, most: int, most_chars: int
     ) -> tuple[BatchRecord, set[str]] | None:
         """Make a batch of what waits, the oldest first; return it and its orders once both are on disk.
 
         Args:
             batch_id: Its name.
-            line: The judge.
+            client_key: The key of the judge's provider client.
             now: The time.
             most: Most orders.
             most_chars: Most characters of their texts; the first one is taken however long it is.
@@ -174,16 +174,18 @@ class BatchStore:
             size = 0
             chosen: list[tuple[str, str]] = []
             waiting = "SELECT item_id, length(request) FROM orders WHERE batch_id = '' AND line = ? AND outcome IS NULL"
-            for item_id, length in connection.execute(f"{waiting} ORDER BY changed_at LIMIT ?", (line, most)):
+            for item_id, length in connection.execute(f"{waiting} ORDER BY changed_at LIMIT ?", (client_key, most)):
                 size += length
                 if chosen and size > most_chars:
                     break
                 chosen.append((batch_id, item_id))
             if not chosen:
                 return None
-            record = BatchRecord(batch_id, line, "", now, len(chosen))
+            record = BatchRecord(batch_id, client_key, "", now, len(chosen))
             connection.executemany("UPDATE orders SET batch_id = ? WHERE item_id = ?", chosen)
-            connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?)", (batch_id, line, "", now, len(chosen)))
+            connection.execute(
+                "INSERT INTO batches VALUES (?, ?, ?, ?, ?)", (batch_id, client_key, "", now, len(chosen))
+            )
             return record, {item_id for _, item_id in chosen}
 
         return await self._store.run(work, surely=True)
@@ -209,7 +211,7 @@ class BatchStore:
         return await self._store.run(work)
 
     async def finish(self, record: BatchRecord, finished: Sequence[Finished], now: float) -> None:
-        """Keep what has come of some orders, all or nothing; what was asked is forgotten."""
+        """Store the results of some orders, all or nothing, and delete their requests."""
 
         def work(connection: sqlite3.Connection) -> None:
             for one in finished:
@@ -230,13 +232,13 @@ class BatchStore:
         await self._store.run(lambda connection: connection.execute(query, (record.batch_id,)))
 
     async def fetch(self, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
-        """Return what has come of a run's order; None where there is nothing, or it is to be ordered anew."""
+        """Return the outcome of a run's order; None where there is nothing, or it is to be ordered anew."""
 
         def work(connection: sqlite3.Connection) -> Outcome | None:
             query = "SELECT item_id, outcome FROM orders WHERE key = ? AND run_id = ? AND outcome IS NOT NULL"
             found = None
             for item_id, text in connection.execute(query, (key, run_id)).fetchall():
-                found, kept = outcome_for(asker, text, rubric)
+                found, kept = outcome_for_row(asker, text, rubric)
                 if not kept:
                     connection.execute("DELETE FROM orders WHERE item_id = ?", (item_id,))
                 elif kept != text:
@@ -249,5 +251,15 @@ class BatchStore:
 def _insert(connection: sqlite3.Connection, order: Order, now: float) -> None:
     connection.execute(
         "INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)",
-        (order.item_id, _WAITING, order.line, order.key, order.run_id, order.cap, order.reserved, order.text, now),
+        (
+            order.item_id,
+            _WAITING,
+            order.client_key,
+            order.key,
+            order.run_id,
+            order.cap,
+            order.reserved,
+            order.text,
+            now,
+        ),
     )

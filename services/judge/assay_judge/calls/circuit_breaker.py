@@ -1,4 +1,4 @@
-"""Leaving a judge alone that fails again and again, and trying it once in a while."""
+"""Circuit breaker of one judge: open after repeated failures, half-open for a probe, closed by an answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST_OPEN_S = 60.0
 
 
 class BreakerOpenError(Exception):
-    """The judge fails, and it is not yet time to try it again."""
+    """The breaker is open."""
 
 
 class Breaker:
@@ -39,17 +39,17 @@ class Breaker:
         """Whether calls wait."""
         return self._open_until is not None
 
-    async def enter(self, patience_s: float) -> bool:
-        """Wait until a call may be made; return whether it is the probe, after which an outcome must be told.
+    async def enter(self, timeout_s: float) -> bool:
+        """Wait until a call may be made; return whether it is the probe, whose outcome must be reported.
 
         Args:
-            patience_s: How long to wait at most.
+            timeout_s: Longest wait, in seconds.
 
         Raises:
             BreakerOpenError: It is still open.
         """
         loop = asyncio.get_running_loop()
-        until = loop.time() + patience_s
+        until = loop.time() + timeout_s
         while self._open_until is not None:
             if not self._probing and loop.time() >= self._open_until:
                 self._probing = True
@@ -65,14 +65,14 @@ class Breaker:
         return False
 
     def succeeded(self) -> None:
-        """Take note of an answer of the service, whatever it says."""
+        """Report any answer of the service: the breaker closes."""
         self._failures = 0
         self._probing = False
         self._open_until, self._open_s = None, 0.0
         self._wake()
 
     def failed(self) -> None:
-        """Take note of a failure of the service."""
+        """Report a failure of the service."""
         self._failures += 1
         if self._probing or (self._open_until is None and self._failures >= self._threshold):
             self._probing = False
@@ -81,7 +81,7 @@ class Breaker:
             self._wake()
 
     def left(self) -> None:
-        """Take note of a call that was given up by its caller: it says nothing about the service."""
+        """Report a call that its caller cancelled: it is neither a success nor a failure."""
         if self._probing:
             self._probing = False
             self._wake()

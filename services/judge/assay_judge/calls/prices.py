@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from assay_judge.model import Prompt
     from assay_judge.providers.messages import Tokens
 
-__all__ = ["NANO", "Price", "PriceTable", "nano_of", "usd_of"]
+__all__ = ["NANO", "Price", "PriceTable", "nano_from_usd", "usd_from_nano"]
 
 NANO = 1_000_000_000
 _MOST_NANO = 10**18
@@ -92,12 +92,12 @@ class PriceTable:
         return None if entry is None else Price(**{key: entry[key] for key in PRICE_NUMBERS if key in entry})
 
 
-def nano_of(usd: float) -> int:
+def nano_from_usd(usd: float) -> int:
     """Return dollars in billionths, rounded down; at most a billion dollars."""
     return min(math.floor(_exact(usd) * NANO), _MOST_NANO)
 
 
-def usd_of(nano: int) -> float:
+def usd_from_nano(nano: int) -> float:
     """Return billionths in dollars."""
     return nano / NANO
 

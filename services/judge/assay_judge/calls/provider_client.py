@@ -1,7 +1,7 @@
-"""Calls of a judge: paced, paid for, tried again where that may help, and given up in time.
+"""Calls of a judge: rate limited, paid for, retried with backoff, and ended by a deadline.
 
 A 429 costs no attempt: the limiter waits and the call is made again until its deadline. Other failures that may pass
-are tried again with full jitter, up to a number of attempts and within the run's retry budget. Each call is paid for
+are retried with full jitter, up to a number of attempts and within the run's retry budget. Each call is paid for
 before it is made; one whose outcome is unknown has cost the most that it could.
 """
 
@@ -22,12 +22,8 @@ from assay_judge.calls.prices import NANO
 from assay_judge.calls.rate_headers import read_allowances
 from assay_judge.calls.rate_limiter import Limiter
 from assay_judge.calls.token_usage import usable_tokens
-from assay_judge.providers.messages import (
-    MalformedReplyError,
-    Parameters,
-    ProviderStatusError,
-    UnreachableError,
-)
+from assay_judge.calls.usage import CallAttempt
+from assay_judge.providers.messages import MalformedReplyError, ProviderStatusError, UnreachableError
 from assay_judge.state.account import SpendCapReachedError
 
 if TYPE_CHECKING:
@@ -35,21 +31,21 @@ if TYPE_CHECKING:
 
     from assay_judge.calls.prices import Price
     from assay_judge.calls.rate_limiter import Grant, Limits
+    from assay_judge.calls.retry_policy import RetryPolicy
+    from assay_judge.calls.usage import CallUsage
     from assay_judge.judges import JudgeChoice
     from assay_judge.model import Prompt
     from assay_judge.providers.batch_api import BatchApi
-    from assay_judge.providers.messages import Reply
+    from assay_judge.providers.messages import Parameters, Reply
     from assay_judge.providers.provider import Provider
     from assay_judge.state.account import Account, SpendJournal
-from assay_judge.calls.retry_policy import Patience
-from assay_judge.calls.usage import Tally, Try
 
 _LONGEST_PAUSE_S = 20.0
 _LONGEST_ASKED_S = 60.0
 _CHARS_PER_TOKEN = 3.5
 _SETTLED_S = 60.0  # after its end a call is paid for within this time, or its process is gone
 _DENIED = (401, 402, 403, 404, 429)
-"""What a judge answers whoever may not ask it, or asks where it is not, whatever the request is."""
+"""HTTP statuses of a judge that refuses every request: bad key, no quota, unknown model or URL."""
 
 
 class CallFailedError(Exception):
@@ -62,7 +58,7 @@ class CallFailedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Payer:
+class BudgetHandle:
     """Who pays for a call.
 
     Args:
@@ -76,15 +72,15 @@ class Payer:
     journal: SpendJournal
 
 
-class Line:
+class ProviderClient:
     """One judge as it is called: its provider, model, pace and price.
 
     Args:
         provider: The service.
         model: The model's id.
-        price: What it costs; None where nobody has said it.
-        limits: How fast it may be asked.
-        patience: How long and how often it is asked.
+        price: Its price; None where it is unknown.
+        limits: Its rate limits.
+        retry_policy: Attempts, timeouts and backoff.
         jitter: Returns a number in [0, 1).
         choice: The judge as it was chosen, for advice; None for none.
         redact: Returns a text without any key.
@@ -97,17 +93,17 @@ class Line:
         price: Price | None,
         *,
         limits: Limits,
-        patience: Patience,
+        retry_policy: RetryPolicy,
         jitter: Callable[[], float] = random.random,
         choice: JudgeChoice | None = None,
         redact: Callable[[str], str] = str,
     ) -> None:
-        self.limiter = Limiter(limits, pause_s=2 * patience.pause_s, jitter=jitter)
+        self.limiter = Limiter(limits, pause_s=2 * retry_policy.pause_s, jitter=jitter)
         self.breaker = Breaker()
         self.price = price
         self._provider = provider
         self._model = model
-        self._patience = patience
+        self._retry_policy = retry_policy
         self._jitter = jitter
         self._choice = choice
         self._redact = redact
@@ -118,50 +114,50 @@ class Line:
         prompt: Prompt,
         schema: Mapping[str, Any],
         wanted: Parameters,
-        payer: Payer,
-        tally: Tally,
+        budget: BudgetHandle,
+        usage: CallUsage,
     ) -> Reply:
         """Return a judge's reply.
 
         Args:
             prompt: What it is sent.
             schema: The form of the verdict.
-            wanted: How it is asked, as far as it accepts that.
+            wanted: Parameters to send, less those that the model refuses.
             payer: Who pays.
-            tally: Takes what the calls have cost, also where there is no reply in the end.
+            usage: Collects what the calls cost, also where no reply comes.
 
         Raises:
             CallFailedError: There is none.
             StorageError: Spending cannot be kept.
         """
-        self.check_price(payer.cap)
+        self.check_price(budget.cap)
         failures = 0
         sent = self.accepted(wanted)
         while True:
             try:
-                return await self._attempt(prompt, schema, sent, payer, tally)
+                return await self._attempt(prompt, schema, sent, budget, usage)
             except ProviderStatusError as refusal:
                 adapted = sent.without_refused(refusal)
                 if adapted is not None:
                     self.learn(sent, adapted)
                     sent = adapted
                     continue
-                tally.last_problem = refused(refusal).message
-                tally.throttled = refusal.throttles
+                usage.last_problem = refusal_failure(refusal).message
+                usage.throttled = refusal.throttles
                 if refusal.throttles:
                     continue
                 if not refusal.may_pass:
                     raise self.refused(refusal) from None
                 asked_s = retry_after_s(refusal.headers)
             except (UnreachableError, MalformedReplyError) as problem:
-                tally.last_problem, tally.throttled = str(problem), False
+                usage.last_problem, usage.throttled = str(problem), False
                 asked_s = None
             except BreakerOpenError:
-                said = f"; last: {tally.last_problem}" if tally.last_problem else ""
+                said = f"; last: {usage.last_problem}" if usage.last_problem else ""
                 message = f"judge unavailable: circuit breaker open after repeated failures{said}"
                 raise CallFailedError("judge_unavailable", message) from None
             failures += 1
-            await self._pause(failures, asked_s, payer.account, tally)
+            await self._pause(failures, asked_s, budget.account, usage)
 
     @property
     def model(self) -> str:
@@ -177,7 +173,7 @@ class Line:
         """Refuse a cap that cannot hold.
 
         Raises:
-            CallFailedError: Nobody has said what the judge costs.
+            CallFailedError: The judge has no price.
         """
         if cap is not None and self.price is None:
             raise CallFailedError("price_unknown", NO_PRICE.format(model=self._model))
@@ -191,7 +187,7 @@ class Line:
 
     def refused(self, refusal: ProviderStatusError) -> CallFailedError:
         """Return the failure of a call that will be refused again, with what to do about it."""
-        failure = refused(refusal)
+        failure = refusal_failure(refusal)
         advice = self._choice.remedy(refusal.status) if self._choice else ""
         return CallFailedError(failure.reason, f"{failure.message}: {advice}") if advice else failure
 
@@ -205,45 +201,45 @@ class Line:
             if getattr(adapted, name) != getattr(sent, name):
                 self._refused[name] = getattr(adapted, name)
 
-    async def _pause(self, failures: int, asked_s: float | None, account: Account, tally: Tally) -> None:
-        if failures >= self._patience.attempts:
-            message = f"no answer after {failures} attempts; last: {tally.last_problem}"
+    async def _pause(self, failures: int, asked_s: float | None, account: Account, usage: CallUsage) -> None:
+        if failures >= self._retry_policy.attempts:
+            message = f"no answer after {failures} attempts; last: {usage.last_problem}"
             raise CallFailedError("judge_unavailable", message)
         if not self.breaker.is_open:  # then probes are few anyway
             if not account.may_retry():
-                message = f"too many calls of this run were repeats already; last: {tally.last_problem}"
+                message = f"retry budget of the run is spent; last: {usage.last_problem}"
                 raise CallFailedError("retry_budget_spent", message)
             account.retries += 1
-        longest = min(_LONGEST_PAUSE_S, self._patience.pause_s * 2 ** (failures - 1))
+        longest = min(_LONGEST_PAUSE_S, self._retry_policy.pause_s * 2 ** (failures - 1))
         await asyncio.sleep(min(asked_s or 0.0, _LONGEST_ASKED_S) + self._jitter() * longest)
 
     async def _attempt(
-        self, prompt: Prompt, schema: Mapping[str, Any], sent: Parameters, payer: Payer, tally: Tally
+        self, prompt: Prompt, schema: Mapping[str, Any], sent: Parameters, budget: BudgetHandle, usage: CallUsage
     ) -> Reply:
         most = self.price.most_nano(prompt, sent.max_tokens) if self.price else 0
-        if payer.cap is not None and payer.account.spent + most > payer.cap:
-            raise cap_reached(most, payer)
+        if budget.cap is not None and budget.account.spent + most > budget.cap:
+            raise spend_cap_failure(most, budget)
         estimate = len(prompt.system + prompt.call + prompt.user) / _CHARS_PER_TOKEN + sent.max_tokens
-        async with self._turn(payer.account, estimate, first=bool(tally.last_problem)) as turn:
+        async with self._turn(budget.account, estimate, first=bool(usage.last_problem)) as turn:
             try:
-                reservation = await payer.account.reserve(
-                    most, payer.cap, payer.journal, lasts_s=self._patience.attempt_timeout_s + _SETTLED_S
+                reservation = await budget.account.reserve(
+                    most, budget.cap, budget.journal, lasts_s=self._retry_policy.attempt_timeout_s + _SETTLED_S
                 )
             except SpendCapReachedError:
-                raise cap_reached(most, payer) from None
+                raise spend_cap_failure(most, budget) from None
             turn.cost, turn.used = most, estimate  # until more is known
-            payer.account.calls += 1
-            tally.calls += 1
-            tally.temperature = sent.temperature
-            begun, counted = time.perf_counter(), len(tally.tokens)
+            budget.account.calls += 1
+            usage.calls += 1
+            usage.temperature = sent.temperature
+            begun, counted = time.perf_counter(), len(usage.tokens)
             try:
-                return await self._asked(prompt, schema, sent, turn, tally)
+                return await self._asked(prompt, schema, sent, turn, usage)
             finally:
                 if self.price is not None:
-                    tally.cost = (tally.cost or 0) + turn.cost
-                tokens = tally.tokens[-1] if len(tally.tokens) > counted else None
-                tally.note(
-                    Try(
+                    usage.cost = (usage.cost or 0) + turn.cost
+                tokens = usage.tokens[-1] if len(usage.tokens) > counted else None
+                usage.add_attempt(
+                    CallAttempt(
                         turn.outcome,
                         tokens.input if tokens else None,
                         tokens.output if tokens else None,
@@ -260,7 +256,7 @@ class Line:
         turn = _Turn()
         try:
             while turn.grant is None:
-                turn.probes = await self.breaker.enter(self._patience.breaker_s)
+                turn.probes = await self.breaker.enter(self._retry_policy.breaker_s)
                 turn.grant = await self.limiter.acquire(account.run_id, estimate, first=first)
                 if self.breaker.is_open and not turn.probes:  # it opened while this call waited for its turn
                     self.limiter.release(turn.grant, used=0.0)
@@ -273,7 +269,7 @@ class Line:
                 self.limiter.release(turn.grant, used=turn.used)
 
     async def _asked(
-        self, prompt: Prompt, schema: Mapping[str, Any], sent: Parameters, turn: _Turn, tally: Tally
+        self, prompt: Prompt, schema: Mapping[str, Any], sent: Parameters, turn: _Turn, usage: CallUsage
     ) -> Reply:
         try:
             reply = self.clean(await self._in_time(self._provider.ask(self._model, prompt, schema, sent)))
@@ -296,15 +292,15 @@ class Line:
         tokens = usable_tokens(reply.tokens, prompt, sent.max_tokens)
         turn.used = float(tokens.input + tokens.output)
         turn.cost = self.price.nano(tokens) if self.price else 0
-        tally.tokens.append(tokens)
+        usage.tokens.append(tokens)
         return reply
 
     async def _in_time(self, asking: Coroutine[Any, Any, Reply]) -> Reply:
         try:
-            async with asyncio.timeout(self._patience.attempt_timeout_s):
+            async with asyncio.timeout(self._retry_policy.attempt_timeout_s):
                 return await asking
         except TimeoutError:
-            message = f"no answer within {self._patience.attempt_timeout_s:g} s"
+            message = f"no answer within {self._retry_policy.attempt_timeout_s:g} s"
             raise UnreachableError(message, sent=True) from None
 
     def _take_refusal(self, refusal: ProviderStatusError, turn: _Turn) -> None:
@@ -319,7 +315,7 @@ class Line:
 
 @dataclass(slots=True)
 class _Turn:
-    """One call under way: what it has cost and counted, and whether the service said anything."""
+    """One call in flight: its cost and tokens, and whether the service answered."""
 
     grant: Grant | None = None
     cost: int = 0
@@ -329,16 +325,16 @@ class _Turn:
     outcome: str = "broken_off"
 
 
-def refused(refusal: ProviderStatusError) -> CallFailedError:
+def refusal_failure(refusal: ProviderStatusError) -> CallFailedError:
     """Return the failure of a call that will be refused again."""
     reason = "judge_denied" if refusal.status in _DENIED else "judge_refuses_request"
     return CallFailedError(reason, f"HTTP {refusal.status}: {refusal.message or '(no explanation)'}")
 
 
-def cap_reached(most: int, payer: Payer) -> CallFailedError:
+def spend_cap_failure(most: int, budget: BudgetHandle) -> CallFailedError:
     """Return the failure of a call for which a run has too little left."""
-    spent, cap = payer.account.spent / NANO, (payer.cap or 0) / NANO
+    spent, cap = budget.account.spent / NANO, (budget.cap or 0) / NANO
     return CallFailedError(
         "spend_cap_reached",
-        f"this call may cost up to {most / NANO:.6f} dollars; {spent:.6f} of the run's cap of {cap:g} are spent",
+        f"this call may cost up to {most / NANO:.6f} dollars; {spent:.6f} of the run's spend cap of {cap:g} are spent",
     )

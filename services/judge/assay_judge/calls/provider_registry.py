@@ -1,4 +1,4 @@
-"""The judges that are connected: one line for each, made when it is first needed."""
+"""The provider clients of a process: one for each judge, connected when it is first needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assay.errors import OverloadedError, SetupError
 from assay.judging.prices import NO_PRICE
 from assay.local.install_hint import install_hint
 from assay.parsing.model_tables import matches, read_table
-from assay_judge.calls.provider_client import Line
+from assay_judge.calls.provider_client import ProviderClient
 from assay_judge.calls.rate_limiter import Limits
 
 if TYPE_CHECKING:
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay_judge.calls.prices import PriceTable
-    from assay_judge.calls.retry_policy import Patience
+    from assay_judge.calls.retry_policy import RetryPolicy
     from assay_judge.judges import JudgeChoice
     from assay_judge.providers.provider import Provider
 
-__all__ = ["Switchboard", "read_limits"]
+__all__ = ["ProviderRegistry", "read_limits"]
 
-_MOST_LINES = 1_000
+_MAX_CLIENTS = 1_000
 _MODELS_AT_ONCE = 8  # of one service: they share its connections
 _NO_KEY = "no-key"
 _RECOGNISABLE_CHARS = 8
 _REDACTED = "[redacted]"
 
 
-class Switchboard:
-    """Connects judges.
+class ProviderRegistry:
+    """Connects provider clients.
 
     Args:
         environment: Where the keys are.
         prices: What judges cost.
-        limits: How fast judges may be asked, by pattern.
-        patience: How long and how often they are asked.
-        max_concurrency: Most calls at once of each.
+        limits: Rate limits by pattern.
+        retry_policy: Attempts, timeouts and backoff.
+        max_concurrency: Most calls in flight of each.
     """
 
     def __init__(
@@ -50,39 +50,41 @@ class Switchboard:
         prices: PriceTable,
         *,
         limits: Sequence[dict[str, Any]] = (),
-        patience: Patience,
+        retry_policy: RetryPolicy,
         max_concurrency: int,
     ) -> None:
         self._environment = environment
         self._prices = prices
         self._limits = limits
-        self._patience = patience
+        self._retry_policy = retry_policy
         self._max_concurrency = max_concurrency
         self._providers: dict[tuple[str, str, str], Provider] = {}
-        self._lines: dict[tuple[str, str, str, str], Line] = {}
+        self._clients: dict[tuple[str, str, str, str], ProviderClient] = {}
         self._connecting = asyncio.Lock()
         self._keys: set[str] = set()
 
-    async def line(self, choice: JudgeChoice) -> Line:
-        """Return the line to a judge.
+    async def client(self, choice: JudgeChoice) -> ProviderClient:
+        """Return the provider client of a judge.
 
         Raises:
             SetupError: Its package or its key is missing.
             OverloadedError: Too many judges are connected.
         """
         name = (choice.provider, choice.base_url, choice.key_name, choice.model)
-        line = self._lines.get(name)
-        if line is None:
+        client = self._clients.get(name)
+        if client is None:
             async with self._connecting:
-                line = self._lines.get(name)
-                if line is None:
-                    if len(self._lines) >= _MOST_LINES:
-                        raise OverloadedError("Too many different judges are asked here.", reason="QUEUE_FULL")
-                    line = self._lines[name] = await self._new_line(choice)
-        return line
+                client = self._clients.get(name)
+                if client is None:
+                    if len(self._clients) >= _MAX_CLIENTS:
+                        raise OverloadedError(
+                            f"too many provider clients: {_MAX_CLIENTS} judges are connected", reason="QUEUE_FULL"
+                        )
+                    client = self._clients[name] = await self._connect_client(choice)
+        return client
 
     def check(self, choice: JudgeChoice, *, capped: bool) -> None:
-        """Raise what a line to a judge would lack.
+        """Raise what a judge's provider client would lack.
 
         Args:
             choice: The judge.
@@ -114,7 +116,7 @@ class Switchboard:
         for provider in self._providers.values():
             await provider.aclose()
 
-    async def _new_line(self, choice: JudgeChoice) -> Line:
+    async def _connect_client(self, choice: JudgeChoice) -> ProviderClient:
         service = (choice.provider, choice.base_url, choice.key_name)
         provider = self._providers.get(service)
         if provider is None:
@@ -122,12 +124,12 @@ class Switchboard:
             # The packages take a second or two to import.
             provider = await asyncio.to_thread(_connect, choice, key, _MODELS_AT_ONCE * self._max_concurrency)
             self._providers[service] = provider
-        return Line(
+        return ProviderClient(
             provider,
             choice.model,
             self._prices.find(choice),
             limits=self._limits_of(choice),
-            patience=self._patience,
+            retry_policy=self._retry_policy,
             choice=choice,
             redact=self._without_long_keys,
         )
@@ -138,8 +140,8 @@ class Switchboard:
         key = self._environment.get(choice.key_name, "")
         if not key:
             raise SetupError(
-                f"the judge {choice.identity} needs a key, and {choice.key_name} is not set where the judge service "
-                "runs: set it there and start the service again",
+                f"the judge {choice.identity} needs a key: {choice.key_name} is not set where the judge service "
+                "runs; set it there and restart the service",
                 reason="JUDGE_KEY_MISSING",
             )
         if not (key.isascii() and key.isprintable()) or key != key.strip():

@@ -26,7 +26,7 @@ class Allowance:
     Args:
         limit: Most within a period.
         remaining: Left of it now.
-        per_minute: Whether the period is a minute, as far as can be told; some limits are for a day.
+        per_minute: Whether the period is a minute, as far as the headers show; some limits are for a day.
     """
 
     limit: float
@@ -35,7 +35,7 @@ class Allowance:
 
 
 def read_allowances(headers: Mapping[str, str], *, now: float) -> tuple[Allowance | None, Allowance | None]:
-    """Return what is allowed of requests and of tokens; None where nothing is said.
+    """Return what is allowed of requests and of tokens; None where the headers name no limit.
 
     Args:
         headers: By lower-case name: x-ratelimit-limit-requests and so on of OpenAI's protocol, or

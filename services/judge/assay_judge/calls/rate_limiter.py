@@ -1,10 +1,10 @@
-"""How fast one judge is asked: requests and tokens per minute, and as many calls at once as it bears.
+"""Rate limiter of one judge: requests and tokens per minute, and an adaptive concurrency limit.
 
 Rates are token buckets, charged with an estimate before a call and corrected after it. They come from the
 configuration and from the provider's headers, whichever is lower. Concurrency starts low, doubles while all goes well,
 is cut by a fifth when the provider says 429, comes back quickly to nearly where it was, and then grows by one with
-every round of calls (AIMD). After a 429 nobody is asked until the provider's retry-after is over: a call that would
-only be refused helps nobody. Where the provider does not say how fast it may be asked, the rate at which it answered
+every round of calls (AIMD). After a 429 no call is made until the provider's retry-after is over: it would only
+be refused. Where the provider names no rate limit, the rate at which it answered
 before a 429 is the pace from then on, raised a little every second.
 
 Times are those of the event loop.
@@ -127,7 +127,7 @@ class Limiter:
 
         Args:
             grant: What `acquire` returned.
-            used: The tokens that it counted; None where nobody knows.
+            used: The tokens that it counted; None where it is unknown.
         """
         self._active -= 1
         if used is not None:
@@ -149,7 +149,7 @@ class Limiter:
 
         Args:
             grant: The call's.
-            retry_after_s: How long the provider asks to wait; more than a minute is not believed.
+            retry_after_s: How long the provider asks to wait; capped at a minute.
         """
         if grant.round != self._round:
             return
@@ -173,7 +173,7 @@ class Limiter:
                 bucket.learn(said.limit, said.remaining, self._now())
 
     def _pump(self) -> None:
-        """Let go whoever may; come back when the next one may."""
+        """Grant calls in turn; set a timer for the next grant."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -202,7 +202,7 @@ class Limiter:
     def _next_run(self) -> str | None:
         for run_id in list(self._queues):
             queue = self._queues[run_id]
-            while queue and queue[0].granted.done():  # whoever waited has left
+            while queue and queue[0].granted.done():  # its caller cancelled
                 queue.popleft()
             if queue:
                 return run_id
@@ -215,7 +215,7 @@ class Limiter:
 
 
 class _Pace:
-    """The rate at which a provider is asked that has said 429 but not how fast it may be asked."""
+    """The call rate for a provider that throttles without naming a rate limit."""
 
     def __init__(self) -> None:
         self._answers: deque[float] = deque()
@@ -230,7 +230,7 @@ class _Pace:
         self._forget(now)
 
     def refused(self, now: float) -> None:
-        """Take note of a 429: what was answered of late is what the provider bears."""
+        """Report a 429: the measured rate of answers becomes the pace."""
         self._forget(now)
         measured = len(self._answers) / _MEASURED_S
         if now - self._since < _MEASURED_S or not measured:

@@ -25,14 +25,14 @@ _FRAME_TOKENS = 2_000
 _LIKELY_FRAME_TOKENS = 500
 _BYTES_PER_TOKEN = 2
 _SLACK = 4
-"""How many times the most that we expect is still believed: services may add instructions of their own."""
+"""How many times the most that we expect is accepted: services may add instructions of their own."""
 
 
 def usable_tokens(said: Tokens | None, prompt: Prompt, max_tokens: int) -> Tokens:
     """Return what a call counted.
 
     Args:
-        said: What the service says; None where it does not.
+        said: The usage that the service reports; None where it reports none.
         prompt: What it was sent.
         max_tokens: Most tokens of the reply.
     """

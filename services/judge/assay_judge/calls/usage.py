@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from assay_judge.providers.messages import Tokens
 
-MOST_TRIES = 20
+MAX_LISTED_ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
-    """One call.
+class CallAttempt:
+    """One call of a judge.
 
     Args:
-        outcome: What came of it, one stable word.
-        input: Tokens read; None where the judge does not say.
-        output: Tokens written; None where the judge does not say.
+        outcome: How it ended, one stable word.
+        input: Tokens read; None where the provider reports none.
+        output: Tokens written; None where the provider reports none.
         cost: In billionths of a dollar; None where the judge has no price.
         latency_ms: From the call to its end; None in a batch.
         estimated: Whether the tokens are estimated, and so the cost.
@@ -33,17 +33,17 @@ class Try:
 
 
 @dataclass(slots=True)
-class Tally:
+class CallUsage:
     """What a verdict has cost so far.
 
     Args:
         calls: Calls of the judge.
-        tokens: What each counted that was answered.
+        tokens: Tokens of each call with a reply.
         cost: In billionths of a dollar; None where the judge has no price.
         last_problem: Why the last call gave no reply, for people.
-        throttled: Whether that was because the judge was asked too fast.
-        temperature: What the last call sent.
-        tries: The calls one by one, at most MOST_TRIES.
+        throttled: Whether the provider throttled the last call.
+        temperature: Temperature that the last call sent.
+        attempts: The first MAX_LISTED_ATTEMPTS calls, one by one.
     """
 
     calls: int = 0
@@ -52,9 +52,9 @@ class Tally:
     last_problem: str = ""
     throttled: bool = False
     temperature: float | None = None
-    tries: list[Try] = field(default_factory=list)
+    attempts: list[CallAttempt] = field(default_factory=list)
 
-    def note(self, one: Try) -> None:
-        """Note a call; of very many the first ones stay."""
-        if len(self.tries) < MOST_TRIES:
-            self.tries.append(one)
+    def add_attempt(self, attempt: CallAttempt) -> None:
+        """List an attempt, unless MAX_LISTED_ATTEMPTS are listed."""
+        if len(self.attempts) < MAX_LISTED_ATTEMPTS:
+            self.attempts.append(attempt)

@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, OverloadedError, Problem
-from assay_judge.calls.provider_client import CallFailedError, Payer
-from assay_judge.calls.usage import Tally
-from assay_judge.grading.single_flight import JointWork
-from assay_judge.verdicts.cache import verdict_from
-from assay_judge.verdicts.cache_key import canonical_json, content_key, fingerprint
+from assay_judge.calls.provider_client import BudgetHandle, CallFailedError
+from assay_judge.calls.usage import CallUsage
+from assay_judge.grading.single_flight import SingleFlight
+from assay_judge.verdicts.cache import outcome_from_record
 from assay_judge.verdicts.outcome import Outcome, Status
-from assay_judge.verdicts.parser import PARSER, InvalidVerdictError, JudgeVerdict, verdict_schema
+from assay_judge.verdicts.parser import InvalidVerdictError, JudgeVerdict
 from assay_judge.verdicts.precheck import precheck_off_loop
-from assay_judge.verdicts.prompt import build_prompt, template_hash
-from assay_judge.verdicts.replies import TURNS, no_verdict, outcome_of, wanted_parameters
+from assay_judge.verdicts.prepared_grading import prepare_grading
+from assay_judge.verdicts.replies import TURNS, no_verdict, outcome_from_reply
 
 if TYPE_CHECKING:
-    from assay.judging.rubric import Rubric
-    from assay_judge.batches.dispatcher import Batches
-    from assay_judge.calls.provider_client import Line
-    from assay_judge.calls.provider_registry import Switchboard
+    from assay_judge.batches.dispatcher import BatchDispatcher
+    from assay_judge.calls.provider_client import ProviderClient
+    from assay_judge.calls.provider_registry import ProviderRegistry
+    from assay_judge.model import Grading
     from assay_judge.state.ledger import Ledger
-    from assay_judge.verdicts.cache import Keeping
+    from assay_judge.verdicts.cache import VerdictCache
+    from assay_judge.verdicts.prepared_grading import PreparedGrading
     from assay_judge.verdicts.recording import Recording
-from assay_judge.model import Grading
 
 
 @dataclass(slots=True)
 class Statistics:
-    """What the cache has done since the start: answered, asked the judge, joined an identical request."""
+    """Cache statistics since the start: hits, misses, and requests that joined an identical one in flight."""
 
     hits: int = 0
     misses: int = 0
@@ -43,57 +41,57 @@ class Grader:
     """Grades answers.
 
     Args:
-        switchboard: The judges.
-        keeping: Verdicts that were given before.
+        registry: The provider clients.
+        cache: Earlier verdicts.
         ledger: What runs have spent.
-        batches: Requests that are asked in batches.
+        batches: Dispatches requests that go through batch APIs.
         recording: Verdicts for the provider "replay"; None where there are none.
-        queue_limit: Most requests under way; more are refused.
+        queue_limit: Most requests in flight; more are refused.
     """
 
     def __init__(
         self,
-        switchboard: Switchboard,
-        keeping: Keeping,
+        registry: ProviderRegistry,
+        cache: VerdictCache,
         ledger: Ledger,
-        batches: Batches,
+        batches: BatchDispatcher,
         *,
         recording: Recording | None = None,
         queue_limit: int = 4_096,
     ) -> None:
         self.statistics = Statistics()
-        self._switchboard = switchboard
-        self._keeping = keeping
+        self._registry = registry
+        self._cache = cache
         self._ledger = ledger
         self._batches = batches
         self._recording = recording
         self._queue_limit = queue_limit
-        self._under_way = 0
-        self._joint: JointWork[Outcome] = JointWork()
+        self._in_flight = 0
+        self._single_flight: SingleFlight[Outcome] = SingleFlight()
 
     async def grade(self, grading: Grading) -> Outcome:
-        """Return what comes of a request; a verdict that cannot be had is an outcome.
+        """Return the outcome of a request; a missing verdict is an outcome too.
 
         Raises:
-            InvalidInputError: A recording of several judges was asked for without saying which.
+            InvalidInputError: The request names none of several recorded judges.
             SetupError: The judge's package or key is missing.
-            OverloadedError: Too many requests are under way.
+            OverloadedError: Too many requests are in flight.
             StorageError: Spending cannot be kept.
         """
         if grading.judge.provider == "none":
-            message = "no judge configured: name one in the run, or give the judge service one with --provider"
+            message = "no judge configured: name one in the run, or start the judge service with --provider"
             return Outcome(Status.UNAVAILABLE, reason="judge_not_configured", message=message)
-        if self._under_way >= self._queue_limit:
+        if self._in_flight >= self._queue_limit:
             raise OverloadedError(f"{self._queue_limit} verdicts are in flight; retry in 1 s.", reason="QUEUE_FULL")
-        self._under_way += 1
+        self._in_flight += 1
         try:
             outcome = await self._graded(self._named(grading))
         finally:
-            self._under_way -= 1
-        return dataclasses.replace(outcome, message=self._switchboard.redact(outcome.message))
+            self._in_flight -= 1
+        return dataclasses.replace(outcome, message=self._registry.redact(outcome.message))
 
     def check(self, grading: Grading) -> None:
-        """Raise what is known to keep a judge from being asked, without calling anybody.
+        """Run the preflight checks of a judge, without a call.
 
         Raises:
             InvalidInputError: As in `grade`.
@@ -101,11 +99,11 @@ class Grader:
         """
         grading = self._named(grading)
         if grading.judge.provider not in ("none", "replay"):
-            self._switchboard.check(grading.judge, capped=grading.cap is not None)
+            self._registry.check(grading.judge, capped=grading.cap is not None)
 
     async def aclose(self) -> None:
-        """End what is under way."""
-        await self._joint.aclose()
+        """Cancel requests in flight."""
+        await self._single_flight.aclose()
 
     def _named(self, grading: Grading) -> Grading:
         """Return the request with the recorded judge filled in where only one was recorded."""
@@ -119,107 +117,92 @@ class Grader:
         return dataclasses.replace(grading, judge=dataclasses.replace(grading.judge, model=judges[0]))
 
     async def _graded(self, grading: Grading) -> Outcome:
-        seen = await precheck_off_loop(grading.material)
-        known = _identity(grading)
-        known["flags"] = seen.flags
-        if seen.is_empty and not grading.rubric.judges_trivial:
+        checked = await precheck_off_loop(grading.material)
+        prepared = prepare_grading(grading)
+        outcome = await self._outcome(prepared, is_empty=checked.is_empty)
+        return dataclasses.replace(outcome, key=prepared.key, fingerprint=prepared.fingerprint, flags=checked.flags)
+
+    async def _outcome(self, prepared: PreparedGrading, *, is_empty: bool) -> Outcome:
+        grading = prepared.grading
+        if is_empty and not grading.rubric.judges_trivial:
             lowest = JudgeVerdict("The answer is empty.", grading.rubric.lowest)
-            return Outcome(Status.VALID, lowest, by_rule=True, **known)
+            return Outcome(Status.VALID, lowest, by_rule=True)
         if grading.judge.provider == "replay":
-            return self._replayed(grading, known)
+            return self._replayed(prepared)
         if grading.batch:
-            self.statistics.joined += self._batches.is_ordered(known["key"])
-            ordered = await self._batches.found(grading, known["key"])
+            self.statistics.joined += self._batches.is_ordered(prepared.key)
+            ordered = await self._batches.find_outcome(prepared)
             if ordered is not None:
-                return dataclasses.replace(ordered, **known)
-        found = await self._keeping.find(known["key"], grading.rubric)
-        if found is not None:
+                return ordered
+        cached = await self._cache.find(prepared.key, grading.rubric)
+        if cached is not None:
             self.statistics.hits += 1
-            return dataclasses.replace(found, cached=True, **known)
-        line = await self._switchboard.line(grading.judge)
+            return dataclasses.replace(cached, cached=True)
+        client = await self._registry.client(grading.judge)
         if grading.batch:
             self.statistics.misses += 1
-            return dataclasses.replace(await self._batches.verdict(line, grading, known["key"]), **known)
-        return dataclasses.replace(await self._joined(line, grading, known["key"]), **known)
+            return await self._batches.order_verdict(client, prepared)
+        return await self._call_once(client, prepared)
 
-    async def _joined(self, line: Line, grading: Grading, key: str) -> Outcome:
-        # Another run's cap must not decide about this one's verdict.
-        work = (key, grading.run_id, grading.cap)
-        joins = self._joint.is_under_way(work)
+    async def _call_once(self, client: ProviderClient, prepared: PreparedGrading) -> Outcome:
+        """Call the judge, or wait for the identical request that is in flight."""
+        grading = prepared.grading
+        # The cap is part of it: another run's cap must not decide about this run's verdict.
+        flight = (prepared.key, grading.run_id, grading.cap)
+        joins = self._single_flight.is_in_flight(flight)
         if joins:
             self.statistics.joined += 1
         else:
             self.statistics.misses += 1
-        tally = Tally()
+        usage = CallUsage()
         try:
-            outcome = await self._joint.do(work, lambda: self._asked(line, grading, key, tally), grading.timeout_s)
+            outcome = await self._single_flight.do(
+                flight, lambda: self._call_and_cache(client, prepared, usage), grading.timeout_s
+            )
         except TimeoutError:
-            said = f"; last: {tally.last_problem}" if tally.last_problem else ""
-            message = f"no verdict within {grading.timeout_s:g} s{said}"
-            reason = "rate_limited" if tally.throttled else "deadline_exceeded"
+            last = f"; last: {usage.last_problem}" if usage.last_problem else ""
+            message = f"no verdict within {grading.timeout_s:g} s{last}"
+            reason = "rate_limited" if usage.throttled else "deadline_exceeded"
             return Outcome(
-                Status.UNAVAILABLE, reason=reason, message=message, tally=tally,
-                temperature=tally.temperature,
+                Status.UNAVAILABLE, reason=reason, message=message, usage=usage,
+                temperature=usage.temperature,
             )  # fmt: skip
         return outcome.as_found() if joins else outcome
 
-    async def _asked(self, line: Line, grading: Grading, key: str, tally: Tally) -> Outcome:
+    async def _call_and_cache(self, client: ProviderClient, prepared: PreparedGrading, usage: CallUsage) -> Outcome:
+        grading = prepared.grading
         account, close = await self._ledger.open(grading.run_id)
         try:
-            outcome = await self._asked_for(line, grading, Payer(account, grading.cap, self._ledger.journal), tally)
+            budget = BudgetHandle(account, grading.cap, self._ledger.journal)
+            outcome = await self._call_judge(client, prepared, budget, usage)
         except CallFailedError as failure:
             outcome = Outcome(Status.UNAVAILABLE, reason=failure.reason, message=failure.message)
         finally:
             close()
-        outcome = dataclasses.replace(outcome, tally=tally, temperature=tally.temperature)
-        await self._keeping.keep(key, grading.rubric, grading.judge, outcome)
+        outcome = dataclasses.replace(outcome, usage=usage, temperature=usage.temperature)
+        await self._cache.keep(prepared.key, grading.rubric, grading.judge, outcome)
         return outcome
 
-    async def _asked_for(self, line: Line, grading: Grading, payer: Payer, tally: Tally) -> Outcome:
-        rubric, wanted = grading.rubric, wanted_parameters(grading.judge)
+    async def _call_judge(
+        self, client: ProviderClient, prepared: PreparedGrading, budget: BudgetHandle, usage: CallUsage
+    ) -> Outcome:
         problem = ""
         for _ in range(TURNS):
-            # Each turn has a verdict_id of its own, and says what was wrong in our words alone: the refused reply may
-            # hold what the answer told the judge to say.
-            prompt = build_prompt(rubric, grading.material, problem=problem)
-            reply = await line.call(prompt, verdict_schema(rubric), wanted, payer, tally)
+            # A turn quotes nothing of the refused reply, which may hold what the answer told the judge to say.
+            prompt = prepared.prompt(problem)
+            reply = await client.call(prompt, prepared.schema, prepared.parameters, budget, usage)
             try:
-                return outcome_of(reply, rubric, prompt.verdict_id)
+                return outcome_from_reply(reply, prepared.grading.rubric, prompt.verdict_id)
             except InvalidVerdictError as invalid:
                 problem = str(invalid)
-                tally.last_problem = problem
+                usage.last_problem = problem
         return no_verdict(problem, reply.model)
 
-    def _replayed(self, grading: Grading, known: dict[str, Any]) -> Outcome:
-        record = self._recording.find(known["key"]) if self._recording else None
-        outcome = None if record is None else verdict_from(record, grading.rubric)
+    def _replayed(self, prepared: PreparedGrading) -> Outcome:
+        grading = prepared.grading
+        record = self._recording.find(prepared.key) if self._recording else None
+        outcome = None if record is None else outcome_from_record(record, grading.rubric)
         if outcome is None:
             message = f"the recording holds no verdict of {grading.judge.identity} on this answer"
-            return Outcome(Status.UNAVAILABLE, reason="not_recorded", message=message, **known)
-        return dataclasses.replace(outcome, **known)
-
-
-def _identity(grading: Grading) -> dict[str, Any]:
-    """Return the key of a verdict and the fingerprint of its judge."""
-    rubric, material, judge = grading.rubric, grading.material, grading.judge
-    by: dict[str, Any] = {
-        "model": judge.identity,
-        "params": judge.params,
-        "schema": _schema_text(rubric),
-        "template": template_hash(rubric),
-    }
-    key = content_key(
-        answer=material.answer if material.second is None else [material.answer, material.second],
-        question=material.question,
-        reference=material.reference,
-        context=material.contexts,
-        history=material.history,
-        sample_index=grading.sample_index,
-        **by,
-    )
-    return {"key": key, "fingerprint": fingerprint(**by, parser=PARSER)}
-
-
-@lru_cache(maxsize=256)
-def _schema_text(rubric: Rubric) -> str:
-    return canonical_json(verdict_schema(rubric))
+            return Outcome(Status.UNAVAILABLE, reason="not_recorded", message=message)
+        return outcome

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from assay_judge.model import Grading
     from assay_judge.verdicts.outcome import Outcome
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "compare_answers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Comparison:
     outcomes: tuple[Outcome, Outcome]
 
 
-async def compare(grader: Grader, grading: Grading) -> Comparison:
+async def compare_answers(grader: Grader, grading: Grading) -> Comparison:
     """Return which of two answers is better.
 
     Args:

@@ -1,15 +1,14 @@
-"""One piece of work for all who ask for the same at once; it goes on as long as anyone waits for it."""
+"""Single flight: identical requests share one task, which is cancelled when its last caller leaves."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from typing import Any
 
-__all__ = ["JointWork"]
+__all__ = ["SingleFlight"]
 
 T = TypeVar("T")
 
@@ -20,20 +19,20 @@ class _Work(Generic[T]):
         self.waiting = 0
 
 
-class JointWork(Generic[T]):
-    """Work under way, by key."""
+class SingleFlight(Generic[T]):
+    """Tasks in flight, by key."""
 
     def __init__(self) -> None:
-        self._under_way: dict[object, _Work[T]] = {}
+        self._in_flight: dict[object, _Work[T]] = {}
 
-    def is_under_way(self, key: object) -> bool:
-        """Return whether someone waits for this already."""
-        return key in self._under_way
+    def is_in_flight(self, key: object) -> bool:
+        """Return whether a task with this key is in flight."""
+        return key in self._in_flight
 
     async def do(self, key: object, start: Callable[[], Coroutine[Any, Any, T]], timeout_s: float) -> T:
-        """Return the result of the work with this key, which is started unless it is under way.
+        """Return the result of the task with this key, which is started unless it is in flight.
 
-        Whoever leaves, by timeout or cancellation, leaves the others their work; the last one ends it.
+        A caller that times out or is cancelled leaves the task to the others; the last one cancels it.
 
         Args:
             key: What the work is.
@@ -43,9 +42,9 @@ class JointWork(Generic[T]):
         Raises:
             TimeoutError: It takes longer.
         """
-        work = self._under_way.get(key)
+        work = self._in_flight.get(key)
         if work is None:
-            work = self._under_way[key] = _Work(asyncio.ensure_future(start()))
+            work = self._in_flight[key] = _Work(asyncio.ensure_future(start()))
             work.task.add_done_callback(lambda task: self._forget(key, task))
         work.waiting += 1
         try:
@@ -61,13 +60,13 @@ class JointWork(Generic[T]):
 
     async def aclose(self) -> None:
         """End all work."""
-        for work in list(self._under_way.values()):
+        for work in list(self._in_flight.values()):
             await _ended(work.task)
 
     def _forget(self, key: object, task: asyncio.Task[Any]) -> None:
-        work = self._under_way.get(key)
+        work = self._in_flight.get(key)
         if work is not None and work.task is task:
-            del self._under_way[key]
+            del self._in_flight[key]
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
@@ -75,4 +74,4 @@ async def _ended(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():
-        task.exception()  # nobody is left who wants to know
+        task.exception()  # retrieved, so that asyncio does not log it

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import anthropic
 
+from assay_judge.providers.anthropic_messages import message_request, reply_from_message
 from assay_judge.providers.connection import (
     TIMEOUT,
     connection_to,
-    failure_of,
     headers_of,
+    provider_error,
     read_object,
     wide_connection_to,
-)
-from assay_judge.providers.messages import (
-    Reply,
 )
 
 if TYPE_CHECKING:
@@ -25,8 +23,7 @@ if TYPE_CHECKING:
 
     from assay_judge.model import Prompt
     from assay_judge.providers.batch_api import BatchApi
-    from assay_judge.providers.messages import Parameters
-from assay_judge.providers.anthropic_messages import message_of, message_request
+    from assay_judge.providers.messages import Parameters, Reply
 
 
 def connect(url: str, key: str, concurrency: int) -> AnthropicProvider:
@@ -52,7 +49,7 @@ def _client(url: str, key: str, connection: httpx2.AsyncClient) -> anthropic.Asy
         timeout=TIMEOUT,
         http_client=connection,
     )
-    # The package reads these from the environment; nobody asked for them, so they go nowhere.
+    # The package reads these from the environment; no setting names them, so they are not sent.
     client.auth_token = None
     client._custom_headers = {}  # noqa: SLF001 - there is no public way to leave out what the environment adds
     return client
@@ -91,10 +88,10 @@ class AnthropicProvider:
                 model=extra.pop("model"), max_tokens=extra.pop("max_tokens"), messages=messages, extra_body=extra
             )
         except anthropic.APIStatusError as problem:
-            raise failure_of(problem, problem.status_code, problem.response) from None
+            raise provider_error(problem, problem.status_code, problem.response) from None
         except anthropic.APIConnectionError as problem:
-            raise failure_of(problem, None, None) from None
-        return message_of(read_object(reply.http_response.content), headers_of(reply.http_response))
+            raise provider_error(problem, None, None) from None
+        return reply_from_message(read_object(reply.http_response.content), headers_of(reply.http_response))
 
     async def aclose(self) -> None:
         """Close the connections."""

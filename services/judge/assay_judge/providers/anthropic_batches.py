@@ -9,9 +9,16 @@ from urllib.parse import urlsplit
 import anthropic
 import httpx2
 
-from assay_judge.providers.anthropic_messages import message_of, message_request
-from assay_judge.providers.batch_api import BatchResult, BatchSearch, BatchStanding, Standing, id_of, objects_of
-from assay_judge.providers.connection import failure_of
+from assay_judge.providers.anthropic_messages import message_request, reply_from_message
+from assay_judge.providers.batch_api import (
+    BatchResult,
+    BatchSearch,
+    BatchState,
+    BatchStatus,
+    read_json_lines,
+    require_id,
+)
+from assay_judge.providers.connection import provider_error
 from assay_judge.providers.messages import MalformedReplyError, ProviderStatusError
 
 if TYPE_CHECKING:
@@ -24,7 +31,7 @@ __all__ = ["AnthropicBatches"]
 _SLACK_S = 3_600  # what two clocks may differ by
 _PAGE = 100
 _MOST_PAGES = 100
-_ITEM_STANDINGS = {"expired": Standing.EXPIRED, "canceled": Standing.CANCELLED}
+_ITEM_STATES = {"expired": BatchState.EXPIRED, "canceled": BatchState.CANCELLED}
 _STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -65,10 +72,10 @@ class AnthropicBatches:
             batch = await self._client.messages.batches.create(requests=listed)
         except _Failures as problem:
             _fail(problem)
-        return id_of(batch)
+        return require_id(batch)
 
     async def search(self, batch_id: str, item_ids: Collection[str], since: float) -> BatchSearch:
-        """Look for a batch by its requests: the protocol has no place for a name of ours.
+        """Search for a batch by its requests: the protocol has no place for a name of ours.
 
         Only a batch that has ended says which requests are its own. One that has not, and has as many of them as ours
         and is young enough, may be ours: whether it is shows when it ends.
@@ -81,12 +88,12 @@ class AnthropicBatches:
                 continue
             if batch.processing_status != "ended":
                 is_open = True
-            elif await self._first_item(id_of(batch)) in item_ids:
-                return BatchSearch(id_of(batch))
+            elif await self._first_item(require_id(batch)) in item_ids:
+                return BatchSearch(require_id(batch))
         return BatchSearch(is_open=is_open)
 
-    async def standing(self, provider_id: str) -> BatchStanding:
-        """Return how a batch stands; one that was cancelled or has expired has ended, and its results say so."""
+    async def status(self, provider_id: str) -> BatchStatus:
+        """Return the status of a batch; one that was cancelled or has expired has ended, and its results say so."""
         try:
             batch = await self._client.messages.batches.retrieve(provider_id)
         except _Failures as problem:
@@ -94,13 +101,13 @@ class AnthropicBatches:
         self._check_results_are_here(batch.results_url)
         counts = batch.request_counts
         done = sum(getattr(counts, name, 0) or 0 for name in ("succeeded", "errored", "canceled", "expired"))
-        return BatchStanding(Standing.ENDED if batch.processing_status == "ended" else Standing.RUNNING, done)
+        return BatchStatus(BatchState.ENDED if batch.processing_status == "ended" else BatchState.RUNNING, done)
 
     async def results(self, provider_id: str) -> AsyncIterator[BatchResult]:
         """Return the results of a batch that has ended."""
         try:
             async with self._client.messages.batches.with_streaming_response.results(provider_id) as content:
-                async for data in objects_of(content.iter_bytes()):
+                async for data in read_json_lines(content.iter_bytes()):
                     result = _result(data)
                     if result is not None:
                         yield result
@@ -132,7 +139,7 @@ class AnthropicBatches:
         """Refuse an address elsewhere: the package goes there with the key."""
         own = urlsplit(str(self._client.base_url))
         if url and urlsplit(url)[:2] not in ((own.scheme, own.netloc), ("", "")):
-            raise MalformedReplyError(f"the batch's results are said to be at another service: {ascii(url)[:200]}")
+            raise MalformedReplyError(f"the batch's results_url points at another service: {ascii(url)[:200]}")
 
 
 def _result(data: dict[str, Any]) -> BatchResult | None:
@@ -141,14 +148,14 @@ def _result(data: dict[str, Any]) -> BatchResult | None:
         return None
     kind = result.get("type") if isinstance(result, dict) else None
     if not isinstance(result, dict) or not isinstance(kind, str):
-        return BatchResult(item_id, problem="the result says nothing")
-    if kind in _ITEM_STANDINGS:
-        return BatchResult(item_id, standing=_ITEM_STANDINGS[kind])
+        return BatchResult(item_id, problem="the result has no type")
+    if kind in _ITEM_STATES:
+        return BatchResult(item_id, state=_ITEM_STATES[kind])
     if kind == "errored":
         return BatchResult(item_id, refusal=_refusal(result.get("error")))
     message = result.get("message")
     try:
-        return BatchResult(item_id, message_of(message if isinstance(message, dict) else {}))
+        return BatchResult(item_id, reply_from_message(message if isinstance(message, dict) else {}))
     except MalformedReplyError as problem:
         return BatchResult(item_id, problem=str(problem))
 
@@ -161,5 +168,5 @@ def _refusal(error: object) -> ProviderStatusError:
 
 def _fail(problem: Exception) -> NoReturn:
     if isinstance(problem, anthropic.APIStatusError):
-        raise failure_of(problem, problem.status_code, problem.response) from None
-    raise failure_of(problem, None, None) from None
+        raise provider_error(problem, problem.status_code, problem.response) from None
+    raise provider_error(problem, None, None) from None

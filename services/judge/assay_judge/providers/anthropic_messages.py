@@ -50,7 +50,7 @@ def message_request(model: str, prompt: Prompt, schema: Mapping[str, Any], param
     return request
 
 
-def message_of(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> Reply:
+def reply_from_message(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> Reply:
     """Return what a message of a model says.
 
     Raises:

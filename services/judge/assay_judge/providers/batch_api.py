@@ -20,17 +20,17 @@ __all__ = [
     "BatchRequest",
     "BatchResult",
     "BatchSearch",
-    "BatchStanding",
-    "Standing",
-    "id_of",
-    "objects_of",
+    "BatchState",
+    "BatchStatus",
+    "read_json_lines",
+    "require_id",
 ]
 
 _LINE_BYTES = 4 * 1024 * 1024
 
 
-class Standing(StrEnum):
-    """How a batch, or one request of it, stands."""
+class BatchState(StrEnum):
+    """State of a batch, or of one request of it."""
 
     RUNNING = "running"
     ENDED = "ended"
@@ -57,23 +57,23 @@ class BatchRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchStanding:
-    """How a batch stands.
+class BatchStatus:
+    """Status of a batch.
 
     Args:
-        standing: The word for it.
+        state: Where the provider is with it.
         done: Requests that are done, as far as the provider says.
         message: The provider's explanation; untrusted text.
     """
 
-    standing: Standing
+    state: BatchState
     done: int = 0
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSearch:
-    """What looking for a batch has shown whose submission may or may not have arrived.
+    """Result of a search for a batch whose submission may have failed.
 
     Args:
         provider_id: The batch; empty where it was not found.
@@ -86,20 +86,20 @@ class BatchSearch:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What came of one request: one of these.
+    """The result of one request: one of these.
 
     Args:
         item_id: The request.
-        reply: What the model said.
+        reply: The model's reply.
         refusal: The HTTP error that it would have been.
-        standing: Why it was not worked on.
+        state: Why the provider did not process it.
         problem: Why what the provider says is no answer.
     """
 
     item_id: str
     reply: Reply | None = None
     refusal: ProviderStatusError | None = None
-    standing: Standing | None = None
+    state: BatchState | None = None
     problem: str = ""
 
 
@@ -116,13 +116,13 @@ class BatchApi(Protocol):
 
         Args:
             batch_id: Our id for it.
-            model: Who is asked.
-            requests: What is asked.
+            model: The model's id.
+            requests: The requests.
             confirm: Awaited directly before the call that creates the batch; what it raises prevents that call.
         """
 
     async def search(self, batch_id: str, item_ids: Collection[str], since: float) -> BatchSearch:
-        """Look for a batch that was perhaps submitted.
+        """Search for a batch that may have been submitted.
 
         Args:
             batch_id: Our id for it.
@@ -130,14 +130,14 @@ class BatchApi(Protocol):
             since: When it was submitted at the earliest, in seconds since 1970.
         """
 
-    async def standing(self, provider_id: str) -> BatchStanding:
-        """Return how a batch stands."""
+    async def status(self, provider_id: str) -> BatchStatus:
+        """Return the status of a batch."""
 
     def results(self, provider_id: str) -> AsyncIterator[BatchResult]:
         """Return the results of a batch that runs no more, in any order; some may be missing."""
 
 
-def id_of(thing: object) -> str:
+def require_id(thing: object) -> str:
     """Return the id of what a provider's package has made of a reply, whatever the service really sent.
 
     Raises:
@@ -145,11 +145,11 @@ def id_of(thing: object) -> str:
     """
     name = getattr(thing, "id", None)
     if not isinstance(name, str) or not name:
-        raise MalformedReplyError("the reply names no id")
+        raise MalformedReplyError("the reply has no id")
     return name
 
 
-async def objects_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+async def read_json_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
     """Return the JSON objects of a file that has one in each line; lines that hold none are left out.
 
     Raises:

@@ -13,7 +13,7 @@ from assay_judge.providers.messages import MalformedReplyError, ProviderStatusEr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["TIMEOUT", "connection_to", "failure_of", "headers_of", "read_object", "wide_connection_to"]
+__all__ = ["TIMEOUT", "connection_to", "headers_of", "provider_error", "read_object", "wide_connection_to"]
 
 _BATCH_CALLS_AT_ONCE = 8
 _MAX_RESULTS_BYTES = 1024 * 1024 * 1024  # of a batch; they are read line by line
@@ -35,7 +35,7 @@ def wide_connection_to(url: str) -> httpx2.AsyncClient:
     return replace(_RULES, max_body_bytes=_MAX_RESULTS_BYTES).client(url, _BATCH_CALLS_AT_ONCE)
 
 
-def failure_of(problem: Exception, status: int | None, reply: httpx2.Response | None) -> Exception:
+def provider_error(problem: Exception, status: int | None, reply: httpx2.Response | None) -> Exception:
     """Return what an exception of a provider's package is here.
 
     Args:

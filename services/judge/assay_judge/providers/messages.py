@@ -13,7 +13,6 @@ from assay.model.agent_response import clean_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
 _TOKEN_FIELDS = ("max_tokens", "max_completion_tokens")
 _UNKNOWN_WORDS = ("unsupported", "not supported", "unrecognized", "unknown", "not permitted", "unexpected", "invalid")
 _FORM_WORDS = ("response_format", "json_schema", "output_config", "output_format", "json_object", "guided")
@@ -103,7 +102,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model said.
+    """A model's reply.
 
     Args:
         text: All of it but its thoughts.
@@ -122,12 +121,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """How a model is asked, and what of it may turn out not to be accepted.
+    """Parameters of a request, some of which a service may refuse.
 
     Args:
         max_tokens: Most tokens of the reply.
         temperature: Sampling temperature; None where it is not sent.
-        form: How the form of a verdict is asked for.
+        form: How the reply's form is enforced.
         token_field: What OpenAI's protocol calls max_tokens: old services know only that name, new models only
             max_completion_tokens.
         swapped: Whether the other name has been tried.

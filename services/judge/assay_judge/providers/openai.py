@@ -9,14 +9,12 @@ import openai
 from assay_judge.providers.connection import (
     TIMEOUT,
     connection_to,
-    failure_of,
     headers_of,
+    provider_error,
     read_object,
     wide_connection_to,
 )
-from assay_judge.providers.messages import (
-    Reply,
-)
+from assay_judge.providers.openai_messages import completion_request, reply_from_completion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,8 +23,7 @@ if TYPE_CHECKING:
 
     from assay_judge.model import Prompt
     from assay_judge.providers.batch_api import BatchApi
-    from assay_judge.providers.messages import Parameters
-from assay_judge.providers.openai_messages import completion_of, completion_request
+    from assay_judge.providers.messages import Parameters, Reply
 
 
 def connect(url: str, key: str, concurrency: int) -> OpenAIProvider:
@@ -51,7 +48,7 @@ def _client(url: str, key: str, connection: httpx2.AsyncClient) -> openai.AsyncO
         timeout=TIMEOUT,
         http_client=connection,
     )
-    # The package reads these from the environment; nobody asked for them, so they go nowhere.
+    # The package reads these from the environment; no setting names them, so they are not sent.
     client.organization = client.project = client.admin_api_key = None
     client._custom_headers = {}  # noqa: SLF001 - there is no public way to leave out what the environment adds
     return client
@@ -88,10 +85,10 @@ class OpenAIProvider:
                 model=extra.pop("model"), messages=messages, extra_body=extra
             )
         except openai.APIStatusError as problem:
-            raise failure_of(problem, problem.status_code, problem.response) from None
+            raise provider_error(problem, problem.status_code, problem.response) from None
         except openai.APIConnectionError as problem:
-            raise failure_of(problem, None, None) from None
-        return completion_of(read_object(reply.http_response.content), headers_of(reply.http_response))
+            raise provider_error(problem, None, None) from None
+        return reply_from_completion(read_object(reply.http_response.content), headers_of(reply.http_response))
 
     async def aclose(self) -> None:
         """Close the connections."""

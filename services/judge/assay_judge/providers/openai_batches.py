@@ -9,10 +9,17 @@ import httpx2
 import openai
 
 from assay.model.agent_response import clean_text
-from assay_judge.providers.batch_api import BatchResult, BatchSearch, BatchStanding, Standing, id_of, objects_of
-from assay_judge.providers.connection import failure_of
+from assay_judge.providers.batch_api import (
+    BatchResult,
+    BatchSearch,
+    BatchState,
+    BatchStatus,
+    read_json_lines,
+    require_id,
+)
+from assay_judge.providers.connection import provider_error
 from assay_judge.providers.messages import MalformedReplyError, ProviderStatusError
-from assay_judge.providers.openai_messages import completion_of, completion_request
+from assay_judge.providers.openai_messages import completion_request, reply_from_completion
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
@@ -26,13 +33,13 @@ _MARK = "assay_batch"
 _SLACK_S = 3_600  # what two clocks may differ by
 _PAGE = 100
 _MOST_PAGES = 100
-_STANDINGS = {
-    "completed": Standing.ENDED,
-    "failed": Standing.FAILED,
-    "expired": Standing.EXPIRED,
-    "cancelled": Standing.CANCELLED,
+_STATES = {
+    "completed": BatchState.ENDED,
+    "failed": BatchState.FAILED,
+    "expired": BatchState.EXPIRED,
+    "cancelled": BatchState.CANCELLED,
 }
-_ITEM_STANDINGS = {"batch_expired": Standing.EXPIRED, "batch_cancelled": Standing.CANCELLED}
+_ITEM_STATES = {"batch_expired": BatchState.EXPIRED, "batch_cancelled": BatchState.CANCELLED}
 _Failures = (openai.APIStatusError, openai.APIConnectionError, httpx2.HTTPError)
 
 
@@ -65,7 +72,7 @@ class OpenAIBatches:
         try:
             content = "\n".join(lines).encode()
             file = await self._client.files.create(file=(f"{batch_id}.jsonl", content), purpose="batch")
-            file_id = id_of(file)
+            file_id = require_id(file)
             await confirm()
             batch = await self._client.batches.create(
                 input_file_id=file_id,
@@ -75,17 +82,17 @@ class OpenAIBatches:
             )
         except _Failures as problem:
             _fail(problem)
-        return id_of(batch)
+        return require_id(batch)
 
     async def search(self, batch_id: str, item_ids: Collection[str], since: float) -> BatchSearch:
-        """Look for a batch by what was written on it when it was submitted."""
+        """Search for a batch by the metadata of its submission."""
         after: Any = openai.omit
         try:
             for _ in range(_MOST_PAGES):
                 page = await self._client.batches.list(limit=_PAGE, after=after)
                 for batch in page.data or []:
                     if (batch.metadata or {}).get(_MARK) == batch_id:
-                        return BatchSearch(id_of(batch))
+                        return BatchSearch(require_id(batch))
                 if not page.data or not page.has_more or (page.data[-1].created_at or 0) < since - _SLACK_S:
                     break
                 after = page.data[-1].id
@@ -93,13 +100,13 @@ class OpenAIBatches:
             _fail(problem)
         return BatchSearch()
 
-    async def standing(self, provider_id: str) -> BatchStanding:
-        """Return how a batch stands."""
+    async def status(self, provider_id: str) -> BatchStatus:
+        """Return the status of a batch."""
         batch = await self._batch(provider_id)
         counts = batch.request_counts
         errors = (batch.errors.data if batch.errors else None) or []
-        return BatchStanding(
-            _STANDINGS.get(batch.status, Standing.RUNNING),
+        return BatchStatus(
+            _STATES.get(batch.status, BatchState.RUNNING),
             (counts.completed or 0) + (counts.failed or 0) if counts else 0,
             "; ".join(clean_text(str(error.message or error.code or "")) for error in errors[:3])[:500],
         )
@@ -109,7 +116,7 @@ class OpenAIBatches:
         batch = await self._batch(provider_id)
         for file_id in (batch.output_file_id, batch.error_file_id):
             if file_id:
-                async for data in self._lines(file_id):
+                async for data in self._clients(file_id):
                     result = _result(data)
                     if result is not None:
                         yield result
@@ -120,10 +127,10 @@ class OpenAIBatches:
         except _Failures as problem:
             _fail(problem)
 
-    async def _lines(self, file_id: str) -> AsyncIterator[dict[str, Any]]:
+    async def _clients(self, file_id: str) -> AsyncIterator[dict[str, Any]]:
         try:
             async with self._client.files.with_streaming_response.content(file_id) as content:
-                async for data in objects_of(content.iter_bytes()):
+                async for data in read_json_lines(content.iter_bytes()):
                     yield data
         except _Failures as problem:
             _fail(problem)
@@ -135,8 +142,8 @@ def _result(data: dict[str, Any]) -> BatchResult | None:
         return None
     if isinstance(error, dict):
         code = str(error.get("code") or "")
-        if code in _ITEM_STANDINGS:
-            return BatchResult(item_id, standing=_ITEM_STANDINGS[code])
+        if code in _ITEM_STATES:
+            return BatchResult(item_id, state=_ITEM_STATES[code])
         return BatchResult(item_id, refusal=ProviderStatusError(500, {}, {"error": error}))
     if not isinstance(response, dict):
         return BatchResult(item_id, problem="the result holds neither a response nor an error")
@@ -144,12 +151,12 @@ def _result(data: dict[str, Any]) -> BatchResult | None:
     if isinstance(status, int) and status != 200:
         return BatchResult(item_id, refusal=ProviderStatusError(status, {}, body))
     try:
-        return BatchResult(item_id, completion_of(body if isinstance(body, dict) else {}))
+        return BatchResult(item_id, reply_from_completion(body if isinstance(body, dict) else {}))
     except MalformedReplyError as problem:
         return BatchResult(item_id, problem=str(problem))
 
 
 def _fail(problem: Exception) -> NoReturn:
     if isinstance(problem, openai.APIStatusError):
-        raise failure_of(problem, problem.status_code, problem.response) from None
-    raise failure_of(problem, None, None) from None
+        raise provider_error(problem, problem.status_code, problem.response) from None
+    raise provider_error(problem, None, None) from None

@@ -45,7 +45,7 @@ def completion_request(model: str, prompt: Prompt, schema: Mapping[str, Any], pa
     return request
 
 
-def completion_of(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> Reply:
+def reply_from_completion(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> Reply:
     """Return what a completion says.
 
     Raises:

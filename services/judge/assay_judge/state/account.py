@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    pass
+from typing import Protocol
 
 _RETRIES_ALWAYS = 10
 
@@ -49,15 +46,15 @@ class _Waiting:
 
 @dataclass(eq=False)
 class Account:
-    """What one run has spent, set aside and tried again.
+    """What one run has spent, reserved and retried.
 
     Args:
-        run_id: The run; empty for calls of no run, whose spending nobody asks about.
+        run_id: The run; empty for calls of no run, whose spending is not recorded.
         spent: In billionths of a dollar.
-        reserved: Set aside for calls under way.
+        reserved: Reserved for calls in flight.
         calls: Calls that were made.
         retries: Those among them that repeated one which had failed.
-        users: Requests under way.
+        users: Requests in flight.
     """
 
     run_id: str
@@ -72,7 +69,7 @@ class Account:
     _written: int = 0
 
     async def refresh(self) -> None:
-        """Look at what other replicas have spent; here there are none."""
+        """Read what other replicas have spent; here there are none."""
 
     def may_retry(self) -> bool:
         """Return whether the run has a retry left: ten, or a fifth of its calls, so that no storm feeds itself."""
@@ -97,7 +94,7 @@ class Account:
             lasts_s: How long the call may take, for other replicas: later it is spent. One process needs no limit.
 
         Raises:
-            SpendCapReachedError: Too little is left, whatever the calls under way will cost.
+            SpendCapReachedError: Too little is left, whatever the calls in flight will cost.
             StorageError: The journal cannot be written.
         """
         if cap is not None:
@@ -115,7 +112,7 @@ class Account:
     async def reserve_now(
         self, most: int, cap: int | None, journal: SpendJournal, *, lasts_s: float = 0.0
     ) -> Reservable | None:
-        """Set an amount aside if it fits at once and nobody waits for the money already; else return None.
+        """Set an amount aside if it fits at once and no call waits for money; else return None.
 
         Raises:
             StorageError: The journal cannot be written.
@@ -127,7 +124,7 @@ class Account:
     def adopt(self, amount: int, journal: SpendJournal, name: str = "") -> Reservable:
         """Return the reservation of a call that an earlier process made and whose outcome will still come.
 
-        The journal has it already, among what was spent as far as anyone knew.
+        The journal has it already, as spent.
         """
         known = min(amount, self.spent)
         self.spent -= known
@@ -160,7 +157,7 @@ class Account:
         self._review()
 
     def _review(self) -> None:
-        """Tell those who wait, from the first one on, whether their amount fits; stop where that is still open."""
+        """Resolve waiting calls in order; stop at the first that depends on calls in flight."""
         while self._queue:
             first = self._queue[0]
             if not first.fits.done():

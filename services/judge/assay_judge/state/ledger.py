@@ -11,17 +11,19 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from assay_judge.state.account import Account
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from assay_judge.state.account import SpendJournal
     from assay_judge.state.shared.store import SharedStore
-from assay_judge.state.account import Account, SpendJournal
 
 _ACCOUNTS = 10_000
 
 
 class Ledger:
-    """The accounts of all runs; those that nobody uses are forgotten, and read again from the journal.
+    """The accounts of all runs; unused ones are evicted, and read again from the journal.
 
     Args:
         journal: Where spending is kept.

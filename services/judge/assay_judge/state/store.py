@@ -1,6 +1,6 @@
 """What a judge keeps on disk: valid verdicts by their key, and what runs have spent.
 
-SQLite, worked on by one thread. A verdict is a JSON object; nothing in it identifies who asked.
+SQLite, worked on by one thread. A verdict is a JSON object; nothing in it identifies the requester.
 """
 
 from __future__ import annotations

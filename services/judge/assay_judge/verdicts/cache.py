@@ -8,10 +8,10 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.errors import StorageError
-from assay_judge.calls.usage import Tally
+from assay_judge.calls.usage import CallUsage
 from assay_judge.providers.messages import Tokens
 from assay_judge.verdicts.outcome import Outcome, Status
-from assay_judge.verdicts.parser import InvalidVerdictError, JudgeVerdict, verdict_of
+from assay_judge.verdicts.parser import InvalidVerdictError, verdict_from_data
 from assay_judge.verdicts.recording import append_record
 
 if TYPE_CHECKING:
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from assay.judging.rubric import Rubric
     from assay_judge.judges import JudgeChoice
+    from assay_judge.verdicts.parser import JudgeVerdict
 
-__all__ = ["Keeping", "said_in", "verdict_from"]
+__all__ = ["VerdictCache", "outcome_from_record", "verdict_record"]
 
 logger = logging.getLogger("assay_judge")
 
@@ -35,7 +36,7 @@ class VerdictStore(Protocol):
         """Keep a valid verdict; the first one of a key stays."""
 
 
-class Keeping:
+class VerdictCache:
     """Keeps valid verdicts.
 
     Args:
@@ -44,61 +45,61 @@ class Keeping:
         record_to: A file that takes every new verdict, for a later replay; None for none.
     """
 
-    def __init__(self, store: VerdictStore, *, caches: bool, record_to: Path | None) -> None:
+    def __init__(self, store: VerdictStore, *, is_enabled: bool, record_to: Path | None) -> None:
         self._store = store
-        self._caches = caches
+        self._is_enabled = is_enabled
         self._record_to = record_to
 
     async def find(self, key: str, rubric: Rubric) -> Outcome | None:
         """Return the verdict with a key, checked again."""
-        if not self._caches:
+        if not self._is_enabled:
             return None
         try:
             record = await self._store.verdict(key)
         except StorageError as error:
-            logger.warning("cannot read the cache, asking the judge: %s", error)
+            logger.warning("cannot read the cache, calling the judge: key=%s: %s", key, error)
             return None
-        return None if record is None else verdict_from(record, rubric)
+        return None if record is None else outcome_from_record(record, rubric)
 
     async def keep(self, key: str, rubric: Rubric, judge: JudgeChoice, outcome: Outcome) -> None:
-        """Keep a verdict that is paid for; what fails here takes nothing from whoever asked."""
+        """Store a valid verdict; a failure is logged and the caller still gets the verdict."""
         if outcome.verdict is None:
             return
         record = {
             "key": key,
             "judge": judge.identity,
             "rubric": rubric.name,
-            "verdict": said_in(outcome.verdict),
+            "verdict": verdict_record(outcome.verdict),
             "temperature": outcome.temperature,
             "model": outcome.model,
-            "input_tokens": sum(tokens.input for tokens in outcome.tally.tokens),
-            "output_tokens": sum(tokens.output for tokens in outcome.tally.tokens),
-            "calls": outcome.tally.calls,
-            "cost_nano": outcome.tally.cost,
+            "input_tokens": sum(tokens.input for tokens in outcome.usage.tokens),
+            "output_tokens": sum(tokens.output for tokens in outcome.usage.tokens),
+            "calls": outcome.usage.calls,
+            "cost_nano": outcome.usage.cost,
             "time": time.time(),
         }
         try:
-            if self._caches:
+            if self._is_enabled:
                 await self._store.put_verdict(key, record)
             if self._record_to is not None:
                 await asyncio.to_thread(append_record, self._record_to, record)
         except StorageError as error:
-            logger.warning("cannot store a verdict in the cache: %s", error)
+            logger.warning("cannot store a verdict in the cache: key=%s: %s", key, error)
 
 
-def said_in(verdict: JudgeVerdict) -> dict[str, Any]:
+def verdict_record(verdict: JudgeVerdict) -> dict[str, Any]:
     """Return a verdict as an object, in the form in which `verdict_of` reads it."""
     said = {"winner": verdict.winner} if verdict.winner else dict(verdict.scores)
     return {"reasoning": verdict.reasoning, **said}
 
 
-def verdict_from(record: dict[str, Any], rubric: Rubric) -> Outcome | None:
+def outcome_from_record(record: dict[str, Any], rubric: Rubric) -> Outcome | None:
     """Return a verdict that was kept, checked again; None where it is not valid any more."""
     data, temperature, model = record.get("verdict"), record.get("temperature"), record.get("model")
     if not isinstance(data, dict):
         return None
     try:
-        verdict = verdict_of(data, rubric)
+        verdict = verdict_from_data(data, rubric)
     except InvalidVerdictError:
         return None
     return Outcome(
@@ -106,12 +107,12 @@ def verdict_from(record: dict[str, Any], rubric: Rubric) -> Outcome | None:
         verdict,
         temperature=temperature if isinstance(temperature, int | float) else None,
         model=model if isinstance(model, str) else "",
-        saved=_taken(record),
+        saved=_recorded_usage(record),
     )
 
 
-def _taken(record: dict[str, Any]) -> Tally:
-    """Return what a verdict took when it was asked for, as far as its record says so."""
+def _recorded_usage(record: dict[str, Any]) -> CallUsage:
+    """Return the usage of the verdict's first call, as far as the record has it."""
 
     def count(name: str) -> int | None:
         value = record.get(name)
@@ -120,4 +121,4 @@ def _taken(record: dict[str, Any]) -> Tally:
     used, said = count("input_tokens"), count("output_tokens")
     # A service that does not count its tokens leaves both at 0.
     tokens = [Tokens(used, said)] if used and said is not None else []
-    return Tally(count("calls") or 0, tokens, count("cost_nano"))
+    return CallUsage(count("calls") or 0, tokens, count("cost_nano"))

@@ -1,4 +1,4 @@
-"""What comes of a request for a verdict: a valid verdict, or why there is none."""
+"""The outcome of a request: a valid verdict, or why there is none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from assay_judge.calls.usage import Tally
+from assay_judge.calls.usage import CallUsage
 
 if TYPE_CHECKING:
     from assay_judge.verdicts.parser import JudgeVerdict
@@ -25,31 +25,31 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one request.
+    """The outcome of one request.
 
     Args:
         status: Whether there is a verdict.
         verdict: The verdict, where there is one.
         reason: Why there is none, one stable word.
         message: The same as a sentence; untrusted text.
-        tally: What it has cost; empty for a verdict from the cache.
-        saved: What a verdict from the cache, or from somebody else's call, took when it was asked for.
+        usage: What it has cost; empty for a verdict from the cache.
+        saved: The usage of the first call, for a verdict from the cache or from another request's call.
         temperature: The temperature that was sent; None where none was.
         model: The model as it names itself.
-        cached: Whether the verdict is from the cache or from somebody else's call.
+        cached: Whether the verdict is from the cache or from another request's call.
         flags: What the precheck has found in the answer; see precheck.FLAGS.
-        by_rule: Whether no judge was asked because an empty answer has the lowest score by rule.
+        by_rule: Whether no judge was called because an empty answer has the lowest score by rule.
         key: What the verdict rests on.
         fingerprint: The judge with its rubric.
-        batched: Whether the judge was asked through its batch API.
-        retry_after_s: When to ask again for a verdict that is not there yet; 0 where there is nothing to wait for.
+        batched: Whether the verdict came through the batch API.
+        retry_after_s: When to retry a pending verdict, in seconds; 0 where none is pending.
     """
 
     status: Status
     verdict: JudgeVerdict | None = None
     reason: str = ""
     message: str = ""
-    tally: Tally = field(default_factory=Tally)
+    usage: CallUsage = field(default_factory=CallUsage)
     temperature: float | None = None
     model: str = ""
     cached: bool = False
@@ -59,8 +59,8 @@ class Outcome:
     fingerprint: str = ""
     batched: bool = False
     retry_after_s: float = 0.0
-    saved: Tally = field(default_factory=Tally)
+    saved: CallUsage = field(default_factory=CallUsage)
 
     def as_found(self) -> Outcome:
-        """Return it as it is to those for whom the judge was not asked: it has cost them nothing."""
-        return dataclasses.replace(self, tally=Tally(), saved=self.tally, cached=self.verdict is not None)
+        """Return the outcome for a request that cost nothing: usage moves to `saved`."""
+        return dataclasses.replace(self, usage=CallUsage(), saved=self.usage, cached=self.verdict is not None)

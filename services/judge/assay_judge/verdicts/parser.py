@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 
     from assay.judging.rubric import Criterion, Rubric
 
-__all__ = ["PARSER", "WINNERS", "InvalidVerdictError", "JudgeVerdict", "read_verdict", "verdict_of", "verdict_schema"]
+__all__ = [
+    "PARSER",
+    "WINNERS",
+    "InvalidVerdictError",
+    "JudgeVerdict",
+    "read_verdict",
+    "verdict_from_data",
+    "verdict_schema",
+]
 
 PARSER = "verdict/2"
 """Changes when the same reply may be read differently."""
@@ -93,10 +101,10 @@ def read_verdict(reply: str, rubric: Rubric, verdict_id: str) -> JudgeVerdict:
         raise InvalidVerdictError("verdict_id is missing or no text")
     if given != verdict_id:
         raise InvalidVerdictError("verdict_id is not that of this call")
-    return verdict_of(data, rubric)
+    return verdict_from_data(data, rubric)
 
 
-def verdict_of(data: Mapping[str, Any], rubric: Rubric) -> JudgeVerdict:
+def verdict_from_data(data: Mapping[str, Any], rubric: Rubric) -> JudgeVerdict:
     """Return the verdict that an object without its verdict_id holds.
 
     Raises:

@@ -14,14 +14,15 @@ import secrets
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from assay_judge.model import Prompt
 from assay_judge.verdicts.parser import verdict_schema
-from assay_judge.verdicts.sanitizer import disarm
+from assay_judge.verdicts.sanitizer import escape_markers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from assay.judging.rubric import Criterion, Example, Rubric
-from assay_judge.model import Material, Prompt
+    from assay_judge.model import Material
 
 _ROLE = """\
 You are a careful and impartial judge of answers that others wrote. You judge by the rubric below and by nothing else.
@@ -83,7 +84,7 @@ def build_prompt(
 
 
 def _fenced(parts: Sequence[tuple[str, str]], nonce: str) -> list[str]:
-    return [f"<<{name} {nonce}>>\n{disarm(text, nonce)}\n<<end of {name} {nonce}>>" for name, text in parts]
+    return [f"<<{name} {nonce}>>\n{escape_markers(text, nonce)}\n<<end of {name} {nonce}>>" for name, text in parts]
 
 
 @lru_cache(maxsize=_RUBRICS)

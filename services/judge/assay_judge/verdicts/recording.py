@@ -1,4 +1,4 @@
-"""Recorded verdicts: one JSON object a line with `key`, `judge` and `verdict`, to be had again without a model."""
+"""Recorded verdicts: one JSON object a line with `key`, `judge` and `verdict`, to be replayed without a model."""
 
 from __future__ import annotations
 

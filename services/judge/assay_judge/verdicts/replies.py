@@ -1,4 +1,4 @@
-"""What a judge's reply comes to, whichever way it came."""
+"""From a judge's reply to an outcome, for calls and batches alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from assay_judge.judges import JudgeChoice
     from assay_judge.providers.messages import Reply
 
-__all__ = ["TURNS", "no_verdict", "outcome_of", "wanted_parameters"]
+__all__ = ["TURNS", "no_verdict", "outcome_from_reply", "requested_parameters"]
 
 TURNS = 2
 """The first reply, and one more where that was no verdict."""
@@ -24,12 +24,12 @@ _STOPPED = {
 }
 
 
-def outcome_of(reply: Reply, rubric: Rubric, verdict_id: str) -> Outcome:
-    """Return what a reply comes to.
+def outcome_from_reply(reply: Reply, rubric: Rubric, verdict_id: str) -> Outcome:
+    """Return the outcome of a reply.
 
     Args:
-        reply: What the judge said.
-        rubric: What it was asked.
+        reply: The judge's reply.
+        rubric: The rubric of the request.
         verdict_id: The id of this call.
 
     Raises:
@@ -39,18 +39,20 @@ def outcome_of(reply: Reply, rubric: Rubric, verdict_id: str) -> Outcome:
         reason, message = _STOPPED[reply.stop]
         return Outcome(Status.INVALID, reason=reason, message=message, model=reply.model)
     if not reply.text.strip():
-        return Outcome(Status.INVALID, reason="empty_verdict", message="the judge said nothing", model=reply.model)
+        return Outcome(
+            Status.INVALID, reason="empty_verdict", message="the judge returned an empty reply", model=reply.model
+        )
     return Outcome(Status.VALID, read_verdict(reply.text, rubric, verdict_id), model=reply.model)
 
 
 def no_verdict(problem: str, model: str) -> Outcome:
-    """Return the outcome of as many turns as there are, none of which was a verdict."""
+    """Return the outcome of a request whose turns brought no valid verdict."""
     message = f"the judge gave no valid verdict in {TURNS} turns: {problem}"
     return Outcome(Status.INVALID, reason="invalid_verdict", message=message, model=model)
 
 
-def wanted_parameters(judge: JudgeChoice) -> Parameters:
-    """Return how a judge is asked before it has refused any of it."""
+def requested_parameters(judge: JudgeChoice) -> Parameters:
+    """Return the parameters of a judge's first call."""
     # New models know only max_completion_tokens, other services' only the older name.
     field = "max_tokens" if judge.base_url else "max_completion_tokens"
     return Parameters(judge.max_tokens, judge.temperature, token_field=field)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from assay.judging.rubric import Rubric
 
-__all__ = ["BUILT_IN", "RubricShelf"]
+__all__ = ["BUILT_IN", "RubricRegistry"]
 
 _QUALITY = """
 name: quality
@@ -76,7 +76,7 @@ BUILT_IN: Mapping[str, Rubric] = {rubric.name: rubric for rubric in map(read_rub
 
 
 @dataclass(frozen=True, slots=True)
-class RubricShelf:
+class RubricRegistry:
     """The rubrics of one server.
 
     Args:

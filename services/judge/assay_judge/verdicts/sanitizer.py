@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["disarm", "hides_characters", "holds_turn_markers"]
+__all__ = ["escape_markers", "hides_characters", "holds_turn_markers"]
 
 _OPEN, _SHUT, _BAR = "[<＜﹤]", "[>＞﹥]", "[|｜￨]"
 _IN_ANGLES = (
@@ -53,7 +53,7 @@ _HIDING = re.compile(f"[{_TAG_CHARACTERS}]{{2,}}|[\u202a-\u202e\u2066-\u2069]|[\
 _FLAG_OF_A_REGION = re.compile("\U0001f3f4[\U000e0061-\U000e007a\U000e0030-\U000e0039]{2,6}\U000e007f")
 
 
-def disarm(text: str, nonce: str) -> str:
+def escape_markers(text: str, nonce: str) -> str:
     """Return material in which nothing can be taken for a marker of this call or a turn of a conversation.
 
     Args:

@@ -12,7 +12,7 @@ from assay_judge.state.account import Account, SpendCapReachedError
 
 if TYPE_CHECKING:
     from assay_judge.state.account import SpendJournal
-    from assay_judge.state.shared.spending import Standing
+    from assay_judge.state.shared.spending import SpendStatus
     from assay_judge.state.shared.store import SharedStore
 
 __all__ = ["SharedAccount", "SharedReservation"]
@@ -35,8 +35,8 @@ class SharedAccount(Account):
         self._is_short = False
 
     async def refresh(self) -> None:
-        """Look at what is spent and set aside now."""
-        self._note(await self._store.standing(self.run_id))
+        """Read what is spent and reserved now."""
+        self._note(await self._store.read_spending(self.run_id))
 
     async def reserve(
         self,
@@ -52,13 +52,13 @@ class SharedAccount(Account):
         Those that wait here have their turn in the order in which they came.
 
         Raises:
-            SpendCapReachedError: Too little is left, whatever the calls under way will cost.
+            SpendCapReachedError: Too little is left, whatever the calls in flight will cost.
             StorageError: The database cannot be written.
         """
         turn = _Turn(waits)
         self._waiting.append(turn)
         if self._is_short:
-            turn.say_that_it_waits()
+            turn.report_waiting()
         try:
             while True:
                 if self._waiting[0] is not turn:
@@ -70,7 +70,7 @@ class SharedAccount(Account):
                 if found is not None:
                     return found
                 for other in self._waiting:
-                    other.say_that_it_waits()
+                    other.report_waiting()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_POLL_S):
                         await turn.comes.wait()
@@ -116,13 +116,13 @@ class SharedAccount(Account):
         return None
 
     def _wake(self) -> None:
-        """Let the first of those that wait look again."""
+        """Wake the first waiting call, which reads the account again."""
         if self._waiting:
             self._waiting[0].comes.set()
         else:
             self._is_short = False
 
-    def _note(self, found: Standing) -> None:
+    def _note(self, found: SpendStatus) -> None:
         self.spent, self.reserved = found.spent, found.reserved
 
 
@@ -133,7 +133,7 @@ class _Turn:
         self.comes = asyncio.Event()
         self._waits = waits
 
-    def say_that_it_waits(self) -> None:
+    def report_waiting(self) -> None:
         """Note that the cap has no room at present."""
         if self._waits is not None:
             self._waits.set()

@@ -14,7 +14,7 @@ from assay_judge.state.shared import schema
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Standing", "read", "reserve", "settle", "upsert"]
+__all__ = ["SpendStatus", "read", "reserve", "settle", "upsert"]
 
 _MOST_NANO = 2**63 - 1
 _UPSERTS: dict[str, Callable[[sa.Table], postgresql.Insert | sqlite.Insert]] = {
@@ -24,7 +24,7 @@ _UPSERTS: dict[str, Callable[[sa.Table], postgresql.Insert | sqlite.Insert]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SpendStatus:
     """What a run has spent and set aside, in billionths of a dollar.
 
     Args:
@@ -38,20 +38,20 @@ class Standing:
     fits: bool = False
 
 
-def read(connection: sa.Connection, run_id: str) -> Standing:
-    """Return how a run stands."""
+def read(connection: sa.Connection, run_id: str) -> SpendStatus:
+    """Return what a run has spent and reserved."""
     table = schema.spending
     paid = connection.execute(sa.select(table.c.nano).where(table.c.run_id == run_id)).scalar() or 0
     held = schema.reservations
     amounts = connection.execute(sa.select(held.c.nano, held.c.expires_at).where(held.c.run_id == run_id)).all()
     now = time.time()
     lost = sum(row.nano for row in amounts if row.expires_at <= now)
-    return Standing(int(paid) + lost, sum(row.nano for row in amounts) - lost)
+    return SpendStatus(int(paid) + lost, sum(row.nano for row in amounts) - lost)
 
 
 def reserve(
     connection: sa.Connection, run_id: str, reservation_id: str, most: int, cap: int | None, lasts_s: float
-) -> Standing:
+) -> SpendStatus:
     """Set an amount aside if it fits under a cap together with all that is spent and set aside."""
     _lock(connection, run_id)
     found = read(connection, run_id)
@@ -62,10 +62,10 @@ def reserve(
             reservation_id=reservation_id, run_id=run_id, nano=most, expires_at=time.time() + lasts_s
         )
     )
-    return Standing(found.spent, found.reserved + most, fits=True)
+    return SpendStatus(found.spent, found.reserved + most, fits=True)
 
 
-def settle(connection: sa.Connection, run_id: str, reservation_id: str, cost: int) -> Standing:
+def settle(connection: sa.Connection, run_id: str, reservation_id: str, cost: int) -> SpendStatus:
     """Replace what was set aside by what was paid; once for each reservation."""
     _lock(connection, run_id)
     held, table = schema.reservations, schema.spending

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.storage.database import Database
-    from assay_judge.state.shared.spending import Standing
+    from assay_judge.state.shared.spending import SpendStatus
 
 __all__ = ["SharedStore"]
 
@@ -90,17 +90,19 @@ class SharedStore:
         if self._puts % _PRUNE_EVERY == 0:
             self.verdict_count = await self.database.write(self._prune)
 
-    async def standing(self, run_id: str) -> Standing:
+    async def read_spending(self, run_id: str) -> SpendStatus:
         """Return what a run has spent and set aside."""
         return await self.database.read(lambda connection: spending.read(connection, run_id))
 
-    async def reserve(self, run_id: str, reservation_id: str, most: int, cap: int | None, lasts_s: float) -> Standing:
+    async def reserve(
+        self, run_id: str, reservation_id: str, most: int, cap: int | None, lasts_s: float
+    ) -> SpendStatus:
         """Set an amount aside if it fits, over all replicas; durable when this returns."""
         return await self.database.write(
             lambda connection: spending.reserve(connection, run_id, reservation_id, most, cap, lasts_s)
         )
 
-    async def settle(self, run_id: str, reservation_id: str, cost: int) -> Standing:
+    async def settle(self, run_id: str, reservation_id: str, cost: int) -> SpendStatus:
         """Replace what was set aside by what was paid; a second time changes nothing."""
         return await self.database.write(lambda connection: spending.settle(connection, run_id, reservation_id, cost))
 

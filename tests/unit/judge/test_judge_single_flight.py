@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.testing.virtual_time import run_in_virtual_time
-from assay_judge.grading.single_flight import JointWork
+from assay_judge.grading.single_flight import SingleFlight
 
 
 class Calls:
@@ -38,15 +38,15 @@ def test_requests_at_once_share_a_call_and_later_ones_have_their_own() -> None:
     """The result belongs to those who waited; what comes after it is a new call."""
 
     async def main() -> None:
-        work, calls = JointWork[str](), Calls()
-        assert not work.is_under_way("k")
+        work, calls = SingleFlight[str](), Calls()
+        assert not work.is_in_flight("k")
         together = asyncio.gather(*(work.do("k", calls.one, 60) for _ in range(3)))
         await asyncio.sleep(1)
-        assert work.is_under_way("k")
-        assert not work.is_under_way("other")
+        assert work.is_in_flight("k")
+        assert not work.is_in_flight("other")
         assert await work.do("other", calls.one, 60) == "call 2"
         assert await together == ["call 1"] * 3
-        assert not work.is_under_way("k")
+        assert not work.is_in_flight("k")
         assert await work.do("k", calls.one, 60) == "call 3"
 
     run_in_virtual_time(main)
@@ -56,7 +56,7 @@ def test_the_last_one_to_leave_ends_the_call() -> None:
     """A timeout of one leaves the others their call; when all are gone it is cancelled, and its end is waited for."""
 
     async def main() -> None:
-        work, calls = JointWork[str](), Calls(ends_s=2.0)
+        work, calls = SingleFlight[str](), Calls(ends_s=2.0)
         waiting = [asyncio.ensure_future(work.do("k", calls.one, timeout_s)) for timeout_s in (1, 2, 5)]
         for timeout_s, task in zip((1, 2, 7), waiting, strict=True):
             assert calls.events == []
@@ -65,7 +65,7 @@ def test_the_last_one_to_leave_ends_the_call() -> None:
             assert asyncio.get_running_loop().time() == pytest.approx(timeout_s)
         assert calls.events == ["call 1 ended"]
         assert calls.began == 1
-        assert not work.is_under_way("k")
+        assert not work.is_in_flight("k")
 
     run_in_virtual_time(main)
 
@@ -74,14 +74,14 @@ def test_a_call_that_is_ending_is_not_joined() -> None:
     """A request that comes while a cancelled call still notes what it has spent has a call of its own."""
 
     async def main() -> None:
-        work, calls = JointWork[str](), Calls(ends_s=3.0)
+        work, calls = SingleFlight[str](), Calls(ends_s=3.0)
         leaving = asyncio.ensure_future(work.do("k", calls.one, 1))
         await asyncio.sleep(2)
-        assert not work.is_under_way("k")
+        assert not work.is_in_flight("k")
         staying = asyncio.ensure_future(work.do("k", calls.one, 60))
         with pytest.raises(TimeoutError):
             await leaving
-        assert work.is_under_way("k")
+        assert work.is_in_flight("k")
         assert await work.do("k", calls.one, 60) == await staying == "call 2"
 
     run_in_virtual_time(main)
@@ -91,7 +91,7 @@ def test_closing_ends_all_calls() -> None:
     """Each has ended when it returns, and whatever waited for it is cancelled."""
 
     async def main() -> None:
-        work, calls = JointWork[str](), Calls(ends_s=2.0)
+        work, calls = SingleFlight[str](), Calls(ends_s=2.0)
         waiting = [asyncio.ensure_future(work.do(key, calls.one, 60)) for key in "abc"]
         await asyncio.sleep(1)
         await work.aclose()
@@ -116,7 +116,7 @@ def test_a_call_that_fails_as_it_ends_is_no_unhandled_error() -> None:
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
         with pytest.raises(TimeoutError):
-            await JointWork[None]().do("k", fails, 1)
+            await SingleFlight[None]().do("k", fails, 1)
         gc.collect()
 
     run_in_virtual_time(main)
