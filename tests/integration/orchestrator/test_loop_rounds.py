@@ -12,10 +12,13 @@ from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import RunState
 from assay_orchestrator.agents.replay import ReplayAgent
+from assay_orchestrator.pipeline.flusher import Flusher
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.turns import Turns
 from assay_orchestrator.scoring import row_scorer
 from assay_orchestrator.store import datasets
+from assay_orchestrator.store.results import AnswerRecord, Stored
+from assay_orchestrator.store.shards import Shard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,3 +112,31 @@ async def test_turns_come_in_order_and_a_few_a_round() -> None:
     rounds.stop()
     assert [index for _, index in order] == [*range(5), *range(8, 20)]
     assert max(Counter(number for number, _ in order).values()) <= 3
+
+
+class StoresAtOnce:
+    """A run's store that keeps nothing and takes no time."""
+
+    async def outlast(self, _: object) -> Stored:
+        """Say that a batch is stored."""
+        return Stored(1, {0: 1})
+
+
+async def test_rows_of_several_batches_that_are_stored_together_share_rounds() -> None:
+    """Batches that are stored in the same rounds let no more rows proceed than one does."""
+    rounds, shard = Rounds(), Shard("r", 0, 0, _ROWS * 2, 1, 0)
+    flusher = Flusher(StoresAtOnce(), "r", lambda _: None, lambda since, slots: None)  # type: ignore[arg-type]
+    ended: Counter[int] = Counter()
+
+    async def put(index: int) -> None:
+        await flusher.put(shard, AnswerRecord(index, 0, 0, AgentResponse(text="a")), None)
+        ended[rounds.number] += 1
+
+    rounds.count()
+    async with asyncio.TaskGroup() as tasks:
+        for index in range(_ROWS * 2):  # more than one batch
+            tasks.create_task(put(index))
+    rounds.stop()
+    await flusher.aclose()
+    assert ended.total() == _ROWS * 2
+    assert max(ended.values()) <= _MOST_PER_ROUND

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import InvalidInputError, SpecError
+from assay.local.install_hint import install_hint
 from assay.model.agent_response import AgentResponse, response_to_json
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
@@ -158,7 +160,7 @@ def test_the_packages_are_imported_by_the_first_question_only() -> None:
 def test_a_missing_package_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """The extra to install is named before anything runs."""
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(InvalidInputError, match=r"assay\[providers\]"):
+    with pytest.raises(InvalidInputError, match=re.escape(install_hint("providers"))):
         PromptAgent(
             AgentSettings("openai", "m", options={"base_url": "http://x"}), allowed_hosts=("*",), allowed_env=()
         )
@@ -173,7 +175,7 @@ def test_a_package_that_is_too_old_is_a_sentence(
     metadata.parent.mkdir()
     metadata.write_text(f"Metadata-Version: 2.1\nName: {adapter}\nVersion: {version}\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(InvalidInputError, match=rf"runs, not {version}: pip install 'assay\[providers\]'"):
+    with pytest.raises(InvalidInputError, match=re.escape(f"runs, not {version}: {install_hint('providers')}")):
         PromptAgent(AgentSettings(adapter, "m", options={"base_url": "http://x"}), allowed_hosts=("*",), allowed_env=())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,8 @@ class Flusher:
         self._waiting: list[_Entry] = []
         self._open: dict[tuple[int, int], AttemptKey] = {}
         self._task: asyncio.Task[None] | None = None
+        self._stored: deque[asyncio.Future[None]] = deque()
+        self._is_releasing = False
 
     async def put(self, shard: Shard, answer: AnswerRecord | None, result: CaseResult | None) -> None:
         """Store an answer, a result, or both together; when this returns they are durable.
@@ -120,12 +123,27 @@ class Flusher:
                         if not entry.done.done():
                             entry.done.set_exception(problem)
                 else:
-                    _release(batch)
+                    self._release(batch)
                     self._on_held(write.begun, {entry.shard: stored.slots[entry.shard.shard_index] for entry in batch})
                     if write.rows:
                         self._on_results(_numbered(write.rows, stored.first_sequence))
         finally:
             self._task = None
+
+    def _release(self, entries: Sequence[_Entry]) -> None:
+        """Let the rows of stored entries proceed, a few in each round of the event loop, which serves others too."""
+        self._stored.extend(entry.done for entry in entries)
+        if not self._is_releasing:
+            self._release_some()
+
+    def _release_some(self) -> None:
+        self._is_releasing = bool(self._stored)
+        for _ in range(min(len(self._stored), _RELEASED_PER_ROUND)):
+            done = self._stored.popleft()
+            if not done.done():
+                done.set_result(None)
+        if self._is_releasing:  # also where none is left: a batch that is stored in this round waits for the next
+            asyncio.get_running_loop().call_soon(self._release_some)
 
 
 class _Batch:
@@ -177,15 +195,6 @@ class _Batch:
         attempts.journal_attempts(connection, self._run_id, self._attempts)
         attempts.clear_journal(connection, self._run_id, [self._open[key] for key in self._keys if key in self._open])
         return stored
-
-
-def _release(entries: Sequence[_Entry]) -> None:
-    """Let the rows of stored entries proceed, some in each round of the event loop, which then serves others too."""
-    for entry in entries[:_RELEASED_PER_ROUND]:
-        if not entry.done.done():
-            entry.done.set_result(None)
-    if len(entries) > _RELEASED_PER_ROUND:
-        asyncio.get_running_loop().call_soon(_release, entries[_RELEASED_PER_ROUND:])
 
 
 def _numbered(rows: Sequence[CaseResult], first: int) -> list[CaseResult]:
