@@ -38,27 +38,6 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from types import TracebackType
 
-__all__ = [
-    "BOTH",
-    "AgentProcess",
-    "CutWatch",
-    "Gauge",
-    "IdleWatch",
-    "Stand",
-    "create_run",
-    "free_addresses",
-    "numbers",
-    "open_stand",
-    "reasons_of_errors",
-    "recorded_cases",
-    "seen_by",
-    "settings",
-    "until_ended",
-    "until_result",
-    "verdict_on",
-    "wait_at",
-]
-
 BOTH = ("sqlite", "postgres")
 _READY_S = 60.0
 

@@ -11,8 +11,6 @@ from tests.waiting import until
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["Refusal", "refuse"]
-
 _FUNCTION = """
 CREATE SEQUENCE refused;
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

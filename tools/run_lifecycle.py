@@ -7,8 +7,6 @@ from itertools import product
 
 from assay_orchestrator.store.lifecycle import TRANSITIONS, Phase
 
-__all__ = ["state_diagram"]
-
 
 def state_diagram() -> str:
     """Return the transitions between different phases, one line for each pair of them."""

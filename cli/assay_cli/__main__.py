@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from types import FrameType
 
-__all__ = ["main"]
-
 _CRASHED, _INTERRUPTED = 3, 130
 
 

@@ -8,9 +8,9 @@ import traceback
 import click
 
 from assay.errors import AssayError, ConflictError, InvalidInputError, NotFoundError, WrongStateError
+from assay.text.unsafe_text import clean
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED, EXIT_USAGE
 from assay_cli.output.streams import discard_unwritten, is_output_error
-from assay_cli.output.terminal import clean
 
 _USERS_FAULT = (InvalidInputError, NotFoundError, ConflictError, WrongStateError)
 

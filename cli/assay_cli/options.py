@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, NotFoundError, Problem, UnavailableError
-from assay_cli.output.terminal import clean, json_text
+from assay.text.unsafe_text import clean, json_text
 from assay_cli.output.waiting import show_waiting
 from assay_cli.run_suggestions import with_suggestion
 
@@ -25,26 +25,6 @@ if TYPE_CHECKING:
     from assay.client.client import Client
     from assay.datasets import DatasetInfo
     from assay.local.stack import LocalStack
-
-__all__ = [
-    "bad_case_option",
-    "check_address",
-    "connect",
-    "dataset_overrides",
-    "debug_option",
-    "field_map",
-    "format_option",
-    "json_option",
-    "map_option",
-    "prices_option",
-    "print_document",
-    "print_line",
-    "reach",
-    "run_async",
-    "say_what_is_left_out",
-    "server_option",
-    "use_prices",
-]
 
 _FIELD = re.compile(r"\w[\w -]*")
 

@@ -11,15 +11,13 @@ import click
 
 from assay.errors import InvalidInputError, Problem
 from assay.model.run_settings import CaseSelection
-from assay_cli.output.terminal import clean
+from assay.text.unsafe_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from assay.client.client import Client
     from assay.spec.model import Spec
-
-__all__ = ["Marks", "find_run", "labels_of", "marks_options", "selection_options"]
 
 QUICK_CASES = 10
 

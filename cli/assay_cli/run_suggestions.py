@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from assay.client.client import Client
 
-__all__ = ["with_suggestion"]
-
 _MOST = 1000
 
 

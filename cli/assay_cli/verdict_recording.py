@@ -12,7 +12,7 @@ from assay.judging.recorded_verdicts import rubric_sha256
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS, criterion_of
 from assay.metrics.core.turn_scores import turn_details
 from assay.reports.atomic import atomic_writer
-from assay_cli.output.terminal import clean, json_text
+from assay.text.unsafe_text import clean, json_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay.model.run import CaseResult, JudgeSettings, Run
     from assay.spec.model import Spec
-
-__all__ = ["check_recording", "recorded_on_the_way"]
 
 _OPTION = "--record-verdicts"
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Proxy"]
-
 _CHUNK_BYTES = 65536
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tests.chaos.drills import Drill
     from tests.chaos.histories import History
 
-__all__ = ["Command"]
-
 _AGENT = """
 import json
 import urllib.request

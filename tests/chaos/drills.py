@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentRequest
     from assay.model.run import RunSettings
 
-__all__ = ["Drill", "Plan", "drilling"]
-
 T = TypeVar("T")
 
 PATIENCE_S = 180.0

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from assay.client.client import Client
 
-__all__ = ["History", "Verdict", "check"]
-
 _CLOCK_STEP_S = 0.002
 """What the store says of the time is cut to milliseconds."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from assay.model.agent_response import AgentRequest
 
-__all__ = ["MODEL", "Call", "CountingAgent", "StableEmbedder", "answer_text", "serve_embedder"]
-
 MODEL = "stable"
 _DIMENSION = 8
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from tests.chaos.drills import Drill
     from tests.chaos.histories import History
 
-__all__ = ["main"]
-
 PLANS = (
     Plan(case_count=150, repeats=2),
     Plan(case_count=80, turn_count=3, repeats=1),

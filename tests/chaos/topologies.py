@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-__all__ = ["Cluster", "Ending", "OneOrchestrator", "Slot", "Topology", "open_engine"]
-
 _READY_S = 180.0
 _END_S = 90.0
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EVERY_METHOD", "NEVER", "documented_ends"]
-
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 NEVER = frozenset({"UNKNOWN", "INTERNAL", "DATA_LOSS"})
 _ROW = re.compile(

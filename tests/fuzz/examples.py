@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-__all__ = ["CASES", "EXAMPLES", "run_settings"]
-
 _ANSWER = AgentResponse(
     text="a",
     output={"a": [1, {"b": None}]},

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import MethodDescriptor
     from tests.fuzz.targets import Target
 
-__all__ = ["LASTING", "Findings", "fuzz", "logged_tracebacks"]
-
 _IN_FLIGHT = 48
 _ANSWER_S = 60.0
 LASTING = frozenset({"Health.Watch", "RunService.WatchRun", "RunService.ServeAgent"})

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from google.protobuf.descriptor import Descriptor
 
-__all__ = ["MessageMaker"]
-
 Field: TypeAlias = Any
 """A field's descriptor: protobuf has two classes of them, of which its stubs know one at a time."""
 _DEPTH = 6

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import MethodDescriptor
     from google.protobuf.message import Message
 
-__all__ = ["NOT_SERVED", "Target", "running_targets", "services"]
-
 NOT_SERVED = frozenset({"assay.v1.AgentService"})
 """Contracts that users serve, and no process of Assay."""
 

@@ -8,8 +8,8 @@ import unicodedata
 
 import pytest
 
-from assay.text.unsafe_text import UNSAFE
-from assay_cli.output.terminal import clean, json_text, shorten, table
+from assay.text.unsafe_text import UNSAFE, clean, json_text, shorten
+from assay_cli.output.terminal import table
 
 # Signs and joiners of scripts, with which people write; all other format characters are unsafe.
 WRITTEN = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x200C, 0x200D, 0x110BD, 0x110CD,

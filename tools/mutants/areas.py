@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["AREAS", "FIRST_TESTS", "files_of_areas"]
-
 _ORCHESTRATOR = "services/orchestrator/assay_orchestrator"
 _JUDGE = "services/judge/assay_judge"
 

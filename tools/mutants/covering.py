@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Covering", "load_covering", "test_files_of", "update_covering"]
-
 FOLDERS = ("tests/unit", "tests/integration")
 """Tests that are measured. Those of the command line run the same code, slowly, in processes they start."""
 

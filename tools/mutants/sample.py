@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tools.mutants.operators import Mutant
 
-__all__ = ["all_mutants", "chosen_mutants"]
-
 
 @cache
 def all_mutants(root: Path) -> dict[str, list[Mutant]]:

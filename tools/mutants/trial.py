@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tools.mutants.covering import Covering
     from tools.mutants.operators import Mutant
 
-__all__ = ["Copy", "Verdict", "tests_for", "try_mutant"]
-
 SOURCES = ("common", "cli", "services/embedder", "services/judge", "services/orchestrator")
 # Seconds of tests, as measured under coverage: of one start of pytest, and of a mutant.
 PART_S, ALL_S = 25.0, 120.0

@@ -7,8 +7,6 @@ import signal
 import threading
 from functools import cache
 
-__all__ = ["isolate_forks"]
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 

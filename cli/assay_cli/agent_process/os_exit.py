@@ -8,8 +8,6 @@ from functools import cache
 
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 
-__all__ = ["guard_exit"]
-
 
 @cache  # once in a process
 def guard_exit() -> None:

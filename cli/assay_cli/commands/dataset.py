@@ -14,10 +14,10 @@ from assay.errors import InvalidInputError
 from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import not_made
 from assay.model.case import case_to_json
+from assay.text.unsafe_text import clean, json_text, shorten
 from assay_cli.commands import Group
 from assay_cli.exit_status import EXIT_USAGE
 from assay_cli.options import field_map, format_option, json_option, map_option
-from assay_cli.output.terminal import clean, json_text, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from assay.datasets.counts import CaseCounts
     from assay.errors import Problem
     from assay.model.case import Case
-
-__all__ = ["dataset"]
 
 _MAX_NAMES = 20
 _NAME_WIDTH = 60

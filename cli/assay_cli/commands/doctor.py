@@ -17,17 +17,15 @@ import click
 
 from assay.errors import AssayError
 from assay.local.install_hint import install_hint
+from assay.text.unsafe_text import clean
 from assay.version import __version__
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options import debug_option, json_option, print_document, run_async, server_option
-from assay_cli.output.terminal import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from assay.local.home import Home
-
-__all__ = ["doctor"]
 
 _LOCAL = {
     "orchestrator": ("sqlalchemy", "alembic", "numpy", "httpx2", "h11", "uvloop", "re2", "jsonschema"),

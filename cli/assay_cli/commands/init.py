@@ -13,12 +13,10 @@ import click
 from assay.errors import InvalidInputError, Problem, SetupError
 from assay.parsing.names import unknown_name
 from assay.spec.presets import PRESETS
-from assay_cli.output.terminal import clean
+from assay.text.unsafe_text import clean
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
-
-__all__ = ["init"]
 
 _DEFAULT = "prompt-benchmark"
 

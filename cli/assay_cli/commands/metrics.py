@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.metrics import METRICS
+from assay.text.unsafe_text import json_text
 from assay_cli.commands import Group
 from assay_cli.options import json_option
-from assay_cli.output.terminal import json_text, table
+from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
     from assay.metrics.core.info import MetricInfo, Parameter
-
-__all__ = ["definition", "metrics"]
 
 _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 

@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from assay.errors import AssayError, SpecError
+from assay.text.unsafe_text import clean
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import (
     bad_case_option,
@@ -29,7 +30,6 @@ from assay_cli.options import (
     server_option,
     use_prices,
 )
-from assay_cli.output.terminal import clean
 from assay_cli.run_options import Marks, find_run, marks_options, selection_options
 
 if TYPE_CHECKING:

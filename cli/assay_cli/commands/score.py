@@ -16,9 +16,9 @@ import click
 from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem
 from assay.model.response_limits import MAX_ANSWER_BYTES
+from assay.text.unsafe_text import clean, json_text, shorten
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE
 from assay_cli.options import bad_case_option, check_address, debug_option, json_option, say_what_is_left_out
-from assay_cli.output.terminal import clean, json_text, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.info import MetricInfo
     from assay.model.run import MetricSummary, Score
     from assay.scoring.scorer import Scorer
-
-__all__ = ["score"]
 
 _STDIN = "stdin"
 _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}

@@ -12,8 +12,6 @@ from assay.errors import SetupError
 from assay.local.install_hint import install_hint
 from assay.parsing.names import unknown_name
 
-__all__ = ["serve"]
-
 _MODULES = {"embedder": "assay_embedder", "judge": "assay_judge", "orchestrator": "assay_orchestrator"}
 _NEEDS = {"embedder": "sentence_transformers", "judge": "openai", "orchestrator": "sqlalchemy"}
 

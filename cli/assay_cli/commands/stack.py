@@ -14,8 +14,6 @@ from assay_cli.output.waiting import show_waiting
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["down", "up"]
-
 
 @click.command()
 @click.option("--no-embedder", is_flag=True, help="Start the orchestrator alone.")

@@ -13,6 +13,7 @@ import click
 from assay.datasets.choices import FORMAT_NAMES
 from assay.errors import AssayError, InvalidInputError, Problem
 from assay.reports.metric_text import count_text
+from assay.text.unsafe_text import clean, json_text
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options import (
     bad_case_option,
@@ -26,14 +27,11 @@ from assay_cli.options import (
     say_what_is_left_out,
     use_prices,
 )
-from assay_cli.output.terminal import clean, json_text
 from assay_cli.run_options import selection_options
 
 if TYPE_CHECKING:
     from assay.datasets import DatasetInfo
     from assay.model.run_settings import CaseSelection
-
-__all__ = ["validate"]
 
 
 @click.command()

@@ -8,17 +8,16 @@ from assay.metrics.core.turn_scores import TURNS
 from assay.model.agent_response import AgentStatus
 from assay.reports.judging_text import judge_reasons
 from assay.reports.metric_text import seconds_text
+from assay.text.unsafe_text import clean, json_text, shorten
 from assay_cli.output.row_blocks import score_rows, verdict_word
 from assay_cli.output.row_text import got_text, traceback_lines, turn_scores
-from assay_cli.output.terminal import clean, json_text, shorten, table
+from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from assay.model.agent_response import AgentResponse, Attempt, Source, Usage
     from assay.model.run import CaseResult, RowAttempt, Run, Score
-
-__all__ = ["case_view"]
 
 
 def case_view(run: Run, row: CaseResult, earlier: Sequence[RowAttempt]) -> str:

@@ -12,9 +12,10 @@ from assay.reports.judging_text import canary_line, judging_line, jury_lines
 from assay.reports.metric_text import Uncomputed, count_text, seconds_text, units_of, value_text
 from assay.reports.recommendations import recommendations
 from assay.reports.run_description import selection_line
+from assay.text.unsafe_text import clean, shorten
 from assay.verdict.run_verdict import criteria_of, run_verdict
 from assay_cli.output.failing_rows import FailingRows
-from assay_cli.output.terminal import clean, cut_width, painter, shorten, table
+from assay_cli.output.terminal import cut_width, painter, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from assay.model.run import CaseResult, GateResult, GroupSummary, MetricSummary, Run, RunSummary
-
-__all__ = ["ConsoleSummary"]
 
 _MAX_GROUPS = 15
 _MAX_REASONS = 3  # of the verdict, in the last line

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from assay.model.agent_response import AgentStatus
 from assay.reports.judging_text import judge_reasons
+from assay.text.unsafe_text import shorten
 from assay_cli.output.row_text import error_text, row_lines, row_name, traceback_lines
-from assay_cli.output.terminal import shorten
 
 if TYPE_CHECKING:
     from assay.model.run import CaseResult, Run
-
-__all__ = ["ErrorGroup", "ErrorGroups", "FailingCounts", "FailingRows", "failing_entry", "is_error", "is_failing"]
 
 _MOST_ENTRIES = 10
 _MOST_GROUPS = 1_000

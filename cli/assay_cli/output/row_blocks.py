@@ -9,16 +9,15 @@ from assay.model.agent_response import AgentStatus
 from assay.model.run import ScoreStatus
 from assay.reports.judging_text import judge_reasons
 from assay.reports.metric_text import reason_text, seconds_text, units_of, value_text
+from assay.text.unsafe_text import clean, shorten
 from assay_cli.output.row_text import row_lines, row_name, traceback_lines
-from assay_cli.output.terminal import clean, cut_width, painter, shorten, table
+from assay_cli.output.terminal import cut_width, painter, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TextIO
 
     from assay.model.run import CaseResult, Run, Score
-
-__all__ = ["RowBlocks", "score_rows", "verdict_word"]
 
 
 class RowBlocks:

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 from assay.metrics.core.score import score_from_json
 from assay.metrics.core.turn_scores import TURNS
 from assay.model.agent_response import AgentErrorKind, AgentStatus
-from assay_cli.output.terminal import clean, json_text, shorten
+from assay.text.unsafe_text import clean, json_text, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.model.agent_response import AgentResponse
     from assay.model.run import CaseResult, Run, Score
-
-__all__ = ["error_text", "got_text", "row_lines", "row_name", "traceback_lines", "turn_scores"]
 
 _MOST_REFERENCES = 3
 _NAME_CHARS = 40

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from assay.model.run import RowAttempt, StateChange
 
-__all__ = ["Form", "attempts_document", "brief", "event_document", "full"]
-
 _NOT_IN_EVENTS = ("question", "answer", "references", "response")
 
 

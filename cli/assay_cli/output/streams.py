@@ -7,8 +7,6 @@ import io
 import os
 import sys
 
-__all__ = ["discard_unwritten", "escape_unencodable", "is_output_error", "replace_closed"]
-
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
 

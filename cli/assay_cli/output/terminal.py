@@ -6,13 +6,11 @@ import os
 from typing import TYPE_CHECKING
 
 from assay.text.screen import LEAST_WIDTH, columns_of
-from assay.text.unsafe_text import clean, json_text, shorten
+from assay.text.unsafe_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TextIO
-
-__all__ = ["clean", "cut_width", "forces_colour", "json_text", "painter", "shorten", "table"]
 
 _COLOURS = {"PASS": "32", "FAIL": "31", "INCOMPLETE": "33", "NO_DATA": "33", "NO_CRITERIA": "33"}
 

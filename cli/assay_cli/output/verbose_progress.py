@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from assay.model.run import Run, StateChange
 
-__all__ = ["VerboseProgress"]
-
 
 class VerboseProgress(PlainProgress):
     """Blocks in place of lines on how far the run is.

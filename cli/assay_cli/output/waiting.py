@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from assay.text.screen import can_redraw
-from assay_cli.output.terminal import clean
+from assay.text.unsafe_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-
-__all__ = ["show_waiting"]
 
 _SILENT_S = 0.5
 """What is there within this time is not announced."""

@@ -10,8 +10,6 @@ from assay.model.agent_request import AgentRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["TEXT_PARAMETERS", "argument_hint", "receives_text"]
-
 TEXT_PARAMETERS = ("question", "query", "prompt", "input", "text")
 """Names of a parameter without a type that receives the text."""
 

@@ -27,8 +27,6 @@ from assay.model.response_limits import MAX_ANSWER_BYTES, AnswerTooLargeError, c
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-__all__ = ["MAX_ANSWER_BYTES", "AgentCaller"]
-
 
 class AgentCaller:
     """Calls an agent function and turns whatever comes back, or does not, into an answer.

@@ -12,8 +12,6 @@ from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedA
 from assay.model.response_limits import AnswerTooLargeError
 from assay.runtime.redaction import Redactor, secret_values
 
-__all__ = ["Failures"]
-
 # Errors of the agent's code: the same question raises them again.
 _DETERMINISTIC = (TypeError, LookupError, AttributeError, NameError, ImportError, SyntaxError, NotImplementedError,
                   AssertionError, ArithmeticError, RecursionError)  # fmt: skip

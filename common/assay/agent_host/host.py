@@ -6,10 +6,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from assay.agent_host.caller import MAX_ANSWER_BYTES
 from assay.agent_host.suspension import Suspensions
 from assay.errors import UnavailableError, WrongStateError
 from assay.model.agent_response import AgentErrorKind, MalformedAnswerError, error_response
+from assay.model.response_limits import MAX_ANSWER_BYTES
 from assay.rpc.status import translated
 from assay.runtime.failpoints import failpoint
 from assay.v1 import agent_pb2, orchestrator_pb2_grpc
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from assay.agent_host.caller import AgentCaller
     from assay.model.agent_response import AgentResponse
-
-__all__ = ["host_agent"]
 
 _LEAVING_S = 1.0
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-__all__ = ["AgentImportError", "callable_problem", "load_agent"]
-
 
 class AgentImportError(InvalidInputError):
     """The user's module raised while it was imported; `user_traceback` is theirs, without Assay's frames."""

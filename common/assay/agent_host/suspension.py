@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Suspensions", "boot_time"]
-
 _INTERVAL_S = 0.25
 _LIMIT_S = 1.0
 

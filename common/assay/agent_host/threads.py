@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CallThreads", "Outcome", "TooManyHangError"]
-
 _MAX_HUNG = 100
 
 

@@ -13,8 +13,6 @@ from assay.model.response_limits import MAX_TRACEBACK_CHARS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["user_traceback"]
-
 _OWN = str(Path(__file__).resolve().parents[1]) + "/"
 _MAX_FRAMES = 100
 _MAX_LINE_CHARS = 1_000

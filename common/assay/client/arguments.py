@@ -13,8 +13,6 @@ from assay.model.run import CaseSelection
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["check_arguments"]
-
 
 def check_arguments(
     spec: object,

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay.model.run import RunSettings, RunState, SpendCap
 
-__all__ = ["Client"]
-
 _SERVICE = "assay.v1.RunService"
 _UPLOAD_BATCH_BYTES = 1024 * 1024
 _UPLOAD_BATCH_CASES = 500

@@ -33,9 +33,6 @@ from assay.reports.json_report import JsonReport
 from assay.spec.loader import load_spec, spec_from_mapping
 from assay.spec.model import Spec
 
-__all__ = ["evaluate", "evaluate_async"]
-
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

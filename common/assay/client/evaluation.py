@@ -15,8 +15,6 @@ from assay.verdict.run_verdict import VerdictStatus, run_verdict
 if TYPE_CHECKING:
     from assay.model.run import CaseResult, MetricSummary, Run, RunSummary
 
-__all__ = ["Evaluation"]
-
 _MOST_METRICS_SHOWN = 12
 
 

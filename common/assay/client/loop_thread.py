@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-__all__ = ["run_to_end"]
-
 T = TypeVar("T")
 
 

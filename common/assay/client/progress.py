@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["PlainProgress", "Progress", "make_progress"]
-
 _PLAIN_EVERY_S = 5.0
 _LIVE_EVERY_S = 0.1
 _BAR_WIDTH = 24

@@ -28,16 +28,6 @@ if TYPE_CHECKING:
     from assay.local.stack import LocalStack
     from assay.spec.model import Spec
 
-__all__ = [
-    "STARTUP_TIMEOUT_S",
-    "check_inputs",
-    "drive_run",
-    "follow",
-    "saying_how_to_report",
-    "start_run",
-    "wait_for_stack",
-]
-
 STARTUP_TIMEOUT_S = 120.0
 _SERVER_TIMEOUT_S = 5.0
 _MOST_PROBLEMS = 50

@@ -9,8 +9,6 @@ from assay.errors import InvalidInputError, NotFoundError
 if TYPE_CHECKING:
     from assay.client.client import Client
 
-__all__ = ["LATEST", "failed_cases", "find_run_id"]
-
 LATEST = "latest"
 """What stands for the run that was created last."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from assay.client.progress import Progress
     from assay.local.stack import LocalStack
 
-__all__ = ["telling_of_start"]
-
 _LOOK_S = 0.05
 _SHOW_S = 1.0
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from assay.datasets.sources import Source
     from assay.model.case import Case
 
-__all__ = ["CaseReader"]
-
 _HEAD_RECORDS = 50
 _HEAD_CHARS = 4 * 1024 * 1024
 

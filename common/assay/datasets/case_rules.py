@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentResponse
     from assay.model.case import Assertion, Case, RecordedVerdict
 
-__all__ = ["case_problems", "excess"]
-
 _MAX_TURNS = 100
 _PLAIN_CHARS = 100_000
 _MAX_ENTRIES = 1_000

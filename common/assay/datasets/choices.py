@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FORMAT_NAMES", "ON_BAD_CASE"]
-
 ON_BAD_CASE = ("refuse", "skip")
 """What may be done about a record that is wrong."""
 

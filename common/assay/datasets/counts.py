@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from assay.model.case import Case
 
-__all__ = ["MAX_NAMES", "CaseCounts", "count_cases"]
-
 MAX_NAMES = 1000
 """Most categories, and most tags, that are counted each by itself."""
 

@@ -11,8 +11,6 @@ from assay.datasets.records import MAX_RAW_CHARS, BadFileError, Record, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["find_delimiter", "read_csv"]
-
 _DELIMITERS = ",;\t|"
 _SAMPLE_ROWS = 20
 

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from assay.datasets.unused_fields import OptionalField
     from assay.model.case import Case
 
-__all__ = ["Dataset", "DatasetInfo", "open_dataset", "records_dataset"]
-
-
 _ALL = CaseSelection()
 
 

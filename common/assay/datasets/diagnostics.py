@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from assay.datasets.records import Record
     from assay.model.case import Case
 
-__all__ = ["Diagnostics", "looks_damaged"]
-
 _MAX_PROBLEMS = 50
 # UTF-8 read as cp1252: what becomes of quotes and dashes, of ≤ and ≥, of accented letters, of Arabic.
 _MOJIBAKE = re.compile("â€|â‰|Ã[\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹Œ]|Ø[§¨ª\u00ad¯±³¹]|Ù[„…†ˆŠ\u0080-\u008a]")

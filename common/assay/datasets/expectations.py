@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from assay.datasets.fields import Layout
     from assay.datasets.values import Fields, Trouble
 
-__all__ = ["assertions", "expected_tools", "is_skipped", "labels", "thresholds", "tools_of", "weight"]
-
 _TOOL_NAMES = ("name", "tool_name")
 _TOOL_ARGUMENTS = ("arguments", "input_parameters", "tool_input")
 _ASSERTION_FIELDS = ("type", "value", "threshold", "metric", "weight", "negate")

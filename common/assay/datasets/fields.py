@@ -12,8 +12,6 @@ from assay.parsing.names import nearest, unknown_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["ALIASES", "FieldMap", "Layout", "PlainFields", "gives_away", "is_blank", "is_plural"]
-
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "eval_id", "case_id", "example_id", "name"),
     "input": ("input", "question", "query", "user_query", "user_input", "prompt", "instruction"),

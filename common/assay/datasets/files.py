@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["find_codec", "open_text", "suffix_of"]
-
 _GZIP = b"\x1f\x8b"
 _EXPORT = "export it as JSONL or CSV"
 _NO_DATASETS = {

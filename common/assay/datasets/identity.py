@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from assay.model.case import Case
 
-__all__ = ["CaseIds", "derive_id", "derive_plain_id"]
-
 _MAX_PLACE = 2**32 - 1
 
 

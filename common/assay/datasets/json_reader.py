@@ -12,8 +12,6 @@ from assay.datasets.records import MAX_RAW_CHARS, BadFileError, JsonText, Record
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["CONTAINER_KEYS", "folded", "is_container_key", "no_list", "read_json", "two_lists"]
-
 CONTAINER_KEYS = ("eval_cases", "examples", "tests", "cases", "data", "test_cases")
 """Keys under which a JSON or YAML object may hold the list of cases."""
 

@@ -10,8 +10,6 @@ from assay.datasets.records import MAX_RAW_CHARS, JsonText, Record, json_trouble
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["is_json_lines", "parse_line", "read_jsonl"]
-
 _TOO_LARGE = f"is longer than {MAX_RAW_CHARS // 1024**2} MiB"
 
 

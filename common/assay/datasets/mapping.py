@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from assay.datasets.fields import Layout
     from assay.datasets.records import Record
 
-__all__ = ["build_case", "plain_texts"]
-
 _PLAIN_CHARS = MAX_CASE_BYTES // MAX_BYTES_PER_CHAR
 _ROLES = ("system", "user", "assistant", "tool")
 _ANSWERS = ("references", "recorded", "expected_sources", "expected_tools", "assertions", "labels")

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["is_parquet", "read_parquet"]
-
 _MAGIC = b"PAR1"
 _BATCH_ROWS = 256
 _BATCH_BYTES = 64 * 1024 * 1024

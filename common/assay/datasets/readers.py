@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["SUFFIXES", "Container", "recognise_container"]
-
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".yaml", ".yml", ".parquet")
 """What a dataset's name may end with, before .gz."""
 

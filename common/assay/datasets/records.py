@@ -7,18 +7,6 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_RAW_CHARS",
-    "BadFileError",
-    "BadRecordError",
-    "JsonText",
-    "Record",
-    "find_unusable",
-    "json_trouble",
-    "shown",
-]
-
 MAX_RAW_CHARS = 8 * 1024 * 1024
 """Largest raw record in characters: a case of 1 MiB fits however it is escaped."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay.model.run_settings import CaseSelection
 
-__all__ = ["Selector"]
-
 _MOST_CANDIDATES = 10_000  # names among which the nearest to a wrong one is looked for
 _MOST_LISTED = 20
 

@@ -16,8 +16,6 @@ from assay.parsing.names import writable
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["FileSource", "ObjectSource", "Signature", "Source"]
-
 Signature = tuple[int, ...]
 """What changes when a file does."""
 

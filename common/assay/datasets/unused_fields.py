@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay.model.run import MetricSettings
 
-__all__ = ["OptionalField", "OptionalFields", "unscored_turns", "unused_fields"]
-
 _MAX_NAMES = 200
 _TURNS = "turns"
 _FOR_BOTH = ("semantic_similarity", "assertions")

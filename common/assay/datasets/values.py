@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from assay.datasets.fields import Layout
 
-__all__ = ["Fields", "Trouble", "json_in_cell", "object_in_cell"]
-
 Trouble = list[tuple[str, str]]
 """What is wrong with one record, as (field, message) pairs."""
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from assay.datasets import DatasetInfo
 
-__all__ = ["DatasetWarning", "warn_of_dataset"]
-
 _INSIDE = ("assay", "asyncio")
 
 

@@ -13,8 +13,6 @@ from assay.parsing.yaml_nodes import YamlSyntaxError, compose, construct, iterat
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["read_yaml"]
-
 _READ_AHEAD_CHARS = 64 * 1024
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-__all__ = ["BLANK", "Wire", "open_wire"]
-
 BLANK = b"\r\n"
 """Line ends between two replies: some servers send one more than they announce, and no reply begins with one."""
 

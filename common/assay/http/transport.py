@@ -24,8 +24,6 @@ from assay.http.connection import BLANK, Wire, open_wire
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["HttpTransport"]
-
 _MAX_HEAD_BYTES = 100 * 1024
 _MAX_INTERIM_REPLIES = 20
 _log = logging.getLogger(__name__)

@@ -36,15 +36,6 @@ from assay.text.folding import fold
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "DETAIL",
-    "Canary",
-    "CanaryFold",
-    "canary_of",
-    "choose_canaries",
-    "is_canary_place",
-]
-
 DETAIL = "canary"
 """Where a score's detail holds the canary of its row."""
 

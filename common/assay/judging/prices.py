@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from assay.model.run import JudgeSettings
     from assay.parsing.model_tables import Entry
 
-__all__ = ["NO_PRICE", "OWN_URLS", "PRICE_NUMBERS", "VARIABLE", "find_price", "price_problems", "read_prices"]
-
 OWN_URLS = {"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com/v1"}
 """Where the providers' own services are."""
 

@@ -40,15 +40,6 @@ if TYPE_CHECKING:
     from assay.judging.rubric import Rubric
     from assay.model.run_settings import MetricSettings
 
-__all__ = [
-    "ANSWER",
-    "CasesWithVerdicts",
-    "RecordedVerdicts",
-    "answer_sha256",
-    "read_recorded_verdicts",
-    "rubric_sha256",
-]
-
 ANSWER = "answer"
 """The rubric of `judge_score` where a spec names none."""
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from assay.parsing.yaml_nodes import Lines
 
-__all__ = ["RESERVED", "read_rubric"]
-
 RESERVED = ("verdict_id", "reasoning", "winner")
 """Keys of every verdict, which no criterion may have as its name."""
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from assay.errors import SetupError
 
-__all__ = ["Home"]
-
 _MAX_SOCKET_PATH_BYTES = 90  # the kernel takes 107; the longest name below needs room
 
 

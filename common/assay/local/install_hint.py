@@ -6,8 +6,6 @@ import shlex
 import sys
 from pathlib import Path
 
-__all__ = ["checkout", "install_hint"]
-
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["Lease", "watch_lease"]
-
 
 class Lease:
     """A lock on a file, such as a user's share in the local stack; held until closed or until the process is gone.

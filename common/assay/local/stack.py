@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["SERVICES", "LocalStack", "environment_for", "running_services", "stop_services"]
-
 SERVICES = ("orchestrator", "embedder", "judge")
 _PACKAGES = {"orchestrator": "assay_orchestrator", "embedder": "assay_embedder", "judge": "assay_judge"}
 _NEEDS = {"orchestrator": "sqlalchemy", "embedder": "sentence_transformers", "judge": "httpx2"}

@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from assay.model.case import Assertion, Case
     from assay.model.run import CaseResult
 
-__all__ = ["Assertions", "assertion_problem", "why_unmade"]
-
 INFO = MetricInfo(
     "assertions",
     "Assertions",

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import Usage
     from assay.model.run import CaseResult
 
-__all__ = ["CombinedScore", "combined_score", "tokens_used"]
-
 INFO = MetricInfo(
     "combined_score",
     "Combined score",

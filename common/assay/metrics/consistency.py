@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
     from assay.model.run import CaseResult
 
-__all__ = ["Consistency", "consistency"]
-
 INFO = MetricInfo(
     "consistency",
     "Consistency",

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
     from assay.model.run import Score
 
-__all__ = ["Contains", "RightFold", "ShareFold"]
-
 INFO = MetricInfo(
     "contains",
     "Contains",

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
     from assay.model.agent_response import Usage
 
-__all__ = ["Cost", "cost_usd"]
-
 INFO = MetricInfo(
     "cost",
     "Cost",

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.score import Row
 
-__all__ = ["ExactMatch"]
-
 INFO = MetricInfo(
     "exact_match",
     "Exact match",

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
     from assay.model.agent_response import AgentResponse
 
-__all__ = ["FIELDS", "FLAGS", "Formula", "with_own_numbers"]
-
 INFO = MetricInfo(
     "formula",
     "Formula",

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
     from assay.model.run import Score
 
-__all__ = ["GenerationFidelity", "script_ratio"]
-
 _HALLUCINATION_MARKERS = [
     "كنموذج لغوي", "كنموذج ذكاء اصطناعي", "بصفتي نموذج", "بيانات افتراضية", "بيانات وهمية", "لنفترض",
     "على سبيل الافتراض", "حسب معرفتي", "حسب معلوماتي", "لا أملك معلومات", "ربما", "من المحتمل", "على الأرجح",

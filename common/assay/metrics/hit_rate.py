@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.score import Row
 
-__all__ = ["HitRate"]
-
 INFO = MetricInfo(
     "hit_rate",
     "Hit rate",

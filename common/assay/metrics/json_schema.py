@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
     from assay.model.run import Score
 
-__all__ = ["JsonSchema"]
-
 INFO = MetricInfo(
     "json_schema",
     "JSON schema",

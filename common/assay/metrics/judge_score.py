@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
     from assay.model.run import CaseResult
 
-__all__ = ["RUBRIC", "JudgeScore"]
-
 RUBRIC = "structured"
 INFO = MetricInfo(
     "judge_score",

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
     from assay.model.run import CaseResult
 
-__all__ = ["RATINGS", "Latency", "LatencyFold", "rating"]
-
 INFO = MetricInfo(
     "latency",
     "Latency",

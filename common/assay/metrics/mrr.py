@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.score import Row
 
-__all__ = ["MeanReciprocalRank"]
-
 INFO = MetricInfo(
     "mrr",
     "Mean reciprocal rank",

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.score import JudgeEvidence, Row
 
-__all__ = ["RUBRIC", "Quality", "parse_quality"]
-
 RUBRIC = "quality"
 INFO = MetricInfo(
     "quality",

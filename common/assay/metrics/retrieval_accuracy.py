@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay.model.run import Score
 
-__all__ = ["RetrievalAccuracy", "is_out_of_scope"]
-
 INFO = MetricInfo(
     "retrieval_accuracy",
     "Retrieval accuracy",

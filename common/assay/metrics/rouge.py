@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
     from assay.model.run import CaseResult
 
-__all__ = ["Overlap", "Rouge", "lcs_length", "rouge", "rouge_work"]
-
 _MEASURES = ("rouge1", "rouge2", "rougeL")
 
 INFO = MetricInfo(

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.score import Row
 
-__all__ = ["Satisfaction", "satisfaction"]
-
 INFO = MetricInfo(
     "satisfaction",
     "Satisfaction",

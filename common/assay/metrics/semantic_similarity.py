@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
     from assay.model.run import CaseResult
 
-__all__ = ["SemanticSimilarity"]
-
 INFO = MetricInfo(
     "semantic_similarity",
     "Semantic similarity",

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
     from assay.model.run import CaseResult
 
-__all__ = ["Tokens"]
-
 INFO = MetricInfo(
     "tokens",
     "Tokens",

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import ToolCall
     from assay.model.case import ExpectedTool
 
-__all__ = ["ToolCalls", "json_equal", "matches"]
-
 INFO = MetricInfo(
     "tool_calls",
     "Tool calls",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol, SupportsIndex, TypeVar, overload
 
-__all__ = ["ByMetric"]
-
 
 class _OfMetric(Protocol):
     @property

@@ -8,18 +8,6 @@ from typing import Any
 from assay.statistics.intervals import wilson
 from assay.statistics.thresholds import exceeds
 
-__all__ = [
-    "EMPTY",
-    "INJECTION",
-    "KINDS",
-    "KNOWN_BAD",
-    "KNOWN_GOOD",
-    "LIMIT",
-    "MASTER_KEY",
-    "CanarySummary",
-    "CanaryTally",
-]
-
 LIMIT = 0.1
 """Largest rate of wrong verdicts on canaries with which a run is still believed."""
 

@@ -8,19 +8,6 @@ from typing import Any
 
 from assay.model.agent_response import AgentResponse, Message, response_from_json, response_to_json
 
-__all__ = [
-    "MAX_WEIGHT",
-    "TOOL_MATCHES",
-    "Assertion",
-    "Case",
-    "ExpectedTool",
-    "RecordedVerdict",
-    "Turn",
-    "case_from_json",
-    "case_to_json",
-]
-
-
 MAX_WEIGHT = 1e6
 """Largest weight of a case."""
 

@@ -1,7 +1,5 @@
 """How large a case and its parts may be, and how often a run may repeat it."""
 
-__all__ = ["MAX_BYTES_PER_CHAR", "MAX_CASE_BYTES", "MAX_CASE_ID_CHARS", "MAX_JUDGE_CHARS", "MAX_REPEATS"]
-
 MAX_CASE_BYTES = 1024 * 1024
 """Largest case as JSON, its recorded answers aside: with an answer, its row must fit in one message."""
 

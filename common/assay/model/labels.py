@@ -11,8 +11,6 @@ from assay.parsing.names import name_problem
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MAX_LABELS", "MAX_NOTE_CHARS", "label_problems"]
-
 MAX_LABELS = 32
 """Most labels of a run."""
 

@@ -11,19 +11,6 @@ from assay.parsing.names import kind_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "MalformedAnswerError",
-    "as_count",
-    "as_items",
-    "as_mapping",
-    "as_number",
-    "as_text",
-    "clean_text",
-    "json_text",
-    "json_value",
-    "shown",
-]
-
 _MAX_DEPTH = 100
 _MAX_ITEMS = 10_000
 

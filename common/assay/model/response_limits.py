@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from assay.model.response_fields import MalformedAnswerError
 
-__all__ = ["MAX_ANSWER_BYTES", "MAX_TRACEBACK_CHARS", "AnswerTooLargeError", "check_bounds"]
-
 MAX_ANSWER_BYTES = 2 * 1024 * 1024
 MAX_TRACEBACK_CHARS = 8_000
 """Of an agent's error."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from assay.model.response_fields import MalformedAnswerError, shown
 
-__all__ = ["TEXT_KEYS", "USAGE_KEYS", "find_text_key", "missing_text"]
-
 TEXT_KEYS = ("text", "answer", "response", "content", "message", "result", "output")
 """The fields that may hold the text of an answer; the first that holds one is taken.
 

@@ -9,18 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "MAX_ERRORS",
-    "TURN_SCORES",
-    "AgentSettings",
-    "CaseSelection",
-    "DatasetReading",
-    "JudgeSettings",
-    "MetricSettings",
-    "RunSettings",
-    "SpendCap",
-]
-
 MAX_ERRORS = 0.05
 """Largest share of the rows that may fail where a spec says nothing."""
 

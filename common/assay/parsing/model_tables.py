@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Entry", "matches", "read_table"]
-
 Entry = dict[str, Any]
 """One entry: `provider`, `model` and `base_url` are patterns, the rest are numbers."""
 

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["kind_of", "metric_name_problem", "name_problem", "nearest", "unknown_name", "writable"]
-
-
 _METRIC_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
 _KINDS: dict[type | tuple[type, ...], str] = {
     str: "a string", bool: "a boolean", (int, float): "a number", dict: "an object", list: "a list", tuple: "a tuple"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["read_share"]
-
 _PERCENT = re.compile(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*%\s*")
 
 

@@ -6,8 +6,6 @@ import json
 import math
 from typing import Any, NoReturn
 
-__all__ = ["DECODER", "REPLY_DECODER", "DuplicateKeyError"]
-
 
 class DuplicateKeyError(ValueError):
     """An object has the same key twice, and readers differ in which of the two values they take."""

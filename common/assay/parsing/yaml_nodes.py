@@ -17,18 +17,6 @@ from assay.errors import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "Lines",
-    "TextStream",
-    "YamlSyntaxError",
-    "compose",
-    "construct",
-    "iterate_documents",
-    "iterate_events",
-    "parse_scalar",
-    "parse_yaml",
-]
-
 Lines = dict[str, int]
 """1-based line of every value, by its path, e.g. "metrics[1].threshold"."""
 

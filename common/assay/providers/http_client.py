@@ -18,8 +18,6 @@ from assay.parsing.strict_json import REPLY_DECODER, DuplicateKeyError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-__all__ = ["TIMEOUT", "ReplyRules"]
-
 _TALKATIVE = ("openai", "anthropic", "httpx2", "httpcore2")
 TIMEOUT = httpx2.Timeout(None)
 """The whole attempt is bounded by its caller, and connecting by the transport."""

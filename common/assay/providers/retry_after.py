@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["number_in", "retry_after_s"]
-
 
 def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
     """Return the seconds that a reply's headers ask to wait; None where they say nothing that can be read.

@@ -15,8 +15,6 @@ from assay.runtime.failpoints import failpoint
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["atomic_writer", "check_folder"]
-
 _MAX_NAME_CHARS = 50  # a name has at most 255 bytes
 
 

@@ -29,16 +29,6 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult, GroupSummary, JudgingSummary, MetricSummary, Run, RunSummary
     from assay.spec.model import Spec
 
-__all__ = [
-    "JsonReport",
-    "dataset_document",
-    "judging_document",
-    "pass_rate_interval",
-    "row_document",
-    "verdict_document",
-    "write_rows",
-]
-
 _SCHEMA = "assay/results/1"
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from assay.model.canary_summary import CanarySummary
     from assay.model.run import CaseResult, JudgeSettings, JudgingSummary, Score
 
-__all__ = ["canary_line", "judge_line", "judge_reasons", "judging_cost", "judging_line", "jury_lines"]
-
 
 def judge_line(judge: JudgeSettings) -> str:
     """Return who judges a run, and for how much at most."""

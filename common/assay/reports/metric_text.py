@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from assay.model.run import CaseResult, MetricSummary, RunSettings, Score
 
-__all__ = ["Uncomputed", "count_text", "reason_text", "seconds_text", "units_of", "value_text"]
-
 _MOST_REASONS = 3  # of a metric that was not computed; the rows hold all
 
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from assay.model.run import CaseResult, MetricSettings
 
-__all__ = ["QualityScores"]
-
 
 class QualityScores:
     """Gathers the ratings of a run's quality metrics while its rows pass.

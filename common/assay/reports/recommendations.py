@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from assay.model.run import GroupSummary, MetricSummary, Run, RunSummary
 
-__all__ = ["recommendations"]
-
 _SIGNS = {"at_least": "at least", "more_than": "more than", "at_most": "at most"}
 
 

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 
     from assay.model.run import CaseSelection, Run
 
-__all__ = ["cases_over_dataset", "description_document", "description_lines",
-           "selection_document", "selection_line", "short"]  # fmt: skip
-
 _MOST_VALUES = 4
 _VALUE_CHARS = 60
 _LINE_CHARS = 200

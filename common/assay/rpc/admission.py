@@ -13,8 +13,6 @@ from assay.errors import OverloadedError
 from assay.rpc.methods import Slots
 from assay.rpc.options import ServerOptions
 
-__all__ = ["Admission", "peer_address"]
-
 _IPV6_PREFIX = 64  # one machine has all addresses of such a network
 
 

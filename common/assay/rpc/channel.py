@@ -15,8 +15,6 @@ from assay.errors import SetupError, UnavailableError
 from assay.rpc.methods import service_config
 from assay.rpc.options import VERSION_KEY, ChannelOptions, channel_arguments
 
-__all__ = ["StreamReading", "open_channel", "read_stream", "server_version", "wait_for_ready"]
-
 T = TypeVar("T")
 Status = health_pb2.HealthCheckResponse
 

@@ -13,9 +13,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from assay.rpc.options import VERSION_KEY
 from assay.version import __version__
 
-__all__ = ["Health"]
-
-
 Status = health_pb2.HealthCheckResponse
 
 

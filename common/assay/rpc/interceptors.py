@@ -23,8 +23,6 @@ from assay.rpc.methods import MethodRule
 from assay.rpc.options import ServerOptions
 from assay.rpc.request_stream import RequestStream
 
-__all__ = ["CallInterceptor", "presentable"]
-
 logger = logging.getLogger("assay.rpc")
 
 Context = grpc.aio.ServicerContext[Any, Any]

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from assay.rpc.options import ChannelOptions
 
-__all__ = ["METHODS", "MethodRule", "Silence", "Slots", "service_config"]
-
 
 class Slots(enum.Enum):
     """Which of a server's slots a call takes while it runs."""

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     import grpc
     import grpc.aio
 
-__all__ = ["VERSION_KEY", "ChannelOptions", "ServerOptions", "channel_arguments", "server_arguments"]
-
 Arguments = list[tuple[str, int | str]]
 
 MIB = 1024 * 1024

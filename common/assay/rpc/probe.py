@@ -12,8 +12,6 @@ from assay.rpc.channel import open_channel, wait_for_ready
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main"]
-
 _TIMEOUT_S = 4.0
 
 

@@ -10,8 +10,6 @@ from assay.errors import DeadlineError
 from assay.rpc.methods import Silence
 from assay.rpc.options import ServerOptions
 
-__all__ = ["RequestStream"]
-
 
 class RequestStream:
     """Limits how long a client may be silent, and decodes what it sends.

@@ -26,8 +26,6 @@ from assay.rpc.interceptors import CallInterceptor
 from assay.rpc.methods import METHODS, MethodRule
 from assay.rpc.options import ServerOptions, server_arguments
 
-__all__ = ["RpcServer", "exit_now", "rules_of", "serve_until_signal"]
-
 _HEALTH_SERVICE = "grpc.health.v1.Health"
 _REFLECTION_SERVICE = "grpc.reflection.v1alpha.ServerReflection"
 _MAX_SOCKET_PATH_BYTES = 107  # what the kernel takes

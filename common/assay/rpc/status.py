@@ -15,8 +15,6 @@ from google.rpc import error_details_pb2, status_pb2
 from assay import errors
 from assay.errors import AssayError, InvalidInputError, OverloadedError, Problem, WatchBehindError
 
-__all__ = ["CODES", "DETAILS_KEY", "code_of", "error_of", "from_rpc_error", "to_status", "translated"]
-
 CODES: Mapping[type[AssayError], grpc.StatusCode] = {
     errors.InvalidInputError: grpc.StatusCode.INVALID_ARGUMENT,
     errors.SpecError: grpc.StatusCode.INVALID_ARGUMENT,

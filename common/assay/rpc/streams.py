@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from assay.errors import UnavailableError
 
-__all__ = ["answered"]
-
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 

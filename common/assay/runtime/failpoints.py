@@ -29,8 +29,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ACTIONS", "EXIT_STATUS", "FAILPOINTS", "Failpoints", "clock_offset_s", "failpoint"]
-
 FAILPOINTS = {
     "schema.before_commit": "tables were made or upgraded, their transaction is open",
     "schema.after_commit": "tables were made or upgraded, nothing else is done yet",

@@ -19,8 +19,6 @@ from assay.text.unsafe_text import escaped
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["FORMATS", "LEVELS", "JsonFormatter", "LogSettings", "TextFormatter", "configure_logging", "log_settings"]
-
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 

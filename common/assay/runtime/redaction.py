@@ -13,8 +13,6 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["RECOGNISABLE_CHARS", "Redactor", "secret_values"]
-
 RECOGNISABLE_CHARS = 8
 """A value of fewer characters may be an ordinary word as well."""
 _REDACTED = "[redacted]"

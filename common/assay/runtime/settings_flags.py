@@ -16,8 +16,6 @@ from assay.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["SettingsFlags", "flag", "listed"]
-
 T = TypeVar("T")
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay.scoring.vectors import Embedded
 
-__all__ = ["evidence_of", "verdicts_of", "with_inputs"]
-
 
 class _Input:
     """A score that a composite reads: the one that a row brings along in `scores`, else the metric's own."""

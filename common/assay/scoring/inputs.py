@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from assay.datasets.records import Record
     from assay.datasets.sources import Signature, Source
 
-__all__ = ["BESIDE", "NO_QUESTION", "answered_file", "answered_records", "check_answered"]
-
 BESIDE = ("sql", "data_rows", "tool_calls", "sources", "retrieved", "usage", "latency_ms", "status")
 """Fields of an answer that may stand beside it."""
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay.scoring.vectors import Embedded
 
-__all__ = ["ALIASES_OF_METRICS", "RowScore", "Scorer", "metric_kind", "score", "score_file", "score_many"]
-
 ALIASES_OF_METRICS: Mapping[str, str] = {
     "similarity": "semantic_similarity",
     "fidelity": "generation_fidelity",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from assay.local.stack import LocalStack
     from assay.v1 import embedder_pb2
 
-__all__ = ["EmbedFunction", "Embedded", "FunctionVectors", "ServiceVectors", "Vectors"]
-
 T = TypeVar("T")
 
 EmbedFunction = Callable[[Sequence[str]], Sequence[Any]]

@@ -13,8 +13,6 @@ from assay.spec.urls import has_user
 if TYPE_CHECKING:
     from assay.model.run import AgentSettings
 
-__all__ = ["ADAPTERS", "LATER_ADAPTERS", "check_agent"]
-
 ADAPTERS = ("python", "http", "openai", "anthropic", "replay")
 """Adapters of this version."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from assay.model.agent_response import AgentRequest
 
-__all__ = ["HttpOptions", "render"]
-
 _METHODS = ("POST", "GET", "PUT")
 _OPTIONS = ("method", "headers", "query", "body", "response")
 _RESPONSE_FIELDS = ("text", "status", "error", "output", "sql", "data_rows", "tool_calls", "sources", "retrieved",

@@ -39,8 +39,6 @@ from assay.parsing.names import unknown_name
 if TYPE_CHECKING:
     from assay.judging.recorded_verdicts import RecordedVerdicts
 
-__all__ = ["NO_JUDGE", "JudgeReader", "check_judge", "key_variable_of", "missing_key"]
-
 NO_JUDGE = "no judge configured: name one under `judge` in the spec, such as {provider: openai, model: gpt-4o-mini}"
 """What is said where a metric needs a verdict and the run has no judge."""
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from assay.judging.recorded_verdicts import RecordedVerdicts
 
-__all__ = ["SPEC_FILE", "find_spec_file", "load_spec", "spec_from_mapping"]
-
 SPEC_FILE = "assay.yaml"
 """What a spec is called where only its folder is named."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from assay.judging.recorded_verdicts import RecordedVerdicts
     from assay.model.run import MetricSettings, RunSettings
 
-__all__ = ["LATER_REPORTS", "REPORTS", "Spec", "checks_of", "wants_verdicts"]
-
 REPORTS = ("json",)
 """Report formats that this version writes."""
 

@@ -11,8 +11,6 @@ from assay.parsing.yaml_nodes import YamlSyntaxError, parse_scalar
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-__all__ = ["apply_override", "gate_on_left_out", "select_metrics"]
-
 _WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PART = re.compile(r"([^.\[\]]+)((?:\[\d+\])*)")

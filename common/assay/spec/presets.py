@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from assay.model.run_settings import MetricSettings
 
-__all__ = ["PRESETS", "Preset", "preset_gates", "preset_metrics"]
-
 
 @dataclass(frozen=True, slots=True)
 class Preset:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["PROMPT_KEYS", "PROVIDERS", "PromptOptions", "Provider", "read_prompt_files"]
-
 PROMPT_KEYS = ("base_url", "api_key", "prompt", "prompt_file", "system", "system_file", "max_tokens", "temperature",
                "extra")  # fmt: skip
 """What a spec may say about a prompt, besides what it may say about every agent."""

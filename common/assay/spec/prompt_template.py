@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 
     from assay.model.case import Case
 
-__all__ = [
-    "MAX_FILLED_CHARS",
-    "PLACEHOLDER",
-    "FilledTooLargeError",
-    "case_problems",
-    "case_values",
-    "fill",
-    "missing_variables",
-    "template_problem",
-    "variables_of",
-]
-
 # The spaces are taken off afterwards: an expression that does so takes cubic time where the end is missing.
 PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 """A place in a template that a value takes, with the value's name."""

@@ -15,8 +15,6 @@ from jmespath.exceptions import JMESPathError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Growth", "expression_problem", "growth_of"]
-
 _MAX_CHARS = 1_000
 _MAX_DEPTH = 50
 _FUNCTION_VISITS = 20

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["has_user"]
-
 _END_OF_AUTHORITY = re.compile(r"[/?#]")
 
 

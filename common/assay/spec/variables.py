@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from assay.model.run import AgentSettings
 
-__all__ = ["VARIABLE", "missing_variables"]
-
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """How a spec names a variable."""
 

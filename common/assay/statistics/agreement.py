@@ -11,8 +11,6 @@ from assay.statistics.figure import CONSTANT, NOTHING, ONE_LABEL, Figure, rate
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-__all__ = ["accuracy", "cohen_kappa", "confusion", "midranks", "spearman", "weighted_kappa"]
-
 
 def accuracy(one: Sequence[Hashable], other: Sequence[Hashable]) -> Figure:
     """Return the share of items on which two raters give the same label, with its Wilson interval.

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Strengths", "bradley_terry"]
-
 _SMALL_CHANGE = 1e-12
 _MAX_ROUNDS = 100_000
 _POINTS = 400 / math.log(10)

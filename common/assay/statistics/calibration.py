@@ -21,16 +21,6 @@ from assay.statistics.pairs import PairJudgement, tally_pairs
 from assay.statistics.thresholds import holds
 from assay.statistics.trust import Trust, judge_trust
 
-__all__ = [
-    "Calibration",
-    "Passing",
-    "calibrate_labels",
-    "calibrate_pairs",
-    "calibrate_scores",
-    "judges_alpha",
-    "majority",
-]
-
 PASS, FAIL = "pass", "fail"
 _MAX_DRAWN = 200_000
 _RESAMPLES = 1_000

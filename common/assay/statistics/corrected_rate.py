@@ -13,8 +13,6 @@ import math
 
 from assay.statistics.figure import NOTHING, Figure
 
-__all__ = ["NO_BETTER_THAN_CHANCE", "corrected_pass_rate"]
-
 NO_BETTER_THAN_CHANCE = "no_better_than_chance"
 _Z_95 = 1.959963984540054
 

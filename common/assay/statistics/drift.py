@@ -18,8 +18,6 @@ from assay.statistics.thresholds import exceeds
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ALPHA", "LARGEST_SHIFT", "TOO_FEW_ITEMS", "Drift", "find_drift"]
-
 ALPHA = 0.05
 LARGEST_SHIFT = 0.05
 """Largest mean difference that is no alarm, as a share of the scale."""

@@ -6,9 +6,6 @@ import math
 import sys
 from fractions import Fraction
 
-__all__ = ["ExactSum"]
-
-
 _LARGEST = 2.0**960
 """Terms up to this size cannot overflow, however many there are."""
 

@@ -11,8 +11,6 @@ from assay.statistics.intervals import wilson
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["CONSTANT", "NOTHING", "ONE_LABEL", "Figure", "bootstrap_interval", "percentile", "rate"]
-
 NOTHING = "nothing_to_compare"
 ONE_LABEL = "one_label_only"
 CONSTANT = "constant"

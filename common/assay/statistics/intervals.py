@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["wilson"]
-
 _Z_95 = 1.959963984540054
 
 

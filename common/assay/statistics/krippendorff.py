@@ -22,8 +22,6 @@ from assay.statistics.figure import NOTHING, ONE_LABEL, Figure
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-__all__ = ["LEVELS", "Level", "alpha"]
-
 Level = Literal["nominal", "ordinal", "interval"]
 LEVELS: tuple[Level, ...] = ("nominal", "ordinal", "interval")
 

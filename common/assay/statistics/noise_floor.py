@@ -11,8 +11,6 @@ from assay.statistics.figure import NOTHING, Figure, rate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["NoiseFloor", "expected_gap", "noise_floor"]
-
 
 @dataclass(frozen=True, slots=True)
 class NoiseFloor:

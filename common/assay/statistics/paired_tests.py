@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["mcnemar_exact", "sign_flip"]
-
 _MAX_EXACT = 16
 _DRAWS = 20_000
 _TOLERANCE = 1e-12

@@ -15,8 +15,6 @@ from assay.statistics.paired_tests import mcnemar_exact
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["PairJudgement", "PairTally", "tally_pairs"]
-
 
 @dataclass(frozen=True, slots=True)
 class PairJudgement:

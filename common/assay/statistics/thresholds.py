@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TOLERANCE", "exceeds", "holds", "meets"]
-
 TOLERANCE = 1e-9
 
 

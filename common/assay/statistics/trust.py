@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from assay.statistics.figure import Figure
 
-__all__ = ["LEAST_ALPHA", "LEAST_ITEMS", "MOST_INVALID", "TENTATIVE_ALPHA", "TRUSTED_ALPHA", "Trust", "judge_trust"]
-
 TRUSTED_ALPHA = 0.8
 TENTATIVE_ALPHA = 0.667
 LEAST_ALPHA = TENTATIVE_ALPHA

@@ -9,8 +9,6 @@ import sqlalchemy as sa
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["insert_rows"]
-
 
 def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows, of which there is at least one and which all have the same columns.

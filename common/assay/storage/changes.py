@@ -16,8 +16,6 @@ import sqlalchemy as sa
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Change", "introduce"]
-
 T = TypeVar("T")
 
 _KEPT = timedelta(days=7)

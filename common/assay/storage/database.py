@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from assay.storage.tables import ServiceTables
 
-__all__ = ["Database", "open_database"]
-
 T = TypeVar("T")
 
 

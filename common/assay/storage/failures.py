@@ -8,8 +8,6 @@ import time
 
 from assay.errors import StorageError
 
-__all__ = ["FailureLog"]
-
 _REPEATED_AFTER_S = 10.0
 
 _log = logging.getLogger(__name__)

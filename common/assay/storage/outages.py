@@ -15,8 +15,6 @@ from assay.storage.postgres_errors import is_passing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Outages"]
-
 _PAUSE_S = 0.25
 
 T = TypeVar("T")

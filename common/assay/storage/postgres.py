@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from assay.storage.tables import ServiceTables
 
-__all__ = ["UPGRADE_LOCK", "PostgresDatabase"]
-
 _OLDEST_VERSION = 15
 _READER_COUNT = 4
 _WRITER_COUNT = 4

@@ -9,8 +9,6 @@ import psycopg
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["client_sentence", "is_passing", "sentence"]
-
 _REMEDIES: Sequence[tuple[str, str]] = (
     # SQLSTATE, or the beginning of it; the first that fits.
     ("53100", "its disk is full: free some space"),

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from assay.storage.tables import ServiceTables
 
-__all__ = ["needs_upgrade", "read_revision", "upgrade"]
-
 _log = logging.getLogger(__name__)
 
 

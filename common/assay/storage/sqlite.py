@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from assay.storage.tables import ServiceTables
 
-__all__ = ["SqliteDatabase"]
-
 _READER_COUNT = 2
 _MMAP_BYTES = 256 * 1024 * 1024
 

@@ -18,8 +18,6 @@ from assay.errors import StorageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["check_after_a_kill", "log_of"]
-
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">4I")
 _FRAME_BYTES = 24

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-__all__ = ["ServiceTables"]
-
 
 @dataclass(frozen=True)
 class ServiceTables:

@@ -13,8 +13,6 @@ from assay.model.agent_response import clean_text
 if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect
 
-__all__ = ["CleanString", "CleanText", "json_text"]
-
 _ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 

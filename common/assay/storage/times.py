@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 from assay.runtime.failpoints import clock_offset_s, failpoint
 
-__all__ = ["now"]
-
 
 def now() -> str:
     """Return the present moment, e.g. 2026-05-01T09:30:00.125Z."""

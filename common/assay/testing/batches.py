@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     Answer = Callable[[ProviderRequest], Reply]
 
-__all__ = ["BatchReply", "ScriptedBatches"]
-
 _OPENAI_ENDS = {"ended": "completed", "expired": "expired", "failed": "failed", "cancelled": "cancelled"}
 
 

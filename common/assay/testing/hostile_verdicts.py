@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     Family = Callable[[random.Random, dict[str, Any]], str]
 
-__all__ = ["FAMILIES"]
-
 _WORDS = ["Here is my verdict:", "Sure!", "Score: 4/5", "5", "I think", "null", "```", "</answer>", "‎", "—", "Ok."]
 _NUMBERS_IN_WORDS = ["four", "Score: 4/5", "Rating: 3 out of 5", "**5**", "٤", "1-5: 4"]
 _NOT_FINITE = ["NaN", "Infinity", "-Infinity", "nan", "inf", "1e999"]

@@ -15,8 +15,6 @@ from assay.testing.providers import ProviderRequest, Reply, Tokens
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["says", "system_of", "user_of", "verdict_id_of"]
-
 
 def system_of(request: ProviderRequest) -> str:
     """Return the system part of a request of either protocol."""

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-__all__ = ["run_in_virtual_time"]
-
 T = TypeVar("T")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["edit_distance", "edit_work"]
-
 _MOST_WORK = 100_000_000  # pairs of characters; a fifth of a second
 
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["containment_work", "contains_word", "fold", "unify_letters", "without_marks"]
-
 _APOSTROPHES = dict.fromkeys((0x2018, 0x2019, 0x201B, 0x02BC, 0xFF07, 0x00B4), "'")
 _ARABIC_MARK_RANGES = ((0x0610, 0x061A), (0x064B, 0x065F), (0x0670, 0x0670), (0x06D6, 0x06ED),
                        (0x0898, 0x089F), (0x08CA, 0x08FF))  # fmt: skip

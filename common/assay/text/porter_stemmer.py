@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["stem"]
-
 _IRREGULAR = {
     "skies": "sky", "sky": "sky", "dying": "die", "lying": "lie", "tying": "tie", "news": "news", "howe": "howe",
     "innings": "inning", "inning": "inning", "outings": "outing", "outing": "outing", "cannings": "canning",

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["UNSAFE", "clean", "escaped", "json_text", "shorten"]
-
 _SPACES = "\n\t\u2028\u2029"
 
 UNSAFE = re.compile(

@@ -12,8 +12,6 @@ from functools import lru_cache
 from assay.text.folding import unify_letters
 from assay.text.porter_stemmer import stem
 
-__all__ = ["tokenize"]
-
 _ASCII_SEPARATORS = {code: " " for code in range(128) if not chr(code).isalnum()}
 _LONGEST_UNSTEMMED = 3
 _LONGEST_REMEMBERED = 60

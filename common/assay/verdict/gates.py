@@ -33,8 +33,6 @@ from assay.statistics.thresholds import TOLERANCE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Gate", "decide", "meets_target", "parse_gate", "read_gate"]
-
 _MAX_CHARS = 400
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _SUBJECT = rf"[A-Za-z_]\w*(?:\.(?:{_QUOTED}|[\w-]+))*"

@@ -24,21 +24,6 @@ if TYPE_CHECKING:
 
     from assay.model.run import MetricSummary, RunSummary
 
-__all__ = [
-    "RunVerdict",
-    "VerdictStatus",
-    "agent_error_gap",
-    "agent_errors_text",
-    "criteria_of",
-    "metric_error_gap",
-    "missed_thresholds",
-    "percent",
-    "run_verdict",
-    "survivors_gap",
-    "survivors_note",
-    "too_many",
-]
-
 _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _MISSED_SIGNS = {"at_least": "<", "more_than": "<=", "at_most": ">"}
 _NO_CRITERIA = "no gate and no threshold decides: add `gates` to the spec, e.g. gates: ['pass_rate >= 0.85']"

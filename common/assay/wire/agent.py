@@ -28,22 +28,6 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message as Protobuf
 
-__all__ = [
-    "mapping_from_text",
-    "mapping_to_text",
-    "message_from_wire",
-    "message_to_wire",
-    "plain_response",
-    "request_from_wire",
-    "request_to_wire",
-    "response_from_wire",
-    "response_to_wire",
-    "split_by_size",
-    "status_from_wire",
-    "status_to_wire",
-    "value_from_text",
-]
-
 _MAX_BATCH_BYTES = 2 * 1024 * 1024
 
 _STATUSES = {

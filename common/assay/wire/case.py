@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from assay.v1 import agent_pb2
 
-__all__ = ["case_from_wire", "case_to_wire"]
-
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 

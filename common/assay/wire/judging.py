@@ -6,15 +6,6 @@ from assay.model.canary_summary import CanarySummary, CanaryTally
 from assay.model.run import JudgeSettings, JudgingSummary, JurorSummary, JuryAgreement, SpendCap
 from assay.v1 import orchestrator_pb2 as pb
 
-__all__ = [
-    "judge_from_wire",
-    "judge_to_wire",
-    "judging_from_wire",
-    "judging_to_wire",
-    "spend_cap_from_wire",
-    "spend_cap_to_wire",
-]
-
 _DEFAULTS = JudgeSettings("")
 
 

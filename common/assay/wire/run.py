@@ -46,24 +46,6 @@ from assay.wire.summary import summary_from_wire, summary_to_wire
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "attempt_from_wire",
-    "attempt_to_wire",
-    "dataset_from_wire",
-    "dataset_to_wire",
-    "event_from_wire",
-    "event_to_wire",
-    "result_from_wire",
-    "result_to_wire",
-    "run_from_wire",
-    "run_to_wire",
-    "settings_from_wire",
-    "settings_to_wire",
-    "state_to_wire",
-    "states_from_wire",
-    "turn_to_wire",
-]
-
 _RUN_STATES = {
     RunState.PENDING: pb.RUN_STATE_PENDING,
     RunState.RUNNING: pb.RUN_STATE_RUNNING,

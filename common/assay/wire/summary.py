@@ -18,8 +18,6 @@ from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.agent import mapping_from_text, mapping_to_text
 from assay.wire.judging import judging_from_wire, judging_to_wire
 
-__all__ = ["summary_from_wire", "summary_to_wire"]
-
 _OUTCOMES = {
     GateOutcome.PASS: pb.GATE_OUTCOME_PASS,
     GateOutcome.FAIL: pb.GATE_OUTCOME_FAIL,

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     import grpc.aio
 
-__all__ = ["main", "serve"]
-
 logger = logging.getLogger("assay_embedder")
 
 

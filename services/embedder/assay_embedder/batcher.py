@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["BatchReport", "Batcher", "Embedded", "Encoder", "Statistics", "Tokens"]
-
 logger = logging.getLogger(__name__)
 
 QUEUE_CHARS = 32 * 1024 * 1024

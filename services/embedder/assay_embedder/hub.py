@@ -12,8 +12,6 @@ import threading
 import urllib.error
 import urllib.request
 
-__all__ = ["hub_answers"]
-
 
 def hub_answers(timeout_s: float = 5.0) -> bool:
     """Return whether the hub, or the mirror that HF_ENDPOINT names, answers anything at all; proxies are used.

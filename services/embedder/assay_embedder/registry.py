@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from assay_embedder.batcher import BatchReport, Embedded
     from assay_embedder.settings import Settings
 
-__all__ = ["LoadedModel", "Registry", "Served"]
-
 _BATCH_TOKENS = {"cpu": 1_024, "cuda": 32_768}  # larger ones gain nothing on a CPU
 
 

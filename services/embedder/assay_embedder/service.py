@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from assay_embedder.models import Description
     from assay_embedder.registry import Registry
 
-__all__ = ["SERVICE_NAME", "EmbedderService"]
-
 SERVICE_NAME = "assay.v1.EmbedderService"
 MAX_PAIRS = 256
 MAX_TEXT_CHARS = 100_000

@@ -14,8 +14,6 @@ from assay.runtime.settings_flags import SettingsFlags, flag
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["DEFAULT_MODEL", "MAX_TEXTS", "Settings", "read_settings"]
-
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 MAX_TEXTS = 512
 DEVICES = ("auto", "cpu", "cuda")

@@ -9,8 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["cosine"]
-
 
 def cosine(first: NDArray[Any], second: NDArray[Any]) -> float | None:
     """Return u·v / (‖u‖‖v‖), computed in float64 and clamped to [-1, 1].

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from assay_judge.settings import Settings
 
-__all__ = ["main", "serve"]
-
 logger = logging.getLogger("assay_judge")
 
 _LOUD = ("openai", "anthropic", "httpx2", "httpcore2", "alembic")

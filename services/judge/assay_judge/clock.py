@@ -6,8 +6,6 @@ import asyncio
 import time
 from typing import Protocol
 
-__all__ = ["SYSTEM_CLOCK", "Clock"]
-
 
 class Clock(Protocol):
     """The time, and sleeping."""

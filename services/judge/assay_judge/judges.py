@@ -14,8 +14,6 @@ from assay.parsing.names import unknown_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DEFAULT_MAX_TOKENS", "DEFAULT_TEMPERATURE", "PROVIDERS", "JudgeChoice", "Permissions", "choose_judge"]
-
 PROVIDERS = ("anthropic", "openai", "replay", "none")
 DEFAULT_TEMPERATURE = 0.1
 DEFAULT_MAX_TOKENS = 2_048

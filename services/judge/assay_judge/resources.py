@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from assay_judge.settings import Settings
     from assay_judge.state.shared.store import SharedStore
 
-__all__ = ["open_service", "read_rubrics"]
-
 
 @asynccontextmanager
 async def open_service(

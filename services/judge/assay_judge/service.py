@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from assay_judge.state.store import JudgeStore
     from assay_judge.verdicts.rubric_registry import RubricRegistry
 
-__all__ = ["SERVICE_NAME", "JudgeService"]
-
 SERVICE_NAME = "assay.v1.JudgeService"
 _LEFT_FOR_THE_WAY_S = 0.1
 _LEAST_S = 0.2

@@ -17,8 +17,6 @@ from assay_judge.judges import JudgeChoice, Permissions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Settings", "read_settings"]
-
 _DEFAULT_STATE = "~/.assay"
 
 

@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from assay_judge.state.account import Account
     from assay_judge.verdicts.outcome import Outcome
 
-__all__ = [
-    "cache_message",
-    "grading_from_request",
-    "requested_judge",
-    "rubric_message",
-    "spending_message",
-    "verdict_message",
-]  # fmt: skip
-
 MAX_TEXT_CHARS = 400_000
 MAX_CONTEXTS = 200
 MAX_TURNS = 1_000

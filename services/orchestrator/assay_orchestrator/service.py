@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.runs.manager import RunManager
     from assay_orchestrator.settings import Settings
 
-__all__ = ["RunService"]
-
 _UPLOAD_BATCH = 500
 _MAX_PROBLEMS = 50
 _MAX_DATASET_NAME_CHARS = 4096  # it is a file's path, or was once

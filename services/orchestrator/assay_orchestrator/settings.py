@@ -13,8 +13,6 @@ from assay.runtime.logs import LogSettings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["ScoringLimits", "Settings", "most_scorers"]
-
 
 @dataclass(frozen=True, slots=True)
 class ScoringLimits:

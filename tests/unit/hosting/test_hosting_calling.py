@@ -13,8 +13,9 @@ import pytest
 from tests.waiting import until
 
 from assay.agent_host import threads
-from assay.agent_host.caller import MAX_ANSWER_BYTES, AgentCaller
+from assay.agent_host.caller import AgentCaller
 from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus
+from assay.model.response_limits import MAX_ANSWER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

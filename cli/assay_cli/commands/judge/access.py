@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 
-__all__ = ["JudgeAccess", "JudgeName", "judge_access", "judge_name", "judge_options", "open_judge"]
-
 SERVICE_NAME = "assay.v1.JudgeService"
 _START_S = 60.0
 _REACH_S = 10.0

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from assay_cli.commands.judge.labels import Labels
     from assay_cli.commands.judge.rubrics import AskedRubric
 
-__all__ = ["Baseline", "baseline_of", "changes_of", "check_comparable", "read_baseline"]
-
 FORMAT = "assay-judge-baseline/1"
 _TEXTS = ("anchors", "judge", "rubric", "saved_at")
 

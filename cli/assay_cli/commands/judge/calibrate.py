@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.errors import InvalidInputError, Problem
+from assay.text.unsafe_text import clean, json_text
 from assay_cli.commands.judge.access import judge_access, judge_options
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE
 from assay_cli.options import debug_option, json_option, run_async
-from assay_cli.output.terminal import clean, json_text
 
 if TYPE_CHECKING:
     from assay_cli.commands.judge.outcome import Outcome
-
-__all__ = ["calibrate"]
 
 _LEVELS = ("unknown", "untrusted", "tentative", "trusted")
 

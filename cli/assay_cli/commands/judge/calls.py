@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from assay_cli.commands.judge.access import JudgeAccess, JudgeName
     from assay_cli.commands.judge.labels import Item
 
-__all__ = ["Bill", "JudgeClient", "Judged"]
-
 _PAIR_TIMEOUT_S = 600.0
 
 

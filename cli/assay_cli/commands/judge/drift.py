@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.errors import InvalidInputError, Problem
+from assay.text.unsafe_text import clean, json_text
 from assay_cli.commands.judge.access import judge_access, judge_options
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE
 from assay_cli.options import debug_option, json_option, run_async
-from assay_cli.output.terminal import clean, json_text
 
 if TYPE_CHECKING:
     from assay.statistics.drift import Drift
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from assay_cli.commands.judge.baseline import Baseline
     from assay_cli.commands.judge.calls import Bill
     from assay_cli.commands.judge.labels import Labels
-
-__all__ = ["BUILT_IN_ANCHORS", "drift"]
 
 BUILT_IN_ANCHORS = Path(__file__).with_name("anchors.jsonl")
 """Answers of every quality to questions of every kind; never changed, or old baselines would mean nothing."""

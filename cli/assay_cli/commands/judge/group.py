@@ -6,8 +6,6 @@ import click
 
 from assay_cli.commands import LazyGroup
 
-__all__ = ["judge"]
-
 _COMMANDS = {
     "calibrate": (
         "assay_cli.commands.judge.calibrate:calibrate",

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from assay.datasets.records import Record
     from assay_cli.commands.judge.rubrics import AskedRubric
 
-__all__ = ["FIELDS", "LABELS", "PAIRS", "SCORES", "Item", "Labels", "check_scale", "read_items"]
-
 SCORES, LABELS, PAIRS = "scores", "labels", "pairs"
 
 FIELDS: Mapping[str, tuple[str, ...]] = {

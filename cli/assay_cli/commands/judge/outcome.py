@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from assay_cli.commands.judge.labels import Labels
     from assay_cli.commands.judge.rubrics import AskedRubric
 
-__all__ = ["Asked", "Outcome", "calibrated", "gathered"]
-
 
 class Asked:
     """What is to be calibrated.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay_cli.output.terminal import clean, table
+from assay.text.unsafe_text import clean
+from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
     from assay.statistics.calibration import Calibration
     from assay.statistics.drift import Drift
     from assay.statistics.figure import Figure
-
-__all__ = ["calibration_text", "drift_text", "figure_text"]
 
 _SHARES = {
     "accuracy", "pass_accuracy", "sensitivity", "specificity", "invalid_rate", "flip_rate", "first_position_rate",

@@ -16,8 +16,6 @@ from assay.statistics.calibration import Passing
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["PAIRWISE", "QUALITY", "AskedRubric", "known_rubric", "listed_rubric", "passing_of"]
-
 QUALITY, ANSWER, PAIRWISE = "quality", "answer", "pairwise"
 _METRICS = {QUALITY: "quality", ANSWER: "judge_score"}
 """Metrics that say when a verdict by a built-in rubric passes."""

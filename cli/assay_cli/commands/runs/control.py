@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from assay.local.stack import LocalStack
     from assay.model.run import Run, SpendCap
 
-__all__ = ["cancel", "pause", "resume", "watch"]
-
 _output_dir_option = click.option(
     "--output-dir", type=click.Path(path_type=Path), help="Write the reports there when the run is done."
 )

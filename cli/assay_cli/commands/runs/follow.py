@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.model.run import PauseCause
+from assay.text.unsafe_text import clean, shorten
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line
 from assay_cli.output.run_documents import Form, event_document, full
-from assay_cli.output.terminal import clean, shorten
 
 if TYPE_CHECKING:
     from assay.agent_host.caller import AgentCaller
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from assay.local.stack import LocalStack
     from assay.model.run import CaseResult, Run, StateChange
     from assay_cli.output.console import ConsoleSummary
-
-__all__ = [
-    "ANSWERED_HERE",
-    "Ending",
-    "caller_of",
-    "conclude",
-    "follow_to_end",
-    "how_to_resume",
-    "read_for",
-    "say_state",
-]
 
 ANSWERED_HERE = frozenset({"python"})
 """Adapters whose agent is code on the user's side: whoever continues such a run answers its questions."""

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assay.text.unsafe_text import shorten
 from assay_cli.commands import Group
 from assay_cli.commands.runs import control, removal
 from assay_cli.commands.runs.follow import read_for, say_state
 from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
 from assay_cli.output.run_documents import attempts_document, brief, full
-from assay_cli.output.terminal import cut_width, shorten, table
+from assay_cli.output.terminal import cut_width, table
 from assay_cli.run_options import find_run, labels_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.model.run import RowAttempt, Run, RunState
-
-__all__ = ["runs"]
 
 
 @click.group(cls=Group)

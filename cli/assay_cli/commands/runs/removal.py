@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from assay.model.run import Deletion, Run
 
-__all__ = ["delete", "prune"]
-
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _ENDED = ("succeeded", "failed", "cancelled")
 _AT_REST = (*_ENDED, "paused")

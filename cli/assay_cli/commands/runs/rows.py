@@ -18,8 +18,6 @@ from assay_cli.output.terminal import cut_width
 if TYPE_CHECKING:
     from assay.client.client import Client
 
-__all__ = ["show_case", "show_failed"]
-
 
 async def show_case(client: Client, run_id: str, case_id: str, *, as_json: bool) -> None:
     """Print everything about the rows of one case, one for each repeat.

@@ -9,8 +9,6 @@ from assay.datasets.fields import is_blank
 from assay.datasets.foreign.parts import Parts, listed, text_of
 from assay.datasets.records import BadRecordError, shown
 
-__all__ = ["FIELDS", "NAME", "convert", "is_turn", "joined", "matches", "may_be_turns"]
-
 NAME = "adk"
 
 FIELDS = {"id": "eval_id | name | the file's name", "turns": "conversation | data | the file's list"}

@@ -10,8 +10,6 @@ from assay.datasets.foreign.parts import text_of
 from assay.datasets.records import BadRecordError, shown
 from assay.model.response_text import TEXT_KEYS
 
-__all__ = ["answer_of", "recorded_in", "retrieved_items"]
-
 
 def retrieved_items(texts: Sequence[str], ids: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return recorded retrieved items of their contents and ids, either of which may be missing."""

@@ -9,8 +9,6 @@ from typing import Any
 from assay.datasets.fields import is_blank
 from assay.datasets.records import BadRecordError, shown
 
-__all__ = ["PLAIN_CALL", "called_tool", "expected_tool"]
-
 _TOOL_NAMES = ("name", "tool_name", "toolName")
 _ARGUMENTS = ("arguments", "args", "input_parameters", "inputParameters", "tool_input", "toolInput", "input")
 PLAIN_CALL = {*_TOOL_NAMES, *_ARGUMENTS, "id", "type", "function"}

@@ -15,8 +15,6 @@ from typing import Any
 from assay.datasets.records import find_unusable
 from assay.datasets.values import json_in_cell
 
-__all__ = ["opened", "value_in_cell"]
-
 _MAX_LITERAL_CHARS = 64 * 1024
 _MAX_BRACKETS = 2000
 _SIDE_BY_SIDE = re.compile(r"""['"]\s+['"]""")

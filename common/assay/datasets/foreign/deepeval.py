@@ -12,8 +12,6 @@ from assay.datasets.foreign.cells import value_in_cell
 from assay.datasets.foreign.parts import Parts, listed, snake, text_of
 from assay.datasets.records import BadRecordError, shown
 
-__all__ = ["FIELDS", "NAME", "convert", "convert_row", "matches"]
-
 NAME = "deepeval"
 
 FIELDS = {

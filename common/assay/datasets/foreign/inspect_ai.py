@@ -8,8 +8,6 @@ from typing import Any
 from assay.datasets.foreign.messages import conversation
 from assay.datasets.foreign.parts import Parts
 
-__all__ = ["FIELDS", "NAME", "convert", "matches"]
-
 NAME = "inspect"
 
 FIELDS = {"id": "id", "input": "input", "references": "target", "choices": "choices", "metadata": "metadata"}

@@ -9,8 +9,6 @@ from assay.datasets.fields import ALIASES, is_blank
 from assay.datasets.foreign.messages import is_talk, messages_of, place_inputs
 from assay.datasets.foreign.parts import Parts, snake, text_of, texts_of
 
-__all__ = ["FIELDS", "NAME", "convert", "matches", "oddity"]
-
 NAME = "langsmith"
 
 FIELDS = {

@@ -7,8 +7,6 @@ from typing import Any
 
 from assay.datasets.foreign.parts import Parts, text_of
 
-__all__ = ["FIELDS", "NAME", "convert", "matches"]
-
 NAME = "llama-index"
 
 FIELDS = {"input": "query", "references": "reference_answer"}

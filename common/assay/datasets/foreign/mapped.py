@@ -9,8 +9,6 @@ from assay.datasets.fields import ALIASES
 from assay.datasets.foreign.answers import recorded_in
 from assay.datasets.json_reader import folded
 
-__all__ = ["with_mapping"]
-
 Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 _HOLDERS = ("inputs", "item")

@@ -9,8 +9,6 @@ from assay.datasets.fields import ALIASES, is_blank
 from assay.datasets.foreign.parts import listed, snake, text_of
 from assay.datasets.records import BadRecordError, shown
 
-__all__ = ["conversation", "is_talk", "messages_of", "place_inputs"]
-
 _ROLES = {
     "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant",
     "ai": "assistant", "model": "assistant", "agent": "assistant", "tool": "tool", "function": "tool",

@@ -9,8 +9,6 @@ from assay.datasets.foreign.answers import recorded_in
 from assay.datasets.foreign.messages import place_inputs
 from assay.datasets.foreign.parts import Parts, listed, text_of
 
-__all__ = ["FIELDS", "NAME", "convert", "matches"]
-
 NAME = "mlflow"
 
 FIELDS = {

@@ -10,8 +10,6 @@ from assay.datasets.foreign.messages import conversation
 from assay.datasets.foreign.parts import Parts, snake, tells
 from assay.datasets.records import BadRecordError
 
-__all__ = ["FIELDS", "NAME", "convert", "matches"]
-
 NAME = "openai-evals"
 
 FIELDS = {"input": "input", "references": "ideal"}

@@ -10,8 +10,6 @@ from assay.datasets.foreign.messages import conversation
 from assay.datasets.foreign.parts import Parts, text_of
 from assay.datasets.records import BadRecordError, shown
 
-__all__ = ["FIELDS", "NAME", "convert", "matches"]
-
 NAME = "pairwise"
 
 FIELDS = {"input": "input", "labels": "output_1 | output_2 | label"}

@@ -11,8 +11,6 @@ from assay.datasets.foreign.calls import PLAIN_CALL, expected_tool
 from assay.datasets.json_reader import folded
 from assay.datasets.records import BadRecordError, shown
 
-__all__ = ["Parts", "listed", "snake", "tells", "text_of", "texts_of"]
-
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _OWN = frozenset(
     alias for name, found in ALIASES.items() if name not in ("input", "turns", "references") for alias in found

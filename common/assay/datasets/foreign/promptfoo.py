@@ -14,8 +14,6 @@ from assay.datasets.json_reader import folded
 from assay.datasets.records import BadFileError, BadRecordError, shown
 from assay.parsing.names import nearest
 
-__all__ = ["FIELDS", "Tests", "convert", "matches", "unread_parts"]
-
 FIELDS = {
     "input": "one of vars | a column",
     "variables": "vars | columns",

@@ -14,8 +14,6 @@ from assay.datasets.records import BadRecordError, shown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["check_of_cell", "is_code", "number", "refuse_code", "render"]
-
 _TYPES = frozenset({
     "answer-relevance", "assert-set", "bleu", "classifier", "conversation-relevance", "contains", "contains-all",
     "contains-any", "contains-html", "contains-json", "contains-sql", "contains-xml", "context-faithfulness",

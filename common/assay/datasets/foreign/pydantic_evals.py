@@ -10,8 +10,6 @@ from assay.datasets.foreign.messages import place_inputs
 from assay.datasets.foreign.parts import Parts, listed
 from assay.datasets.records import BadRecordError, shown
 
-__all__ = ["FIELDS", "NAME", "convert", "matches", "oddity", "with_common"]
-
 NAME = "pydantic-evals"
 
 FIELDS = {

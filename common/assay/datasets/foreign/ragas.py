@@ -11,8 +11,6 @@ from assay.datasets.foreign.messages import conversation, messages_of
 from assay.datasets.foreign.parts import Parts
 from assay.datasets.records import BadRecordError
 
-__all__ = ["FIELDS", "NAME", "convert", "matches"]
-
 NAME = "ragas"
 
 FIELDS = {

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentResponse
     from assay.model.case import Assertion
 
-__all__ = ["CHECKS", "Check", "Outcome", "check_work", "value_problem"]
-
 _DEFAULT_EDITS = 5.0
 _DEFAULT_ROUGE = 0.75
 _WORK_PER_CHECK = 2_000

@@ -25,17 +25,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import JudgeEvidence
     from assay.model.case import Assertion, Case
 
-__all__ = [
-    "JUDGED_CHECKS",
-    "JudgedCheck",
-    "check_named",
-    "check_passages",
-    "criterion_of",
-    "judged_outcome",
-    "judged_problem",
-    "verdict_name",
-]
-
 _PREFIX = "check:"
 
 _CRITERION = """

@@ -8,8 +8,6 @@ from typing import Any
 from assay.errors import SetupError
 from assay.local.install_hint import install_hint
 
-__all__ = ["MAX_TEXT_CHARS", "compile_pattern", "pattern_problem", "pattern_size", "search_work"]
-
 MAX_TEXT_CHARS = 1_000_000
 """Texts are searched up to this length."""
 _MAX_PATTERN_CHARS = 10_000

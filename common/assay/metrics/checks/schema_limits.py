@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MAX_SCHEMA_CHARS", "count_values", "expanded_parts", "expansion_problem", "size_problem"]
-
 MAX_SCHEMA_CHARS = 65_536
 """Longest schema, as JSON."""
 _MAX_DEPTH = 50

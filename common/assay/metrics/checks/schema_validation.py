@@ -19,8 +19,6 @@ from assay.metrics.checks.schema_limits import count_values, expanded_parts, exp
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["schema_complaints", "schema_problem", "schema_validator", "validation_work"]
-
 _MAX_COMPLAINTS = 10
 _MAX_MESSAGE_CHARS = 200
 _WORK_PER_PART = 1_000

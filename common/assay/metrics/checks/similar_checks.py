@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentResponse
     from assay.model.case import Assertion
 
-__all__ = ["SIMILAR_CHECKS", "similar_outcome", "similar_problem", "similar_texts"]
-
 SIMILAR_CHECKS: Mapping[str, str] = {
     "similar": "the cosine of the embeddings of the answer and one of these texts is at least `threshold` (0.75)",
     "similar:cosine": "the same",

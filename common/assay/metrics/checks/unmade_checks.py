@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["NEVER_MADE", "NO_JUDGE_FOR_IT", "not_made"]
-
 NO_JUDGE_FOR_IT = "no judge"
 """Why a judged check is not made in a run without a judge."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from assay.model.agent_response import AgentResponse
 
-__all__ = ["DECLINE_PHRASES", "Declining", "decline_phrases"]
-
 _PHRASES = [
     "I don't know", "I do not know", "couldn't find", "could not find", "cannot answer", "can't answer",
     "no information", "لا أعرف", "لا أعلم", "لم أجد",

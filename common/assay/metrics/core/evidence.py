@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentResponse
     from assay.model.case import Case
 
-__all__ = ["Embeds", "compared_texts", "wanted_models", "wanted_rubrics"]
-
 
 class Embeds(Protocol):
     """What may need vectors: a metric, or what stands for one."""

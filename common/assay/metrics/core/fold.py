@@ -12,8 +12,6 @@ from assay.statistics.thresholds import holds
 if TYPE_CHECKING:
     from assay.model.run import CaseResult
 
-__all__ = ["MeanFold"]
-
 _AGENT_ERROR = "agent_error"
 
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DEFAULT_MODEL", "MODEL", "MetricInfo", "Parameter"]
-
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 _MAX_TEXT_CHARS = 10_000
 _MAX_TEXTS = 1_000

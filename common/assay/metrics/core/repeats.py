@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from assay.model.run import CaseResult
 
-__all__ = ["RepeatsFold", "pass_at_k", "pass_hat_k"]
-
 _MORE_RUNS = "Most of the uncertainty is between runs of the same case: more runs per case help more than more cases."
 
 

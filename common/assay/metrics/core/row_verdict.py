@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentResponse
     from assay.model.run import CaseResult
 
-__all__ = ["is_unanswered", "row_reason", "row_verdict", "timed_out"]
-
 _FAILED = "agent error ({kind})"
 _TIMED_OUT = _FAILED.format(kind=AgentErrorKind.TIMEOUT.value)
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.score import JudgeEvidence, Metric, Row
 
-__all__ = ["WORK_PER_CHARACTER", "row_work", "text_size"]
-
 WORK_PER_CHARACTER = 20
 """Normalising, folding or reading one character in Python: 200 ns."""
 _WORK_PER_METRIC = 1_000

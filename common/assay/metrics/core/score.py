@@ -21,26 +21,6 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay.model.run import CaseResult, MetricSummary
 
-__all__ = [
-    "JURY",
-    "Aggregate",
-    "EmbeddingEvidence",
-    "JudgeEvidence",
-    "Metric",
-    "Row",
-    "embeds_references",
-    "has_reference",
-    "judged",
-    "keeps_vector",
-    "not_computed",
-    "score_from_json",
-    "score_to_json",
-    "scored",
-    "scored_by_threshold",
-    "usable_references",
-]
-
-
 JURY = "jury"
 """Under which name a score's detail holds what each judge said."""
 

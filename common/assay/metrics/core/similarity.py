@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.score import Row
 
-__all__ = ["Similarity", "cosine", "similarity", "similarity_work"]
-
 _FOREIGN_SHARE = 0.30
 _WORK_PER_VECTOR = 3_000
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import Source
     from assay.model.case import Case
 
-__all__ = ["first_match", "matching_work", "usable_sources"]
-
 _DEFAULT_PORTS = (None, 80, 443)
 _LONGEST_REMEMBERED = 1000
 _WORK_PER_NAME = 500

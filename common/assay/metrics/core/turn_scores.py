@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.score import Metric
 
-__all__ = ["TURNS", "conversation_score", "fitting", "scores_turns", "turn_details"]
-
 TURNS = "turns"
 """Under which name a score's detail holds those of the turns."""
 

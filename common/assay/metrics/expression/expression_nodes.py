@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["COMPARISONS", "PLAIN", "Apply", "Choice", "Coalesce", "EvaluationError", "Junction", "Name", "Node",
-           "Number", "Read", "chain", "power"]  # fmt: skip
-
 Read = Callable[[str], float | None]
 """Returns the number that a name stands for, None where it is missing; may raise EvaluationError."""
 

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     from assay.metrics.expression.expression_nodes import Node, Read
 
-__all__ = ["FUNCTIONS", "WORDS", "Expression", "parse_expression"]
-
 _MAX_CHARS = 1000
 _MAX_DEPTH = 50
 _MAX_PARTS = 200

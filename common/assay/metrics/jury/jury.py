@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["LEAST_JUDGES", "NO_MAJORITY", "TOO_FEW_JUDGES", "JuryVerdict", "jury_label", "jury_score"]
-
 T = TypeVar("T")
 
 LEAST_JUDGES = 2

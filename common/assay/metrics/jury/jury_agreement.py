@@ -20,8 +20,6 @@ from assay.statistics.exact_sum import ExactSum
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["AgreementFold"]
-
 
 class AgreementFold:
     """Takes what the judges of a jury gave each row; the order of rows does not matter.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Metric, Row
     from assay.model.run import Score
 
-__all__ = ["score_by_jury"]
-
 _OF_EACH = ("reasoning", "message", "verdict")
 
 

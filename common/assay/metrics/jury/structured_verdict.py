@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.score import JudgeEvidence
 
-__all__ = ["PARTS", "StructuredVerdict", "objects_in", "read_structured", "verdict_in_text", "verdict_of"]
-
 PARTS = ("accuracy", "completeness", "relevance")
 _SLACK = 0.05
 _MAX_REPLY_CHARS = 200_000

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Metric
     from assay.model.run import MetricSettings
 
-__all__ = ["check_formulas"]
-
 
 def check_formulas(metrics: Mapping[str, MetricSettings], *, others: Collection[str] = ()) -> list[Problem]:
     """Return what is wrong with what a run's metrics read.

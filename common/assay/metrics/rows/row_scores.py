@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.score import Metric, Row
 
-__all__ = ["in_dependency_order", "score_row"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from assay_judge.verdicts.cache import VerdictCache
     from assay_judge.verdicts.prepared_grading import PreparedGrading
 
-__all__ = ["MOST_CHARS", "BatchDispatcher", "BatchRules", "Ordered", "release_reservation"]
-
 T = TypeVar("T")
 logger = logging.getLogger("assay_judge")
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     Settle = Callable[[BatchRecord, Sequence[tuple[Order, Step]]], Awaitable[None]]
 
-__all__ = ["BatchLifecycle"]
-
 logger = logging.getLogger("assay_judge")
 
 _LONGEST_PAUSE_S = 300.0

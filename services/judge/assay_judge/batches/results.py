@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from assay_judge.providers.batch_api import BatchResult
     from assay_judge.providers.messages import ProviderStatusError, Reply, Tokens
 
-__all__ = ["Step", "failed_step", "step_from_result"]
-
 _ENDS = {
     BatchState.EXPIRED: ("batch_expired", "the batch expired before the provider processed this request"),
     BatchState.CANCELLED: ("batch_cancelled", "the batch was cancelled at the provider"),

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from assay_judge.verdicts.cache import VerdictCache
     from assay_judge.verdicts.prepared_grading import PreparedGrading
 
-__all__ = ["SharedBatchDispatcher", "lease_s"]
-
 logger = logging.getLogger("assay_judge")
 
 _POLL_S = 0.5

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from assay_judge.model import Asker
     from assay_judge.verdicts.outcome import Outcome
 
-__all__ = ["Backlog", "Progress", "SharedBatchStore"]
-
 _NOW = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Float(53))
 _WAITING = ""  # the batch of orders that have none yet
 _MOST_NANO = 2**63 - 1

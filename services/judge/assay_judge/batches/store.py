@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from assay_judge.state.store import JudgeStore
     from assay_judge.verdicts.outcome import Outcome
 
-__all__ = ["OUTCOMES_KEPT_S", "BatchRecord", "BatchStore", "Finished", "LeaseLostError", "OpenOrder", "OrderStore"]
-
 OUTCOMES_KEPT_S = 30 * 24 * 3600.0
 _WAITING = ""  # the batch of orders that have none yet
 _COLUMNS = "item_id, key, run_id, cap, reserved, request"

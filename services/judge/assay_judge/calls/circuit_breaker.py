@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-__all__ = ["Breaker", "BreakerOpenError"]
-
 _FAILURES = 8
 _FIRST_OPEN_S = 5.0
 _LONGEST_OPEN_S = 60.0

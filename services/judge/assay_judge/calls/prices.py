@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from assay_judge.model import Prompt
     from assay_judge.providers.messages import Tokens
 
-__all__ = ["NANO", "Price", "PriceTable", "nano_from_usd", "usd_from_nano"]
-
 NANO = 1_000_000_000
 _MOST_NANO = 10**18
 """A billion dollars: more is no amount, and sums of it would not fit into a database."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from assay_judge.judges import JudgeChoice
     from assay_judge.providers.provider import Provider
 
-__all__ = ["ProviderRegistry", "read_limits"]
-
 _MAX_CLIENTS = 1_000
 _MODELS_AT_ONCE = 8  # of one service: they share its connections
 _NO_KEY = "no-key"

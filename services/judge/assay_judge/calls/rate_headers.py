@@ -12,8 +12,6 @@ from assay.providers.retry_after import number_in
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Allowance", "read_allowances"]
-
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _MINUTE_PERIOD_S = 600.0

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from assay_judge.calls.rate_headers import Allowance
 
-__all__ = ["Grant", "Limiter", "Limits"]
-
 _START_CONCURRENCY = 4.0
 _DECREASE = 0.8
 _QUICK_STEP = 0.25

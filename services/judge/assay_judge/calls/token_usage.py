@@ -18,8 +18,6 @@ from assay_judge.providers.messages import Tokens
 if TYPE_CHECKING:
     from assay_judge.model import Prompt
 
-__all__ = ["most_input", "usable_tokens"]
-
 _FRAME_TOKENS = 2_000
 """More than what a protocol puts around a request: roles, and the verdict's schema."""
 _LIKELY_FRAME_TOKENS = 500

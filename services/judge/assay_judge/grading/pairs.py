@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from assay_judge.model import Grading
     from assay_judge.verdicts.outcome import Outcome
 
-__all__ = ["Comparison", "compare_answers"]
-
 
 @dataclass(frozen=True, slots=True)
 class Comparison:

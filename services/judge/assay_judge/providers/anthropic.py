@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import anthropic
 
+from assay.providers.http_client import TIMEOUT
 from assay_judge.providers.anthropic_messages import message_request, reply_from_message
 from assay_judge.providers.connection import (
-    TIMEOUT,
     connection_to,
     headers_of,
     provider_error,

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from assay_judge.providers.batch_api import BatchRequest
 
-__all__ = ["AnthropicBatches"]
-
 _SLACK_S = 3_600  # what two clocks may differ by
 _PAGE = 100
 _MOST_PAGES = 100

@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     from assay_judge.model import Prompt
     from assay_judge.providers.messages import Parameters, ProviderStatusError, Reply
 
-__all__ = [
-    "BatchApi",
-    "BatchRequest",
-    "BatchResult",
-    "BatchSearch",
-    "BatchState",
-    "BatchStatus",
-    "read_json_lines",
-    "require_id",
-]
-
 _LINE_BYTES = 4 * 1024 * 1024
 
 

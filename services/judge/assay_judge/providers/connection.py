@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from assay.providers.http_client import TIMEOUT, ReplyRules
+from assay.providers.http_client import ReplyRules
 from assay_judge.providers.messages import MalformedReplyError, ProviderStatusError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-__all__ = ["TIMEOUT", "connection_to", "headers_of", "provider_error", "read_object", "wide_connection_to"]
 
 _BATCH_CALLS_AT_ONCE = 8
 _MAX_RESULTS_BYTES = 1024 * 1024 * 1024  # of a batch; they are read line by line

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 
+from assay.providers.http_client import TIMEOUT
 from assay_judge.providers.connection import (
-    TIMEOUT,
     connection_to,
     headers_of,
     provider_error,

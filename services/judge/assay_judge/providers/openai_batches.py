@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from assay_judge.providers.batch_api import BatchRequest
 
-__all__ = ["OpenAIBatches"]
-
 _ENDPOINT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
 _MARK = "assay_batch"
 _SLACK_S = 3_600  # what two clocks may differ by

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-__all__ = ["MIGRATIONS", "apply_migrations"]
-
 # Files that were written before versions were counted have version 0 and some or all of these tables, with the same
 # columns. That is why both migrations say IF NOT EXISTS; later ones must not.
 _VERDICTS_AND_SPENDING = (

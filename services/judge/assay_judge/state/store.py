@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["JudgeStore"]
-
 T = TypeVar("T")
 
 _PRUNE_EVERY = 500

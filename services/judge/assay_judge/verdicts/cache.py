@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from assay_judge.judges import JudgeChoice
     from assay_judge.verdicts.parser import JudgeVerdict
 
-__all__ = ["VerdictCache", "outcome_from_record", "verdict_record"]
-
 logger = logging.getLogger("assay_judge")
 
 

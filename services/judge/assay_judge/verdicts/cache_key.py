@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["canonical_json", "content_key", "fingerprint"]
-
 
 def canonical_json(data: Mapping[str, Any]) -> str:
     """Return JSON with sorted keys, no spaces, and other than ASCII characters as they are."""

@@ -12,8 +12,6 @@ from assay_judge.calls.usage import CallUsage
 if TYPE_CHECKING:
     from assay_judge.verdicts.parser import JudgeVerdict
 
-__all__ = ["Outcome", "Status"]
-
 
 class Status(StrEnum):
     """Whether a verdict counts."""

@@ -24,16 +24,6 @@ if TYPE_CHECKING:
 
     from assay.judging.rubric import Criterion, Rubric
 
-__all__ = [
-    "PARSER",
-    "WINNERS",
-    "InvalidVerdictError",
-    "JudgeVerdict",
-    "read_verdict",
-    "verdict_from_data",
-    "verdict_schema",
-]
-
 PARSER = "verdict/2"
 """Changes when the same reply may be read differently."""
 

@@ -18,8 +18,6 @@ from assay_judge.verdicts.sanitizer import hides_characters, holds_turn_markers
 if TYPE_CHECKING:
     from assay_judge.model import Material
 
-__all__ = ["FLAGS", "Precheck", "precheck", "precheck_off_loop"]
-
 EMPTY = "empty_answer"
 PUNCTUATION = "punctuation_only"
 COPIES_QUESTION = "copies_question"

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from assay_judge.model import Grading, Prompt
     from assay_judge.providers.messages import Parameters
 
-__all__ = ["PreparedGrading", "prepare_grading"]
-
 
 @dataclass(frozen=True, slots=True)
 class PreparedGrading:

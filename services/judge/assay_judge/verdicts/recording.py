@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["Recording", "append_record"]
-
 _MOST_PROBLEMS = 20
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from assay_judge.judges import JudgeChoice
     from assay_judge.providers.messages import Reply
 
-__all__ = ["TURNS", "no_verdict", "outcome_from_reply", "requested_parameters"]
-
 TURNS = 2
 """The first reply, and one more where that was no verdict."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from assay.judging.rubric import Rubric
 
-__all__ = ["BUILT_IN", "RubricRegistry"]
-
 _QUALITY = """
 name: quality
 description: One rating from 1 (very poor) to 5 (excellent).

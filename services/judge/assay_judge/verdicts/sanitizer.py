@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["escape_markers", "hides_characters", "holds_turn_markers"]
-
 _OPEN, _SHUT, _BAR = "[<＜﹤]", "[>＞﹥]", "[|｜￨]"
 _IN_ANGLES = (
     rf"{_BAR}[^<>＜＞|｜\n]{{0,60}}{_BAR}",  # <|im_start|>, and <｜User｜> with wide bars

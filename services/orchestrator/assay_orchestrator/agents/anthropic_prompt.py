@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import anthropic
 
 from assay.model.agent_response import MalformedAnswerError
+from assay.providers.http_client import TIMEOUT
 from assay_orchestrator.agents.provider_answer import (
     REFUSAL,
     TRUNCATED,
@@ -17,7 +18,7 @@ from assay_orchestrator.agents.provider_answer import (
     text_of_parts,
     tokens,
 )
-from assay_orchestrator.agents.provider_connection import TIMEOUT, connection_to, failure_of, read_json
+from assay_orchestrator.agents.provider_connection import connection_to, failure_of, read_json
 from assay_orchestrator.scoring.reply_mapping import excerpt
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from assay.spec.prompt_options import PromptOptions
     from assay_orchestrator.agents.prompt_template import Conversation
     from assay_orchestrator.agents.provider import Parameters
-
-__all__ = ["AnthropicService", "connect", "read_message"]
 
 
 def connect(model: str, options: PromptOptions, url: str, key: str, concurrency: int) -> AnthropicService:

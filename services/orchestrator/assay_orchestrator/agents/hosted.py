@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentRequest
     from assay.model.case import Case
 
-__all__ = ["Attachment", "Cancelled", "Detached", "HostedAgent", "Questions", "Reconciled"]
-
 _GRACE_S = 1.0
 _MAX_QUESTION_BYTES = 3_670_016
 _MAX_BATCH = 64

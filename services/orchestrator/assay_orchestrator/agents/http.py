@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from assay.model.run import AgentSettings
     from assay_orchestrator.scoring.pool import ScorerPool
 
-__all__ = ["HttpAgent"]
-
 _RETRYABLE_STATUSES = frozenset({408, 425, 429})
 _KEEPALIVE_S = 60.0
 

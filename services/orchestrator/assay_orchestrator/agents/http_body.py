@@ -11,8 +11,6 @@ from assay.model.response_limits import AnswerTooLargeError
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["MAX_BODY_BYTES", "read_beginning", "read_body"]
-
 MAX_BODY_BYTES = 4 * 1024 * 1024
 _BEGINNING_BYTES = 4096
 _DETECT_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from assay.model.run import AgentSettings
 
-__all__ = ["check_http_target", "check_prompt_host"]
-
 
 def check_http_target(target: str, allowed_hosts: Sequence[str], field: str = "agent.target") -> list[Problem]:
     """Return a problem if agents at this URL, which stands in `field`, may not be called from here."""

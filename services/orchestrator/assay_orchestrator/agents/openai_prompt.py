@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import openai
 
 from assay.model.agent_response import MalformedAnswerError, clean_text
+from assay.providers.http_client import TIMEOUT
 from assay_orchestrator.agents.provider_answer import (
     REFUSAL,
     TRUNCATED,
@@ -18,7 +19,7 @@ from assay_orchestrator.agents.provider_answer import (
     text_of_parts,
     tokens,
 )
-from assay_orchestrator.agents.provider_connection import TIMEOUT, connection_to, failure_of, read_json
+from assay_orchestrator.agents.provider_connection import connection_to, failure_of, read_json
 from assay_orchestrator.scoring.reply_mapping import excerpt
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from assay.spec.prompt_options import PromptOptions
     from assay_orchestrator.agents.prompt_template import Conversation
     from assay_orchestrator.agents.provider import Parameters
-
-__all__ = ["OpenAIService", "connect", "read_completion"]
 
 
 def connect(model: str, options: PromptOptions, url: str, key: str, concurrency: int) -> OpenAIService:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.agents.prompt_template import Conversation
     from assay_orchestrator.agents.provider import Service
 
-__all__ = ["PromptAgent"]
-
 _NO_KEY = "no-key"
 _OLDEST_MAJOR = {"openai": 3, "anthropic": 2}  # earlier ones use another HTTP client
 

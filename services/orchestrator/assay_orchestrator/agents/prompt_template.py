@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay.spec.prompt_options import PromptOptions
 
-__all__ = ["Conversation", "ConversationError", "build_conversation"]
-
 _ROLES = ("system", "user", "assistant")
 
 

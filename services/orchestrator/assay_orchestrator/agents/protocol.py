@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentRequest, AgentResponse
     from assay.model.case import Case
 
-__all__ = ["Agent", "NotAskedError"]
-
 
 class NotAskedError(Exception):
     """The run is being paused, and this question has not gone out: it is asked when the run is resumed."""

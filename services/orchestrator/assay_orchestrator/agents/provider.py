@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentResponse
     from assay_orchestrator.agents.prompt_template import Conversation
 
-__all__ = ["Parameters", "ProviderStatusError", "Service", "UnreachableError"]
-
 _TOKEN_FIELDS = ("max_tokens", "max_completion_tokens")
 _UNKNOWN_CODES = ("unsupported_parameter", "unsupported_value", "unknown_parameter")
 _UNKNOWN_WORDS = ("unsupported", "not support", "unrecognized", "unknown", "not permitted", "not allowed", "unexpected",

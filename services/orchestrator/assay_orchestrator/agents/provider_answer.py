@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from assay.model.agent_response import AgentResponse
 
-__all__ = ["REFUSAL", "TRUNCATED", "complete", "count", "failed_as", "read_answer", "text_of_parts", "tokens"]
-
 REFUSAL = "refusal"
 TRUNCATED = "truncated"
 _EMPTY = "empty"

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_response import MalformedAnswerError
 from assay.model.response_limits import AnswerTooLargeError, check_bounds
-from assay.providers.http_client import TIMEOUT, ReplyRules
+from assay.providers.http_client import ReplyRules
 from assay_orchestrator.agents.http_body import MAX_BODY_BYTES
 from assay_orchestrator.agents.provider import ProviderStatusError, UnreachableError
 from assay_orchestrator.scoring.reply_mapping import excerpt
 
 if TYPE_CHECKING:
     import httpx2
-
-__all__ = ["TIMEOUT", "connection_to", "failure_of", "read_json"]
 
 _RULES = ReplyRules(MalformedAnswerError, AnswerTooLargeError, excerpt, MAX_BODY_BYTES)
 connection_to = _RULES.client

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentResponse
     from assay_orchestrator.agents.provider import ProviderStatusError
 
-__all__ = ["refused_status"]
-
 _RETRYABLE_STATUSES = frozenset({408, 425, 429})
 _HOPELESS_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _MESSAGE_CHARS = 500

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentRequest
     from assay.model.case import Case
 
-__all__ = ["ReplayAgent"]
-
 
 class ReplayAgent:
     """Answers with what was recorded, its latency included; of several answers, each repeat has its own."""

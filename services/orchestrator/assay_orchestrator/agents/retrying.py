@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay_orchestrator.agents.protocol import Agent
 
-__all__ = ["RetryingAgent"]
-
 _BASE_S = 0.25
 _CAP_S = 10.0
 _ASKED_CAP_S = 60.0

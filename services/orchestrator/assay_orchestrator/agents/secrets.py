@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from assay.model.agent_response import AgentResponse
 
-__all__ = ["Secrets"]
-
 
 class Secrets:
     """The variables that one agent's settings name.

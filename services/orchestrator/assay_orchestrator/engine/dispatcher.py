@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     Work = Callable[[str, int, int], Awaitable[None]]
     """Takes a run's id, a shard's index and the job's ticket; when it returns, the job is over for good."""
 
-__all__ = ["FENCED_STATUS", "Dispatcher", "TryAgainError", "exit_at_once"]
-
-
 FENCED_STATUS = 70
 """The exit status of a process whose work another process has."""
 

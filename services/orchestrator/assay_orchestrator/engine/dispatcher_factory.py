@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.settings import Settings
 
-__all__ = ["open_dispatcher"]
-
 
 def open_dispatcher(settings: Settings, database: Database) -> Dispatcher:
     """Return the dispatcher of a process; it takes no jobs yet.

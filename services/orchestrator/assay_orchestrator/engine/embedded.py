@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.engine.dispatcher import Work
     from assay_orchestrator.store.shards import ShardJob
 
-__all__ = ["EmbeddedDispatcher"]
-
 _RETRY_S = 1.0
 
 _log = logging.getLogger(__name__)

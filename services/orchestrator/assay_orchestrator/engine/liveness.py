@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["GONE_BEATS", "Liveness"]
-
 GONE_BEATS = 2
 """A worker whose connection is gone has so many beats' time to beat again: the connection alone may have broken."""
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.engine.dispatcher import Work
     from assay_orchestrator.store.shards import ShardJob
 
-__all__ = ["QueueDispatcher"]
-
 _TASK = "assay.shard"
 _QUEUE = "shards"
 _ENDS = "ends"

@@ -11,8 +11,6 @@ from assay.errors import AssayError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["RepollTimers"]
-
 _USUAL_S = 30.0
 
 _log = logging.getLogger(__name__)

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.fairness import FairShares
     from assay_orchestrator.store.shards import Shard
 
-__all__ = ["RunSupervisor", "ShardWorker"]
-
 _SUMMARY_PRIORITY = 2**31 - 1
 _STORAGE_RETRY_S = 1.0
 

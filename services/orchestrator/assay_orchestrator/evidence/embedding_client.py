@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from assay.model.agent_response import AgentResponse
 
-__all__ = ["EmbeddingClient"]
-
 _MAX_TEXTS = 64
 _MAX_CALL_BYTES = 1024 * 1024
 _MAX_TEXT_CHARS = 100_000

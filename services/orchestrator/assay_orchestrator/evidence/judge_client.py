@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["JudgeStatus", "RunJudge"]
-
 _QUALITY = "quality"
 _ANSWER = "answer"
 _SPARE_S = 5.0

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay_orchestrator.evidence.verdict_wire import JudgedRow
 
-__all__ = ["RunJury"]
-
 _QUALITY = "quality"
 _ANSWER = "answer"
 _LEAST_S, _MOST_S = 1.0, 300.0

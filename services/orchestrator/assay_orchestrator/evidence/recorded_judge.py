@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from assay.model.run import JudgeSettings
     from assay_orchestrator.evidence.verdict_wire import JudgedRow, NotYetError
 
-__all__ = ["RecordedJudge"]
-
 _NOT_RECORDED = "not_recorded"
 
 

@@ -21,19 +21,6 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay.model.run import JudgeSettings
 
-__all__ = [
-    "JudgedRow",
-    "NotYetError",
-    "RubricUse",
-    "check_use",
-    "evidence_of",
-    "failed_evidence",
-    "grade_request",
-    "judge_model",
-    "own_rubric",
-    "rubric_use",
-]
-
 MAX_TEXT_CHARS = 400_000
 """What a judge takes in all."""
 MAX_CONTEXTS = 200

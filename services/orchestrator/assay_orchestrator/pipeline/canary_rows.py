@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.evidence.jury import RunJury
     from assay_orchestrator.evidence.verdict_wire import JudgedRow
 
-__all__ = ["CanaryRows"]
-
 
 class CanaryRows:
     """Has the canaries of a shard judged.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric
     from assay.model.case import Case
 
-__all__ = ["ScoredTurn", "history_before", "scored_row", "scored_turns"]
-
 
 @dataclass(frozen=True, slots=True)
 class ScoredTurn:

@@ -6,8 +6,6 @@ import dataclasses
 
 from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
 
-__all__ = ["exhausted", "interrupted", "unreadable"]
-
 
 def interrupted(count: int) -> AgentResponse:
     """Return the answer of a row during which the orchestrator was killed as often as there are attempts."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.results import RowKey, Stored
     from assay_orchestrator.store.shards import Shard
 
-__all__ = ["Flusher"]
-
 _MAX_BATCH = 500
 _RELEASED_PER_ROUND = 32
 

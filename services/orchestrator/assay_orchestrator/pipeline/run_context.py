@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.evidence.jury import RunJury
     from assay_orchestrator.scoring.row_scorer import RowScorer
 
-__all__ = ["RunContext"]
-
 
 @dataclass(frozen=True, slots=True)
 class RunContext:

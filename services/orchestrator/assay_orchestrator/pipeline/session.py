@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.pipeline.storage_pauses import RunStore
     from assay_orchestrator.store.shards import Shard
 
-__all__ = ["Session", "Sessions"]
-
 _SCORING_ROWS = 256
 """Rows beyond those that are asked: their answers are being scored and stored."""
 

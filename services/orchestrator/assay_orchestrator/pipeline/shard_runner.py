@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.results import RowKey
     from assay_orchestrator.store.shards import Shard
 
-__all__ = ["ShardRunner"]
-
 _CONCURRENT_POLLS = 16
 _MAX_PENDING_POLLS = 64
 """How many rows may have no verdict yet before the shard stops polling until the next timer."""

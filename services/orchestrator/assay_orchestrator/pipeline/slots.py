@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Slots"]
-
 
 class Slots:
     """A semaphore whose size changes: the shards of a run share theirs, and each brings some along.

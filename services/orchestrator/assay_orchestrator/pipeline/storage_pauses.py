@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from assay.storage.database import Database
 
-__all__ = ["RunStore", "StoragePauses"]
-
 _FIRST_BACKOFF_S = 0.5
 _MAX_BACKOFF_S = 15.0
 

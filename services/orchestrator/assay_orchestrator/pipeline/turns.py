@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-__all__ = ["Turns"]
-
 _PER_ROUND = 16
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from assay.model.run import CaseSelection, DatasetReading, MetricSettings, RunSettings
     from assay_orchestrator.settings import Settings
 
-__all__ = ["check_settings"]
-
 _MAX_NAME_CHARS = 200
 _MAX_KEPT_BYTES = 500_000
 

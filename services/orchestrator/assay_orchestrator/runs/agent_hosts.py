@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.engine.worker import ShardWorker
     from assay_orchestrator.runs.planner import Planner
 
-__all__ = ["AgentHosts"]
-
 _REATTACH_GRACE_S = 3.0
 """How long the last client of a run may be detached before other processes with clients get its shards."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.store.runs import RunRecord
 
-__all__ = ["UNREADABLE", "Catalogue", "RunFilter"]
-
 UNREADABLE = "unreadable"
 """The adapter of a run whose settings cannot be read."""
 

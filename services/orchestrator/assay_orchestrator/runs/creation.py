@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.runs import RunRecord
     from assay_orchestrator.store.shards import ShardJob
 
-__all__ = ["Creation"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.store.deletions import PendingDeletion
 
-__all__ = ["Deleter"]
-
 BATCH_ROWS = 2000
 
 _log = logging.getLogger(__name__)

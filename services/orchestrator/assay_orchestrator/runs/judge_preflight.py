@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from assay.model.run import JudgeSettings
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
 
-__all__ = ["judge_problems"]
-
 _TIMEOUT_S = 2.0
 _LACKING = ("JUDGE_KEY_MISSING", "JUDGE_NOT_INSTALLED", "JUDGE_PRICE_UNKNOWN")
 

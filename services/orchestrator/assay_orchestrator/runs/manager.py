@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.runs import RunRecord, RunStatus
     from assay_orchestrator.store.shards import ShardJob
 
-__all__ = ["RunManager"]
-
 _PAUSE_WAIT_S = 3.0
 _INTERRUPTED = "the orchestrator stopped while the run was running; stored rows are kept"
 

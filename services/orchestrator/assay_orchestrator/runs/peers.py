@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.runs import RunStatus
     from assay_orchestrator.store.shards import ActiveShard, ShardJob
 
-__all__ = ["Peers", "RunOwner"]
-
 _FOLLOW_S, _MOST_FOLLOW_S = 0.2, 0.5
 _FOLLOW_PER_WATCHER_S = 0.004
 """Each poll wakes the watchers of runs that have changed: with many watchers it is made less often."""

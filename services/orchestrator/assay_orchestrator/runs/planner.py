@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.evidence.jury import RunJury
     from assay_orchestrator.settings import Settings
 
-__all__ = ["HOSTED_ADAPTERS", "Planner", "agent_key"]
-
 HOSTED_ADAPTERS = frozenset({"python"})
 """Adapters whose agent is the user's own code: it runs on the client's side, behind ServeAgent."""
 

@@ -11,8 +11,6 @@ from assay.spec.judging import check_judge
 if TYPE_CHECKING:
     from assay.model.run import Run, SpendCap
 
-__all__ = ["check_spend_cap"]
-
 
 def check_spend_cap(run: Run, cap: SpendCap) -> None:
     """Raise unless a run can have such a cap on what it spends on judging.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from assay.storage.database import Database
 
-__all__ = ["AgentOwner", "UnattendedRuns"]
-
 _CHECKS_PER_LIMIT = 10
 _MOST_CHECK_S = 60.0
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Generic, TypeVar
 
-__all__ = ["FairQueue"]
-
 _MOST_REMEMBERED = 1_000
 
 J = TypeVar("J")

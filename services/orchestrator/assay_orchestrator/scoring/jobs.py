@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from assay.metrics.core.score import Row
 
-__all__ = ["HEADER", "MAX_REPLY_BYTES", "READY", "MapReply", "ScoreRow", "reply_of", "result_of"]
-
 HEADER = struct.Struct("!I")
 """The length of the message that follows."""
 MAX_REPLY_BYTES = 16 * 1024 * 1024

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.scoring.jobs import MapReply, ScoreRow
     from assay_orchestrator.settings import ScoringLimits
 
-__all__ = ["ScorerPool", "ScoringFailedError"]
-
 _RETRIED = ("scoring_crashed", "scoring_unavailable")
 """Failures that need not be the job's own: a scorer may be killed from outside. The job is tried a second time."""
 

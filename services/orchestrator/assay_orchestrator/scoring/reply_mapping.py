@@ -16,8 +16,6 @@ from assay.spec.response_expressions import growth_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ReplyMapping", "excerpt"]
-
 _EXCERPT_CHARS = 200
 _EXCERPT_BYTES = 4096
 _WORK_PER_VALUE = 100

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentResponse
     from assay_orchestrator.scoring.pool import ScorerPool
 
-__all__ = ["ReplyReader"]
-
 _THREADED_BYTES = 64 * 1024
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from assay.model.run import MetricSettings
     from assay_orchestrator.scoring.pool import ScorerPool
 
-__all__ = ["WORK_AT_ONCE", "WORK_HERE", "RowScorer"]
-
 WORK_AT_ONCE = 50_000
 """Rows of at most this bound (half a millisecond) are scored where they are."""
 WORK_HERE = 500_000

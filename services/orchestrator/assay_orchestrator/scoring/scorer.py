@@ -18,8 +18,6 @@ from assay_orchestrator.scoring.jobs import HEADER, MAX_REPLY_BYTES, READY, resu
 if TYPE_CHECKING:
     from assay_orchestrator.settings import ScoringLimits
 
-__all__ = ["Scorer", "ScorerDiedError"]
-
 _START_TIMEOUT_S = 60.0
 _EXIT_TIMEOUT_S = 5.0
 _LEAST_WAIT_S = 60.0

@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.results import RowKey
     from assay_orchestrator.store.shards import Shard
 
-__all__ = [
-    "AttemptKey", "RowAttempts", "archive_failed_rows", "clear_journal", "count_attempts", "has_errors",
-    "is_retry_requested", "journal_attempts", "read_attempts", "request_retry",
-]  # fmt: skip
-
 AttemptKey = tuple[int, int, int]
 """Position of the case in the dataset, which repeat of it, and which attempt."""
 

@@ -16,8 +16,6 @@ from assay_orchestrator.store.run_conditions import is_active, is_runnable
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["attend", "note_attended", "pause_unattended"]
-
 
 def attend(connection: sa.Connection, run_id: str) -> bool:
     """Note that a client hosts the agent of a run.

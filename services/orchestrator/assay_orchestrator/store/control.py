@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.runs import RunRecord
     from assay_orchestrator.store.shards import ActiveShard
 
-__all__ = ["Resumption", "cancel", "conclude", "pause", "reopen_incomplete", "resume"]
-
 
 @dataclass(frozen=True, slots=True)
 class Resumption:

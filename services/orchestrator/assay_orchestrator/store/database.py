@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.settings import Settings
 
-__all__ = ["open_database"]
-
 
 def open_database(settings: Settings) -> Database:
     """Open the database that the settings name, and bring its tables up to date.

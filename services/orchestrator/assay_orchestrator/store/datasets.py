@@ -23,21 +23,6 @@ from assay_orchestrator.store import schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "StoredCase",
-    "add_cases",
-    "case_text",
-    "discard_unfinished_uploads",
-    "discard_upload",
-    "find_case",
-    "finish_upload",
-    "get_dataset",
-    "new_upload_id",
-    "read_cases",
-    "read_questions",
-    "stored_case",
-]
-
 _LONGEST_UPLOAD = timedelta(days=1)
 _UNREADABLE = (AssayError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What converting a stored case may raise, one that a version with other rules accepted, say."""

@@ -15,8 +15,6 @@ from assay_orchestrator.store.run_conditions import is_at_rest
 if TYPE_CHECKING:
     from assay_orchestrator.store.runs import RunRecord
 
-__all__ = ["PendingDeletion", "begin_deletion", "estimate_deletion", "list_pending", "remove_some"]
-
 _OWNED = (schema.results, schema.answers, schema.row_history, schema.run_events)
 _SAMPLE_ROWS = 200
 _ROW_OVERHEAD_BYTES = 150

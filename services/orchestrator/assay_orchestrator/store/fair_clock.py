@@ -6,8 +6,6 @@ import sqlalchemy as sa
 
 from assay_orchestrator.store import schema
 
-__all__ = ["advance", "priority_of", "virtual_time"]
-
 _LOWEST_PRIORITY = -(2**31) + 1
 _CLOCK = 1
 

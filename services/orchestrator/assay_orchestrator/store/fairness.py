@@ -21,8 +21,6 @@ from assay_orchestrator.store.shards import ShardJob
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["FairShares"]
-
 _ROWS_AT_ONCE = 32
 _WINDOW = 64
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from assay.model.run import RowAttempt, StateChange
     from assay_orchestrator.store.results import RowKey
 
-__all__ = ["find_case", "read_attempts", "read_events", "read_page"]
-
 _MAX_PAGE_CHARS = 2_500_000
 _MAX_ROW_BYTES = 3_500_000
 _CUT_CHARS = 200

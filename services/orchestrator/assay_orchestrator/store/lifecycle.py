@@ -18,11 +18,6 @@ from enum import Enum
 from assay.errors import WrongStateError
 from assay.model.run import PauseCause, Run, RunState
 
-__all__ = [
-    "ACTIVE_STATES", "PHASES_AT_REST", "RUNNABLE_PHASES", "TRANSITIONS", "Command", "Effect", "Phase", "Transition",
-    "client_view", "phase_of", "refusal", "require_transition",
-]  # fmt: skip
-
 
 class Phase(Enum):
     """A state of a run as the store tells them apart."""

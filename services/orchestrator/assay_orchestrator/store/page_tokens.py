@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from assay.storage.database import Database
 
-__all__ = ["PageTokens"]
-
 _KEY_NAME = "page_tokens"
 _SIGNATURE_BYTES = 16
 _MAX_TOKEN_CHARS = 1_000

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from assay_orchestrator.store.runs import RunRecord
 
-__all__ = ["AnswerRecord", "RowKey", "Stored"]
-
 _PLAIN_FIELDS = {"status", "text", "latency_ms"}
 _STATUSES = {status.value: status for status in AgentStatus}
 

@@ -11,8 +11,6 @@ from assay_orchestrator.store import schema, signing_keys, views
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-__all__ = ["HEAD_REVISION", "TABLES"]
-
 HEAD_REVISION = "0014"
 
 

@@ -11,8 +11,6 @@ from assay_orchestrator.store.lifecycle import ACTIVE_STATES, PHASES_AT_REST
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-__all__ = ["is_active", "is_at_rest", "is_runnable", "waits_for_storage"]
-
 
 def is_active() -> sa.ColumnElement[bool]:
     """Whether a run has not ended and is not paused."""

@@ -19,8 +19,6 @@ from assay_orchestrator.store.run_conditions import is_active, waits_for_storage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["PAUSED_BY_OWNER", "RunRecord"]
-
 PAUSED_BY_OWNER = "paused with `assay runs pause`"
 
 _CREATION_LOCK = 0x41535352

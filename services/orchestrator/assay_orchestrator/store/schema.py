@@ -11,23 +11,6 @@ from assay.storage.texts import CleanString, CleanText
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "answers",
-    "at_positions",
-    "dataset_cases",
-    "datasets",
-    "deletions",
-    "fair_clock",
-    "metadata",
-    "results",
-    "row_history",
-    "run_events",
-    "runs",
-    "shards",
-    "signing_keys",
-    "write_marks",
-]
-
 metadata = sa.MetaData()
 
 datasets = sa.Table(

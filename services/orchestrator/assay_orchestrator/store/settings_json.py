@@ -26,8 +26,6 @@ from assay.model.run import (
 from assay.model.run_settings import MAX_ERRORS
 from assay.verdict.run_verdict import run_verdict
 
-__all__ = ["settings_from_json", "settings_to_json", "summary_from_json", "summary_to_json"]
-
 
 def settings_to_json(settings: RunSettings) -> dict[str, Any]:
     """Return the settings as a JSON object."""

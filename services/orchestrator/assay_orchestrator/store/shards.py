@@ -19,8 +19,6 @@ from assay_orchestrator.store.run_conditions import is_active
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["IN_WORK", "SUMMARY", "ActiveShard", "FencedError", "RunStoppedError", "Shard", "ShardJob"]
-
 SUMMARY = -1
 """The index of the job that ends a run: every shard is done, the summary is to be folded."""
 

@@ -12,8 +12,6 @@ from assay_orchestrator.store import schema
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["get_key", "new_row"]
-
 _KEY_BYTES = 32
 
 

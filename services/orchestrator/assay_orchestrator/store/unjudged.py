@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.runs import RunRecord
     from assay_orchestrator.store.shards import Shard
 
-__all__ = [
-    "await_batch",
-    "change_spend_cap",
-    "list_awaiting",
-    "mark_ordered",
-    "mark_unjudged",
-    "pause_if_stuck",
-    "release_shards",
-    "release_unjudged",
-    "requeue_ordered",
-]  # fmt: skip
-
 _UNJUDGED = "unjudged"
 _ORDERED = "ordered"
 

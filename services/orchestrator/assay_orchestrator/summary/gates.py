@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from assay.verdict.gates import Gate
     from assay_orchestrator.summary.groups import GroupTally
 
-__all__ = ["Tally", "judge_gates"]
-
 _MAX_NAMES_SHOWN = 10
 
 

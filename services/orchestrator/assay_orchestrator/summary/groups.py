@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Aggregate, Metric
     from assay.model.run import CaseResult, MetricSummary
 
-__all__ = ["MAX_GROUPS", "GroupTally", "Groups", "Weights"]
-
 MAX_GROUPS = 1000
 """How many categories, and how many tags, are summed up."""
 

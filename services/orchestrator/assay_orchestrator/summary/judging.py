@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from assay.model.run import CaseResult
 
-__all__ = ["JudgingFold"]
-
 _MOST_FINGERPRINTS = 20
 
 

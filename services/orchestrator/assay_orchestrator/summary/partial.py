@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from assay.model.run import Run, RunSummary
     from assay.storage.database import Database
 
-__all__ = ["PartialSummaries", "fold"]
-
 _MOST_RUNS = 200
 _LEAST_AGE_S = 1.0
 _MOST_SHARE = 0.1

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Metric
     from assay.model.run import CaseResult
 
-__all__ = ["summarise", "with_verdict"]
-
 
 def summarise(
     rows: Iterable[CaseResult],

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from assay.model.run import Run
     from assay_orchestrator.watch.watches import Step
 
-__all__ = ["WatchMessageCache"]
-
 _MAX_MESSAGES = 16
 
 K = TypeVar("K")

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from assay.errors import AssayError
     from assay.model.run import CaseResult, StateChange
 
-__all__ = ["Notifier"]
-
 _MAX_RECENT = 2000
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.watch.notifier import Notifier
 
-__all__ = ["Step", "Watches"]
-
 _EVENT_PAGE = 500
 
 T = TypeVar("T")

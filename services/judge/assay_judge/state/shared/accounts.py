@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from assay_judge.state.shared.spending import SpendStatus
     from assay_judge.state.shared.store import SharedStore
 
-__all__ = ["SharedAccount", "SharedReservation"]
-
 _POLL_S = 0.5  # for money that another replica's call leaves
 
 

@@ -9,18 +9,6 @@ import sqlalchemy as sa
 from assay.storage.tables import ServiceTables
 from assay.storage.texts import CleanText
 
-__all__ = [
-    "HEAD_REVISION",
-    "TABLES",
-    "VERSION_TABLE",
-    "batches",
-    "metadata",
-    "orders",
-    "reservations",
-    "spending",
-    "verdicts",
-]
-
 HEAD_REVISION = "0002"
 VERSION_TABLE = "judge_version"
 

@@ -14,8 +14,6 @@ from assay_judge.state.shared import schema
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SpendStatus", "read", "reserve", "settle", "upsert"]
-
 _MOST_NANO = 2**63 - 1
 _UPSERTS: dict[str, Callable[[sa.Table], postgresql.Insert | sqlite.Insert]] = {
     "postgresql": postgresql.insert,

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_judge.state.shared.spending import SpendStatus
 
-__all__ = ["SharedStore"]
-
 T = TypeVar("T")
 
 _PRUNE_EVERY = 500
