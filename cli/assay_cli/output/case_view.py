@@ -24,7 +24,6 @@ def case_view(run: Run, row: CaseResult, earlier: Sequence[RowAttempt]) -> str:
     """Return one row as text.
 
     Args:
-        run: The run.
         row: With its answer.
         earlier: Attempts at it that were set aside or interrupted, oldest first.
     """

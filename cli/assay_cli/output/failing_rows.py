@@ -88,7 +88,6 @@ class ErrorGroups:
     """Groups the rows with errors by what they say.
 
     Args:
-        run: The run.
         with_names: Whether each group keeps the names of its rows.
     """
 
@@ -115,7 +114,6 @@ class FailingRows:
     """The failing rows of the summary: errors first, then answers that failed, ten entries in all.
 
     Args:
-        run: The run.
         width: Columns of the terminal; None where nothing is cut.
     """
 

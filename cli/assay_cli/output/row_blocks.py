@@ -24,7 +24,6 @@ class RowBlocks:
     """Writes blocks.
 
     Args:
-        run: The run.
         out: Where they go.
     """
 

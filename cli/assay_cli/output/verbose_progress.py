@@ -18,7 +18,6 @@ class VerboseProgress(PlainProgress):
     """Blocks in place of lines on how far the run is.
 
     Args:
-        run: The run.
         out: Where the blocks go.
     """
 

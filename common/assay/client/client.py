@@ -140,7 +140,6 @@ class Client:
         """Return a run as it stands.
 
         Args:
-            run_id: The run.
             partial: Whether to have a summary over the rows there are, marked as partial, while there is no final one.
 
         Raises:
@@ -211,7 +210,6 @@ class Client:
         """Continue a paused run; stored answers are not asked for again.
 
         Args:
-            run_id: The run.
             retry_errors: Also run rows again whose agent failed or of which a metric could not be computed, of a
                 run that is paused, has succeeded or has failed. The old attempts stay: see `list_attempts`.
             spend_cap: Another cap on what the run may spend on judging; None for that of before.
@@ -248,7 +246,6 @@ class Client:
         """Remove a run that has ended or is paused, with its rows, and its dataset where no other run uses it.
 
         Args:
-            run_id: The run.
             only_check: Delete nothing; only say what would go.
 
         Raises:
@@ -312,7 +309,6 @@ class Client:
         """Yield the stored results of a run in dataset order, with their answers.
 
         Args:
-            run_id: The run.
             failed_only: Only rows that failed or have no verdict because of an error.
             case_id: Only the rows of this case; empty for all.
 

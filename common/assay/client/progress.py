@@ -49,7 +49,6 @@ def make_progress(run: Run, *, hidden: bool, clock: Callable[[], float] = time.m
     """Return what fits: nothing, a live line on a terminal, or plain lines.
 
     Args:
-        run: The run.
         hidden: Whether nothing is shown.
         clock: Returns seconds.
     """

@@ -252,7 +252,6 @@ async def follow(
 
     Args:
         client: To the orchestrator.
-        run_id: The run.
         listener: Called with every snapshot and event.
         resume: Whether a run that a restart of the orchestrator interrupted, or that had no host for long, is
             continued; one that its owner has paused never is.

@@ -19,7 +19,6 @@ class CaseCounts:
     """How many cases hold what.
 
     Args:
-        cases: Cases.
         turns: Turns of all cases.
         multi_turn: Cases of more than one turn.
         references: Cases with a reference that is not blank, in any turn.

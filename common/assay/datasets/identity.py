@@ -64,7 +64,6 @@ class CaseIds:
         """Note an id that the dataset gives; return where it was used before, or None.
 
         Args:
-            case_id: The id.
             place: Its line, or the number of its record; at least 1.
         """
         return self._places.put(hash(case_id) or 1, place) or None

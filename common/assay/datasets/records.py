@@ -95,7 +95,6 @@ class JsonText:
 
         Args:
             number: The record's number.
-            line: Its line.
             data: The value.
             raw: The text it was read from; only space may stand around the value.
         """

@@ -147,7 +147,6 @@ class CanaryFold:
         """Take one more.
 
         Args:
-            canary: The canary.
             passed: What the judge's verdict makes of it; None where there is no valid one.
             cost_usd: What the verdict cost; None where it was not paid for now, or has no price.
         """

@@ -31,8 +31,6 @@ class Example:
     """An answer and the verdict that it should get.
 
     Args:
-        question: The question.
-        answer: The answer.
         scores: By criterion.
         reasoning: Why.
         reference: The reference, empty for none.

@@ -52,7 +52,6 @@ def read_rubric(text: str, *, file: str = "", field: str = "") -> Rubric:
     """Return the rubric that a YAML text holds.
 
     Args:
-        text: The text.
         file: Its file, for messages.
         field: The field of a request that holds it, for messages.
 

@@ -113,7 +113,6 @@ class Score:
     """One metric's result on one row.
 
     Args:
-        metric: The metric.
         status: Whether there is a value.
         value: Finite; set exactly when status is SCORED.
         passed: Whether the row passes by this metric; None where the metric does not decide.
@@ -159,7 +158,6 @@ class CaseResult:
     """The row of one repeat of one case.
 
     Args:
-        case_id: The case.
         case_index: Its position in the dataset, from 0.
         repeat_index: Which repeat, from 0.
         category: The case's category, or empty.
@@ -229,7 +227,6 @@ class MetricSummary:
     """One metric over the whole run; counts are rows.
 
     Args:
-        metric: The metric.
         value: Its aggregate; None when no row was scored.
         n_scored: Rows with a value.
         n_skipped: Rows that do not have what the metric needs.

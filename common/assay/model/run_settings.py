@@ -34,7 +34,6 @@ class MetricSettings:
 
     Args:
         name: Its name in this run.
-        parameters: Its parameters.
         metric: The kind of metric; empty where the name says it.
     """
 

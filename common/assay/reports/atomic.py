@@ -22,7 +22,6 @@ def check_folder(folder: Path, *, option: str = "--output-dir") -> None:
     """Raise if files could not be written in a folder, which need not exist yet; leaves nothing behind.
 
     Args:
-        folder: The folder.
         option: The option that names another place, for the message.
 
     Raises:

@@ -90,7 +90,6 @@ def wants_verdicts(metrics: Iterable[MetricSettings], checks: Collection[str] | 
     """Return whether any of the metrics is computed from verdicts.
 
     Args:
-        metrics: The metrics.
         checks: The types of the checks that the cases bring along; None where they are not known.
     """
     has_judged = checks is None or not JUDGED_CHECKS.keys().isdisjoint(checks)

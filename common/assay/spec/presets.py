@@ -18,7 +18,6 @@ class Preset:
     """One known shape of evaluation.
 
     Args:
-        name: Its name.
         summary: One sentence.
         metrics: Metrics with the parameters that differ from their defaults.
         gates: What decides where the spec lists no gates. A gate on a metric that needs a judge counts only where the

@@ -36,7 +36,6 @@ class BatchReply:
     """What is answered to one call of a batch API.
 
     Args:
-        body: The body.
         status: The HTTP status.
         cut: Whether the connection is closed in the middle of the body.
         lost: Whether it is closed before any of it.

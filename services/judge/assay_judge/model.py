@@ -15,7 +15,6 @@ class Material:
     """What is judged.
 
     Args:
-        question: The question.
         answer: The answer; the first one where two are compared.
         second: The second answer, where two are compared.
         reference: The reference answer; None where there is none.
@@ -78,9 +77,7 @@ class Grading:
     """A request for a verdict.
 
     Args:
-        rubric: The rubric.
         material: What is judged.
-        judge: The judge.
         timeout_s: How long it may take.
         run_id: The run that pays; empty for none.
         cap: Most that the run may spend, in billionths of a dollar; None for no cap.

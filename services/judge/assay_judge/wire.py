@@ -67,8 +67,6 @@ def grading_from_request(
 
     Args:
         request: A GradeRequest or a ComparePairRequest.
-        rubric: The rubric.
-        judge: The judge.
         timeout_s: How long it may take, whatever it says.
         cap_usd: The server's own spend cap; None for none.
 

@@ -51,7 +51,6 @@ class Item:
 
     Args:
         name: Its id, or its number.
-        question: The question.
         answer: The answer; the first one of a pair.
         second: The second answer of a pair.
         reference: The reference answer; None where there is none.

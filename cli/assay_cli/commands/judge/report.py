@@ -47,7 +47,6 @@ def figure_text(name: str, figure: Figure) -> tuple[str, str]:
 
     Args:
         name: Its name; some are shares.
-        figure: The figure.
     """
     if figure.value is None:
         return "-", _REASONS.get(figure.reason, figure.reason)

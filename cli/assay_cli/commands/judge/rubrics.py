@@ -28,7 +28,6 @@ class AskedRubric:
     """A rubric as a client needs it.
 
     Args:
-        name: Its name.
         criteria: What it scores.
         minimum: Lowest score.
         maximum: Highest score.
@@ -93,7 +92,6 @@ def listed_rubric(name: str, listed: Any) -> AskedRubric:
     """Return a rubric that the judge service lists.
 
     Args:
-        name: Its name.
         listed: The service's rubrics as messages.
 
     Raises:
@@ -110,7 +108,6 @@ def passing_of(rubric: AskedRubric, threshold: float | None) -> Passing | None:
     """Return when a score passes: as the metric that reads this rubric says; None where nothing says so.
 
     Args:
-        rubric: The rubric.
         threshold: What the user demands; None for the metric's default.
 
     Raises:

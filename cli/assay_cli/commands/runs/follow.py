@@ -55,7 +55,6 @@ async def follow_to_end(
 
     Args:
         client: To the orchestrator.
-        run: The run.
         ending: How its end is told.
         caller: The agent on this side; None where the orchestrator asks it, or somebody else answers.
         stack: The local stack, watched for services that end by themselves.
@@ -127,7 +126,6 @@ def caller_of(run: Run, spec: Path | None, target: str | None) -> AgentCaller | 
     """Return the run's agent where it is code on this side.
 
     Args:
-        run: The run.
         spec: The spec that started it: its agent is found from that file's folder.
         target: The agent as module:function, found from the current folder; wins over the spec.
 

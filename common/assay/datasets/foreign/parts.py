@@ -24,11 +24,7 @@ def snake(name: str) -> str:
 
 
 class Parts:
-    """The fields of one record, taken one by one; `finish` finds a place for what is left.
-
-    Args:
-        record: The record.
-    """
+    """The fields of one record, taken one by one; `finish` finds a place for what is left."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
         self._record = record

@@ -83,7 +83,6 @@ class JudgedCheck:
     Args:
         summary: What it checks, in a few words.
         rubric: The rubric's name.
-        rubric_yaml: The rubric.
         threshold: Least score with which it holds, where the check names none.
         takes_value: Whether its value is shown to the judge, and needed.
         takes_passages: Whether the case must have passages.
@@ -168,7 +167,6 @@ def judged_outcome(check: Assertion, case: Case, evidence: JudgeEvidence | None)
 
     Args:
         check: Of a type in JUDGED_CHECKS.
-        case: Its case.
         evidence: What the judge, or each of a jury, said; None where none was asked.
     """
     kind = JUDGED_CHECKS[check.type]

@@ -20,7 +20,6 @@ class Parameter:
     """One parameter of a metric.
 
     Args:
-        name: Its name.
         kind: "number", "integer", "boolean", "text", "text_list", "object" or "any".
         default: Its value where the spec gives none; None means "none". A threshold may always be None.
         help: One sentence.

@@ -84,7 +84,6 @@ class Row:
     """One repeat of one case with everything that metrics look at.
 
     Args:
-        case: The case.
         response: The agent's answer.
         embeddings: Vectors by model name.
         verdicts: What a judge said, by rubric; empty where no judge was asked.
@@ -171,7 +170,6 @@ def not_computed(metric: str, reason: str, *, decides: bool, **detail: Any) -> S
     """Return the score of a row on which a metric failed.
 
     Args:
-        metric: The metric.
         reason: A stable word.
         decides: Whether the metric gives rows verdicts; the failure of one that does not is marked
             advisory and leaves the row to the other metrics.

@@ -35,8 +35,6 @@ class Order:
         run_id: The run that pays; empty for none.
         cap: Most that the run may spend, in billionths of a dollar; None for no cap.
         reserved: What is set aside for it, in billionths of a dollar.
-        judge: The judge.
-        rubric: The rubric.
         material: What is judged.
         prompt: What is sent; it holds the verdict_id.
         sent: Parameters of the request.

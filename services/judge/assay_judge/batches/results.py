@@ -48,8 +48,6 @@ def step_from_result(order: Order, result: BatchResult, client: ProviderClient, 
     """Return the next step of an order.
 
     Args:
-        order: The order.
-        result: Its result.
         client: The judge's provider client; it learns which parameters it does not take.
         said: The provider's own words about the whole batch.
     """

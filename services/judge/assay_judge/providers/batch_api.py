@@ -106,7 +106,6 @@ class BatchApi(Protocol):
         Args:
             batch_id: Our id for it.
             model: The model's id.
-            requests: The requests.
             confirm: Awaited directly before the call that creates the batch; what it raises prevents that call.
         """
 

@@ -33,7 +33,6 @@ class JudgeStore:
 
     Args:
         connection: Used in the store's own thread alone.
-        thread: That thread.
         lock: Held by the one process that uses the folder; None in memory.
         max_verdicts: More are pruned, least recently used first.
     """

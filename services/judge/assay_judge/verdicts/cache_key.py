@@ -32,7 +32,6 @@ def content_key(
 
     Args:
         answer: The answer, or the two that are compared in the order in which they are shown.
-        question: The question.
         reference: The reference; None where there is none.
         context: Passages; left out of the hash where there are none.
         history: Role and text of each message before the question; left out of the hash where there are none.

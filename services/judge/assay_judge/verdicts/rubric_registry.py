@@ -87,7 +87,6 @@ class RubricRegistry:
         """Return the rubric that a request names or brings.
 
         Args:
-            name: Its name.
             own_yaml: A rubric of the caller's own, which then must have that name if one is given.
             compares: Whether two answers are to be compared.
 

@@ -63,7 +63,6 @@ class RetryingAgent:
 
         Args:
             request: The question.
-            case: Its case.
             before: Called before each attempt; what it raises ends the question.
         """
         failed: list[Attempt] = []

@@ -122,7 +122,6 @@ class ShardWorker:
         """Do one job.
 
         Args:
-            run_id: The run.
             shard_index: Which part of it, or SUMMARY.
             ticket: Number of times the shard was queued when the job was made.
 

@@ -73,7 +73,6 @@ class EmbeddingClient:
 
         Args:
             response: The answer.
-            references: Its references.
             others: Further texts that metrics compare it with, such as those of a case's checks.
         """
         kept = (self._reference(text) for text in (*references, *others))

@@ -162,7 +162,6 @@ class RunJudge:
         """Return a verdict on an answer; None where it cannot be had now, or when to ask for it again.
 
         Args:
-            row: The row.
             response: The answer that is judged.
             rubric: The name under which a metric looks for the verdict.
         """

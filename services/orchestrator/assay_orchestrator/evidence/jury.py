@@ -103,7 +103,6 @@ class RunJury:
         """Return the verdicts on an answer, each by the name under which metrics look for it.
 
         Args:
-            row: The row.
             response: The answer that is judged.
             rubrics: The names.
 

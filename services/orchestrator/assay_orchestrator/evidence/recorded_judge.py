@@ -42,7 +42,6 @@ class RecordedJudge:
         """Return the verdict on an answer; one that was not recorded is an error that says how to record it.
 
         Args:
-            row: The row.
             response: The answer that is judged.
             rubric: The name under which a metric looks for the verdict.
         """

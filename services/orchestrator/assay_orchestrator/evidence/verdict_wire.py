@@ -79,7 +79,6 @@ class RubricUse:
     """A rubric as a metric uses it.
 
     Args:
-        name: Its name.
         text: Its YAML, where it is the user's own.
         scale: Lowest and highest score, where its criteria are not the metric's own.
         criterion: What stands in the place of the references, where a check of the case is judged; None elsewhere.
@@ -133,7 +132,6 @@ def grade_request(row: JudgedRow, response: AgentResponse, use: RubricUse) -> ju
     """Return the request for a verdict, without who is asked and who pays; None where there is too much to judge.
 
     Args:
-        row: The row.
         response: The answer that is judged.
         use: The rubric.
     """

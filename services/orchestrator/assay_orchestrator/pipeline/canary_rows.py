@@ -66,7 +66,6 @@ class CanaryRows:
 
         Args:
             result: The row's result; only the first repeat of a case has canaries.
-            row: The row.
         """
         if result.repeat_index:
             return result

@@ -48,7 +48,6 @@ class Flusher:
 
     Args:
         store: Where to store; what it cannot store now it keeps in memory and stores later.
-        run_id: The run.
         on_results: Called with the results of a transaction, in the order of their sequence, after they have
             become durable.
         on_held: Called with a moment (`monotonic`) since which the shards of a transaction were seen to be this

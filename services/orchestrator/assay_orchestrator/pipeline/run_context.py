@@ -23,8 +23,6 @@ class RunContext:
     """What a run needs, built once from its spec: limits, agent, metrics and clients.
 
     Args:
-        run_id: The run.
-        dataset_id: The dataset.
         case_count: Cases in the dataset.
         repeats: How often each case is run.
         concurrency: Most questions in flight at the agent.

@@ -70,7 +70,6 @@ class Session:
         """Add the slots of a shard to the session's, and remove them afterwards.
 
         Args:
-            shard: The shard.
             since: A moment (`monotonic`) before it was taken.
         """
         if self._alone:

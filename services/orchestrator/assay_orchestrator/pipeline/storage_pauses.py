@@ -187,7 +187,6 @@ class RunStore:
     Args:
         pauses: Those of the process.
         database: The store.
-        run_id: The run.
     """
 
     def __init__(self, pauses: StoragePauses, database: Database, run_id: str) -> None:

@@ -85,7 +85,6 @@ class Catalogue:
         """Return a run as it is stored.
 
         Args:
-            run_id: The run.
             to_work_on: Whether it is read to be worked on, not to be shown: then all of it must be readable.
 
         Raises:

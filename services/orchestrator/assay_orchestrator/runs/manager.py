@@ -215,7 +215,6 @@ class RunManager:
         """Continue a paused run; on one that is running this does nothing.
 
         Args:
-            run_id: The run.
             retry_errors: Also retry rows with errors, of a run that is paused, has succeeded or has failed.
             spend_cap: Another cap on what it may spend on judging; None to keep its cap.
 
@@ -233,7 +232,6 @@ class RunManager:
         """Remove a run with all its rows, and its dataset where no other run uses it.
 
         Args:
-            run_id: The run.
             only_check: Delete nothing; only return what would go.
 
         Raises:

@@ -63,7 +63,6 @@ class Planner:
         """Return what the shards of a run work with.
 
         Args:
-            run: The run.
             pausing: Set when it is to be paused: nothing more is asked then.
             pause_count: How often it was paused before.
 

@@ -28,7 +28,6 @@ class ScoreRow:
 
     Args:
         metrics: The run's metric settings, pickled once for all rows of the run.
-        row: The row.
     """
 
     metrics: bytes

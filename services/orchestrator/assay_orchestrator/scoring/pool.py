@@ -58,7 +58,6 @@ class ScorerPool:
 
         Args:
             run_id: The run that it is done for.
-            job: The job.
 
         Raises:
             ScoringFailedError: It has none.

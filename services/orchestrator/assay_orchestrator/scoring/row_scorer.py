@@ -33,7 +33,6 @@ class RowScorer:
 
     Args:
         pool: The scorers.
-        run_id: The run.
         settings: The settings of its metrics.
         metrics: The metrics that these make.
     """

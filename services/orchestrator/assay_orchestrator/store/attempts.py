@@ -128,7 +128,6 @@ def archive_failed_rows(connection: sa.Connection, shard: Shard, max_attempts: i
 
     Args:
         connection: In the transaction that starts the shard, and has locked its run.
-        shard: The shard.
         max_attempts: Rows with this many attempts keep their result.
     """
     run_id, end = shard.run_id, shard.first_case + shard.case_count

@@ -107,9 +107,7 @@ def conclude(connection: sa.Connection, run_id: str, sequence: int, summary: dic
 
     Args:
         connection: In whose transaction.
-        run_id: The run.
         sequence: Its last event when the summary was folded.
-        summary: The summary.
 
     Returns:
         Whether the run has ended now.

@@ -25,7 +25,6 @@ class PendingDeletion:
     """A deleted run whose rows are still to be removed.
 
     Args:
-        run_id: The run.
         upload_id: The dataset's, whose cases go too; None where another run uses the dataset.
     """
 

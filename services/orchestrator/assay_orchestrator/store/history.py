@@ -54,7 +54,6 @@ def read_page(
 
     Args:
         connection: The store.
-        run_id: The run.
         after: The row before the first; (-1, -1) for the beginning.
         count: Most results.
         failed_only: Only rows that failed or have no verdict because of an error.

@@ -63,7 +63,6 @@ def put_rows(
 
     Args:
         connection: In whose transaction.
-        run_id: The run.
         new_answers: Answers that are not stored yet.
         new_results: Results that are not stored yet.
         epochs: By what right: the epoch of every shard that the rows are of.
@@ -270,7 +269,6 @@ def read_in_order(
 
     Args:
         connection: The store.
-        run_id: The run.
         after: The row before the first; (-1, -1) for the beginning.
         count: Most results.
         failed_only: Only rows that failed or have no verdict because of an error.

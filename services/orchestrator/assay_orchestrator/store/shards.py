@@ -44,7 +44,6 @@ class ShardJob:
     """A hint that a shard needs work.
 
     Args:
-        run_id: The run.
         shard_index: Which part of it, or SUMMARY.
         priority: The highest is served first.
         hosted: Whether only a process to which the run's clients are attached can do it.
@@ -63,7 +62,6 @@ class Shard:
     """A shard that a worker has started.
 
     Args:
-        run_id: The run.
         shard_index: Which part of it.
         first_case: Position of its first case in the dataset.
         case_count: Its cases.
@@ -121,7 +119,6 @@ def start_shard(connection: sa.Connection, run_id: str, shard_index: int, ticket
 
     Args:
         connection: In whose transaction.
-        run_id: The run.
         shard_index: Which part of it.
         ticket: That of the job. A repeated job takes the shard again; a stale one must not take it from its worker.
 
@@ -162,7 +159,6 @@ def require_epochs(
 
     Args:
         connection: In whose transaction.
-        run_id: The run.
         epochs: By shard.
         keep: Whether to lock the shards until the commit, so that rows of them can be stored.
 

@@ -22,7 +22,6 @@ class SharedAccount(Account):
     """What one run has spent and set aside, here and elsewhere, as far as the last look has shown.
 
     Args:
-        run_id: The run.
         store: Where all of it is.
     """
 
