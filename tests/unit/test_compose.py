@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from assay.version import __version__
-from assay_embedder.settings import read_settings as read_embedder
-from assay_judge.settings import read_settings as read_judge
-from assay_orchestrator.__main__ import read_settings as read_orchestrator
+from assay_embedder.settings import Settings as Embedder
+from assay_judge.settings import Settings as Judge
+from assay_orchestrator.settings import Settings as Orchestrator
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
@@ -22,7 +22,7 @@ VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 LIVE = re.sub(r"^#.*$", "", TEXT, flags=re.MULTILINE)
 FILE = yaml.safe_load(VARIABLE.sub(lambda found: found[3] if found[2] == "-" else f"<{found[1]}>", LIVE))
 SERVICES: dict[str, dict[str, Any]] = FILE["services"]
-KINDS = {"embedder": read_embedder, "judge": read_judge, "orchestrator": read_orchestrator}
+KINDS = {"embedder": Embedder.read, "judge": Judge.read, "orchestrator": Orchestrator.read}
 OWN = {name: service["build"]["dockerfile"].split("/")[1] for name, service in SERVICES.items() if "build" in service}
 
 

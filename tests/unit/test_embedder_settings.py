@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from assay.errors import InvalidInputError
-from assay_embedder.settings import Settings, read_settings
+from assay_embedder.settings import Settings
 from assay_embedder.similarity import cosine
 
 
 def test_defaults_without_flags() -> None:
     """Nothing needs to be set."""
-    assert read_settings([], {}) == Settings()
+    assert Settings.read([], {}) == Settings()
 
 
 def test_flags_win_over_the_environment_over_defaults() -> None:
@@ -29,7 +29,7 @@ def test_flags_win_over_the_environment_over_defaults() -> None:
         "ASSAY_EMBEDDER_EXIT_WITH_LOCK": "/run/lock",
         "ASSAY_EMBEDDER_GRACE_S": "2.5",
     }
-    settings = read_settings(["--device", "cpu", "--model", "three", "--model", "four"], environment)
+    settings = Settings.read(["--device", "cpu", "--model", "three", "--model", "four"], environment)
     assert settings.models == ("three", "four")
     assert settings.device == "cpu"
     assert settings.allow_models == ("hub/*",)
@@ -37,14 +37,14 @@ def test_flags_win_over_the_environment_over_defaults() -> None:
     assert settings.reflection is False
     assert settings.exit_with_lock == Path("/run/lock")
     assert settings.grace_s == 2.5
-    assert read_settings([], environment).models == ("one", "two")
-    assert read_settings(["--reflection"], environment).reflection is True
+    assert Settings.read([], environment).models == ("one", "two")
+    assert Settings.read(["--reflection"], environment).reflection is True
 
 
 def test_every_setting_has_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
     """A setting that operators cannot reach does not exist."""
     with pytest.raises(SystemExit):
-        read_settings(["--help"], {})
+        Settings.read(["--help"], {})
     shown = capsys.readouterr().out
     names = {"model" if field.name == "models" else field.name for field in fields(Settings)}
     assert not [name for name in names if f"--{name.replace('_', '-')}" not in shown]
@@ -140,4 +140,4 @@ def test_wrong_settings_end_the_process_with_a_sentence() -> None:
         [sys.executable, "-m", "assay_embedder", "--device", "tpu"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr.strip() == "assay embedder: --device: is tpu; use one of auto, cpu, cuda"
+    assert done.stderr.strip() == "assay embedder: --device: must be auto, cpu or cuda, not 'tpu'"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import InvalidInputError
-from assay_orchestrator.__main__ import read_settings
+from assay_orchestrator.settings import Settings
 
 
 def test_flags_go_before_variables() -> None:
@@ -21,11 +21,11 @@ def test_flags_go_before_variables() -> None:
         "ASSAY_ORCHESTRATOR_GRACE_S": "5",
         "ASSAY_ORCHESTRATOR_REFLECTION": "false",
     }
-    settings = read_settings(["--grace-s", "7"], environment)
+    settings = Settings.read(["--grace-s", "7"], environment)
     assert (settings.database, settings.database_url) == (Path("/state/assay.db"), "postgresql://a@b/c")
     assert (settings.http_hosts, settings.grace_s, settings.reflection) == (("one", "two"), 7.0, False)
-    assert read_settings(["--database-url", ""], environment).database_url == ""
-    assert read_settings(["--no-reflection"], {}).reflection is False
+    assert Settings.read(["--database-url", ""], environment).database_url == ""
+    assert Settings.read(["--no-reflection"], {}).reflection is False
 
 
 def test_all_problems_are_told_at_once() -> None:
@@ -33,32 +33,32 @@ def test_all_problems_are_told_at_once() -> None:
     wrong = ["--recover", "never", "--grace-s", "-1", "--active-run-limit", "many"]
     wrong += ["--row-try-limit", "1", "--databse", "x"]
     with pytest.raises(InvalidInputError) as caught:
-        read_settings(wrong, {"ASSAY_ORCHESTRATOR_WATCH_STALL_S": "soon"})
+        Settings.read(wrong, {"ASSAY_ORCHESTRATOR_WATCH_STALL_S": "soon"})
     said = "\n".join(str(problem) for problem in caught.value.problems)
     assert len(caught.value.problems) == 6
-    for part in ("recover", "grace_s", "--active-run-limit", "row_try_limit", "did you mean '--database'",
+    for part in ("--recover", "--grace-s", "--active-run-limit", "--row-try-limit", "did you mean '--database'",
                  "ASSAY_ORCHESTRATOR_WATCH_STALL_S"):  # fmt: skip
         assert part in said
 
 
 def test_teams_have_weights_and_agents_limits() -> None:
     """Lists of name=number, and what does not fit is told."""
-    settings = read_settings(["--team-weights", "search=2,ads=0.5", "--agent-limits", "agent.example.org=40"], {})
+    settings = Settings.read(["--team-weights", "search=2,ads=0.5", "--agent-limits", "agent.example.org=40"], {})
     assert (settings.team_weights, settings.agent_limits) == ({"search": 2.0, "ads": 0.5}, {"agent.example.org": 40})
     with pytest.raises(InvalidInputError, match=r"team=weight with 0.01 to 100, not 'search=many'"):
-        read_settings(["--team-weights", "search=many"], {})
+        Settings.read(["--team-weights", "search=many"], {})
     with pytest.raises(InvalidInputError, match="host=count, not 'x=0'"):
-        read_settings(["--agent-limits", "x=0"], {})
+        Settings.read(["--agent-limits", "x=0"], {})
 
 
 def test_processes_share_a_postgresql_database_alone() -> None:
     """A file has one process, which does all; roles, times and recovery that do not fit are told at once."""
     with pytest.raises(InvalidInputError) as caught:
-        read_settings(["--role", "worker", "--dead-after-s", "0.5"], {})
+        Settings.read(["--role", "worker", "--dead-after-s", "0.5"], {})
     said = [str(problem) for problem in caught.value.problems]
-    assert [text.split()[0] for text in said] == ["role", "dead_after_s"]
+    assert [text.split()[0] for text in said] == ["--dead-after-s:", "--role:"]
     with pytest.raises(InvalidInputError, match="others take over interrupted runs"):
-        read_settings(["--database-url", "postgresql://h/d", "--recover", "on-request"], {})
+        Settings.read(["--database-url", "postgresql://h/d", "--recover", "on-request"], {})
 
 
 def test_wrong_settings_end_the_process_with_a_sentence_each() -> None:
@@ -68,12 +68,12 @@ def test_wrong_settings_end_the_process_with_a_sentence_each() -> None:
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "assay orchestrator: --grace-s: must be a number, not 'soon'",
-        "assay orchestrator: recover must be 'auto' or 'on-request', not 'never'",
+        "assay orchestrator: --recover: must be auto or on-request, not 'never'",
     ]
 
 
 def test_no_help_shows_a_password(capsys: pytest.CaptureFixture[str]) -> None:
     """What the database's address is set to may hold one."""
     with pytest.raises(SystemExit):
-        read_settings(["--help"], {"ASSAY_DATABASE_URL": "postgresql://a:secret@b/c"})
+        Settings.read(["--help"], {"ASSAY_DATABASE_URL": "postgresql://a:secret@b/c"})
     assert "secret" not in capsys.readouterr().out

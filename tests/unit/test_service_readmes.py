@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from assay_embedder.settings import read_settings as read_embedder
-from assay_judge.settings import read_settings as read_judge
-from assay_orchestrator.__main__ import read_settings as read_orchestrator
+from assay_embedder.settings import Settings as Embedder
+from assay_judge.settings import Settings as Judge
+from assay_orchestrator.settings import Settings as Orchestrator
 
 SERVICES = Path(__file__).resolve().parents[2] / "services"
-READERS = {"embedder": read_embedder, "judge": read_judge, "orchestrator": read_orchestrator}
+READERS = {"embedder": Embedder.read, "judge": Judge.read, "orchestrator": Orchestrator.read}
 ROW = re.compile(r"^\| (`--[^|]*) \| ([^|]*) \| [^|]+ \|$", re.MULTILINE)
 OPTION = re.compile(r"^  (--[a-z-]+(?:, --[a-z-]+)?)(?: [A-Z_|]+)? +(.*)$", re.MULTILINE)
 OWN = ("--help", "--version")

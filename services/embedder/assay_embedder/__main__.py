@@ -16,7 +16,7 @@ from assay.runtime.logs import configure_logging
 from assay.v1 import embedder_pb2_grpc
 from assay_embedder.registry import Registry
 from assay_embedder.service import SERVICE_NAME, EmbedderService
-from assay_embedder.settings import Settings, read_settings
+from assay_embedder.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Its warnings tell each attempt at a hub that cannot be reached, twice; what comes of them is told by ourselves.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
-        settings = read_settings(sys.argv[1:] if arguments is None else arguments, os.environ)
+        settings = Settings.read(sys.argv[1:] if arguments is None else arguments, os.environ)
         configure_logging(settings.log)
         if settings.threads:
             # Read when the arithmetic libraries are loaded, which happens with the first model.

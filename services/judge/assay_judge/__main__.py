@@ -16,14 +16,12 @@ from assay.runtime.logs import configure_logging
 from assay.v1 import judge_pb2_grpc
 from assay_judge.resources import open_service
 from assay_judge.service import SERVICE_NAME
-from assay_judge.settings import read_settings
+from assay_judge.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import grpc.aio
-
-    from assay_judge.settings import Settings
 
 logger = logging.getLogger("assay_judge")
 
@@ -62,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in _LOUD:
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
-        settings = read_settings(sys.argv[1:] if arguments is None else arguments, os.environ)
+        settings = Settings.read(sys.argv[1:] if arguments is None else arguments, os.environ)
         configure_logging(settings.log)
         asyncio.run(serve(settings, os.environ))
     except InvalidInputError as error:

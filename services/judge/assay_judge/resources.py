@@ -102,7 +102,7 @@ async def _order_store(
     return SharedBatchStore(shared.database, lease_s(settings.batch_rules)), SharedBatchDispatcher
 
 
-def read_rubrics(paths: Sequence[Path]) -> Mapping[str, Rubric]:
+def read_rubrics(files: Sequence[str]) -> Mapping[str, Rubric]:
     """Return the rubrics of some files beside those that come with Assay.
 
     Raises:
@@ -110,7 +110,7 @@ def read_rubrics(paths: Sequence[Path]) -> Mapping[str, Rubric]:
     """
     rubrics = dict(BUILT_IN)
     problems: list[Problem] = []
-    for path in paths:
+    for path in map(Path, files):
         try:
             rubric = read_rubric(path.read_text(encoding="utf-8-sig"), file=str(path))
         except (OSError, UnicodeDecodeError) as error:

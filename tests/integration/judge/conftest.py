@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +16,7 @@ from assay.testing.providers import ScriptedProvider
 from assay.v1 import judge_pb2 as pb
 from assay.v1 import judge_pb2_grpc
 from assay_judge.clock import SYSTEM_CLOCK
-from assay_judge.judges import JudgeChoice, Permissions
+from assay_judge.judges import JudgeChoice
 from assay_judge.resources import open_service
 from assay_judge.service import SERVICE_NAME
 from assay_judge.settings import Settings
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 KEY = "sk-planted-0123456789-abcdefghij"
 GOOD = {"reasoning": "It is right.", "score": 4}
+ALLOWED = ("allow_judges", "allow_base_urls", "allow_key_variables")
 PRICES = "prices: [{model: '*', input: 1, output: 5}]"
 
 
@@ -90,10 +91,10 @@ async def start(tmp_path: Path, scripted: Callable[..., ScriptedProvider]) -> As
             url = provider.openai_url if protocol == "openai" else provider.url
             choice = judge or JudgeChoice(protocol, "judge-1", url, "JUDGE_KEY")
             (tmp_path / "prices.yaml").write_text(PRICES)
-            own = {"prices": tmp_path / "prices.yaml", "permissions": Permissions(("*",), ("*",), ("*",)), **settings}
+            own = {**asdict(choice), "prices": tmp_path / "prices.yaml", **dict.fromkeys(ALLOWED, ("*",)), **settings}
             server = RpcServer()
             service = await stack.enter_async_context(
-                open_service(Settings(judge=choice, **own), {"JUDGE_KEY": KEY}, server.stopping, clock)
+                open_service(Settings(**own), {"JUDGE_KEY": KEY}, server.stopping, clock)
             )
             server.add(SERVICE_NAME, lambda to: judge_pb2_grpc.add_JudgeServiceServicer_to_server(service, to))
             # Channels of one process share connections by address.

@@ -19,7 +19,7 @@ from assay.testing.judges import says, system_of, user_of, verdict_id_of
 from assay.testing.providers import Reply, Tokens
 from assay.v1 import agent_pb2 as pb_agent
 from assay.v1 import judge_pb2 as pb
-from assay_judge.judges import JudgeChoice, Permissions
+from assay_judge.judges import JudgeChoice
 from assay_judge.verdicts.precheck import Precheck, precheck
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def test_the_three_rubrics_and_ones_own(start: Start) -> None:
 async def test_rubrics_are_listed(start: Start, tmp_path: Path) -> None:
     """The built-in ones and those of the operator, with their scales."""
     (tmp_path / "tone.yaml").write_text(TONE)
-    judge = await start(rubrics=(tmp_path / "tone.yaml",))
+    judge = await start(rubrics=(str(tmp_path / "tone.yaml"),))
     found = {rubric.name: rubric for rubric in (await judge.stub.ListRubrics(pb.ListRubricsRequest())).rubrics}
     assert list(found) == ["answer", "pairwise", "quality", "tone"]
     assert list(found["answer"].criteria) == ["accuracy", "completeness", "relevance", "overall_score"]
@@ -322,7 +322,7 @@ async def test_health_names_the_service(start: Start, tmp_path: Path) -> None:
 )
 async def test_requests_name_only_what_the_operator_allows(start: Start, asked: dict[str, Any], field: str) -> None:
     """By default a request can choose neither model, address nor key."""
-    judge = await start(permissions=Permissions())
+    judge = await start(allow_judges=(), allow_base_urls=(), allow_key_variables=())
     with pytest.raises(InvalidInputError) as caught, translated():
         await judge.grade(judge=pb.JudgeModel(**asked))
     assert field in {problem.field for problem in caught.value.problems}
@@ -361,7 +361,7 @@ async def test_whether_a_judge_could_be_asked_is_told_without_asking(start: Star
 
 async def test_parameters_of_the_own_judge_may_be_set(start: Start) -> None:
     """Temperature and max_tokens alone need no permission."""
-    judge = await start(permissions=Permissions())
+    judge = await start(allow_judges=(), allow_base_urls=(), allow_key_variables=())
     verdict = (await judge.grade(judge=pb.JudgeModel(temperature=0.7, max_tokens=99))).verdict
     assert verdict.temperature == 0.7
     assert judge.provider.requests[0].body["max_tokens"] == 99

@@ -22,7 +22,6 @@ from assay.testing.judges import says
 from assay.testing.providers import ScriptedProvider
 from assay.v1 import judge_pb2 as pb
 from assay.v1 import judge_pb2_grpc
-from assay_judge.judges import JudgeChoice
 from assay_judge.resources import open_service
 from assay_judge.settings import Settings
 from assay_judge.state.account import SpendCapReachedError
@@ -186,7 +185,7 @@ async def test_a_judge_that_cannot_open_its_database_leaves_its_folder_free(tmp_
     """What was opened before is closed: the same process opens the folder once the database answers."""
 
     def opened(url: str) -> AbstractAsyncContextManager[object]:
-        own = Settings(judge=JudgeChoice("none"), state_dir=tmp_path, database_url=url, database_patience_s=0.0)
+        own = Settings(state_dir=tmp_path, database_url=url, database_patience_s=0.0)
         return open_service(own, {}, asyncio.Event())
 
     with closing(socket.create_server(("127.0.0.1", 0))) as free:

@@ -23,7 +23,6 @@ from assay.rpc.server import RpcServer
 from assay.testing.judges import says
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
 from assay.v1 import judge_pb2_grpc
-from assay_judge.judges import Permissions
 from assay_judge.resources import open_service
 from assay_judge.service import SERVICE_NAME
 from assay_judge.settings import Settings
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult
 
 GOOD = {"reasoning": "It is right.", "score": 4}
-ALL = Permissions(("*",), ("*",), ("*",))
+ALL = {"allow_judges": ("*",), "allow_base_urls": ("*",), "allow_key_variables": ("*",)}
 PRICES = "prices: [{model: '*', input: 1, output: 5}]"
 
 
@@ -77,8 +76,8 @@ class Stage:
     async def judge(self, **settings: Any) -> AsyncIterator[None]:
         """Serve the judge service, always at the same address and with the same books."""
         (self.folder / "prices.yaml").write_text(PRICES)
-        own = {"prices": self.folder / "prices.yaml", "permissions": ALL, "state_dir": self.folder / "judge",
-               "attempts": 2, "pause_s": 0.01}  # fmt: skip
+        folders = {"prices": self.folder / "prices.yaml", "state_dir": self.folder / "judge"}
+        own = {**folders, **ALL, "attempts": 2, "pause_s": 0.01}
         server = RpcServer()
         async with open_service(Settings(**{**own, **settings}), {}, server.stopping) as service:
             server.add(SERVICE_NAME, lambda to: judge_pb2_grpc.add_JudgeServiceServicer_to_server(service, to))

@@ -12,7 +12,6 @@ from assay.model.run import JudgeSettings, PauseCause, RunState, ScoreStatus, Sp
 from assay.statistics.krippendorff import alpha
 from assay.testing.judges import says, user_of
 from assay.testing.providers import ProviderRequest, Reply
-from assay_judge.judges import Permissions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,7 +166,10 @@ async def test_each_judge_of_a_jury_is_asked_at_the_door(set_up: SetUp, case_of:
     """One that the operator does not allow refuses the run, with its place in the spec."""
     stage = set_up()
     away = JudgeSettings("openai", "judge-9", "http://127.0.0.1:9/v1")
-    async with stage.judge(permissions=only(stage)), stage.orchestrator() as client:
+    async with (
+        stage.judge(allow_base_urls=(stage.provider.url,), allow_key_variables=()),
+        stage.orchestrator() as client,
+    ):
         with pytest.raises(SpecError, match=r"judge\.jury\[1\]\.base_url: .*is not allowed here"):
             await stage.create(client, stage.settings(judge=stage.who(others=(away,))), [case_of(1)])
 
@@ -182,11 +184,6 @@ async def test_a_judge_without_a_key_is_known_at_the_door(set_up: SetUp, case_of
                 await stage.create(client, stage.settings(judge=judge), [case_of(1)])
     assert not stage.agent.asked
     assert not stage.provider.requests
-
-
-def only(stage: Stage) -> Any:
-    """Return the permissions of a judge service that may call the provider alone."""
-    return Permissions(("*",), (stage.provider.url,), ())
 
 
 async def test_a_jury_makes_the_checks_of_cases(set_up: SetUp, case_of: CaseOf) -> None:

@@ -137,12 +137,10 @@ async def test_a_judge_that_fails_from_some_answer_on(set_up: SetUp, case_of: Ca
 
 async def test_a_judge_that_may_not_be_asked_here(set_up: SetUp, case_of: CaseOf) -> None:
     """What the operator of the judge service does not allow is said in its words: at the door where it can be asked."""
-    from assay_judge.judges import Permissions
-
     stage = set_up()
     async with stage.orchestrator("--judge-patience-s", "60") as client:
         run = await stage.create(client, stage.settings(), [case_of(1)])
-        async with stage.judge(permissions=Permissions()):
+        async with stage.judge(allow_judges=(), allow_base_urls=(), allow_key_variables=()):
             run = await stage.follow(client, run)
             assert_waits(run, 1, "the operator can allow it with --allow-judges")
             with pytest.raises(SpecError, match="the operator can allow it with --allow-judges") as caught:

@@ -75,7 +75,7 @@ def serve(tmp_path: Path, database_url: str) -> Callable[..., AbstractAsyncConte
 @pytest.fixture
 def open_store(tmp_path: Path, database_url: str) -> Callable[[], Database]:
     """Return a function that opens the test's database; whoever calls it closes what it returns."""
-    return lambda: open_database(Settings("unix:none", tmp_path / "assay.db", database_url=database_url))
+    return lambda: open_database(Settings(database=tmp_path / "assay.db", database_url=database_url))
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ async def managers(
     async with contextlib.AsyncExitStack() as stack:
         made = []
         for _ in range(2):
-            settings = Settings("unix:none", tmp_path / "none.db", database_url=postgres_url, role="api")
+            settings = Settings(database=tmp_path / "none.db", database_url=postgres_url, role="api")
             database = open_database(settings)
             stack.callback(database.close)
             one = RunManager(Paced(database), settings, Planner(settings, None), open_dispatcher(settings, database))

@@ -84,4 +84,4 @@ def test_the_guide_names_every_setting_of_the_database() -> None:
     """Flags and patience are described as the orchestrator has them."""
     for name in ("database", "database-url", "database-patience-s"):
         assert f"`--{name}" in GUIDE
-    assert f"{Settings('unix:none', Path('none')).database_patience_s:g} |" in GUIDE
+    assert f"{Settings(database=Path('none')).database_patience_s:g} |" in GUIDE

@@ -237,4 +237,4 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
     for name in ("postgres", "postgres_errors"):
         monkeypatch.delitem(sys.modules, f"assay.storage.{name}")
     with pytest.raises(SetupError, match=r"pip install -e \S*\[postgres\]"):
-        open_database(Settings("unix:none", Path("none"), database_url="postgresql://h/n"))
+        open_database(Settings(database=Path("none"), database_url="postgresql://h/n"))

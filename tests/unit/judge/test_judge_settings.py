@@ -10,7 +10,7 @@ import pytest
 from assay.errors import InvalidInputError
 from assay_judge.__main__ import main
 from assay_judge.judges import JudgeChoice, Permissions, choose_judge
-from assay_judge.settings import read_settings
+from assay_judge.settings import Settings
 
 OWN = JudgeChoice("openai", "m")
 
@@ -22,7 +22,7 @@ def test_flags_win_over_the_environment() -> None:
         "ASSAY_JUDGE_ALLOW_JUDGES": "openai:*, anthropic:*", "ASSAY_JUDGE_CACHE": "false", "ASSAY_HOME": "/somewhere",
         "ASSAY_JUDGE_SPEND_CAP_USD": "1.5",
     }  # fmt: skip
-    settings = read_settings(["--attempts", "4", "--temperature", "0.5"], environment)
+    settings = Settings.read(["--attempts", "4", "--temperature", "0.5"], environment)
     assert settings.judge == JudgeChoice("anthropic", "claude", temperature=0.5)
     assert settings.attempts == 4
     assert settings.permissions.judges == ("openai:*", "anthropic:*")
@@ -32,7 +32,7 @@ def test_flags_win_over_the_environment() -> None:
 
 def test_without_anything_there_is_no_judge() -> None:
     """The default asks nobody, listens on this machine alone and lets requests choose nothing."""
-    settings = read_settings([], {})
+    settings = Settings.read([], {})
     assert settings.judge.provider == "none"
     assert settings.listen == "127.0.0.1:7072"
     assert settings.permissions == Permissions()
@@ -43,7 +43,7 @@ def test_all_problems_are_said_at_once() -> None:
     """Each with its flag."""
     arguments = ["--provider", "openai", "--attempts", "0", "--timeout-s", "0", "--base-url", "ftp://x", "--listen", ""]
     with pytest.raises(InvalidInputError) as caught:
-        read_settings(arguments, {})
+        Settings.read(arguments, {})
     assert {problem.field for problem in caught.value.problems} == {
         "--model", "--attempts", "--timeout-s", "--base-url", "--listen",
     }  # fmt: skip
