@@ -13,7 +13,7 @@ from assay.v1 import embedder_pb2, judge_pb2
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.agent import response_to_wire
 from assay.wire.case import case_to_wire
-from assay.wire.run import settings_to_wire
+from assay.wire.run import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ def _requests() -> Sequence[Message]:
         "tool_calls": {}, "cost": {}, "formula": {"formula": "exact_match"},
     }  # fmt: skip
     runs = [run_settings("replay"), run_settings("python"), run_settings("replay", everything), run_settings("http")]
-    return [pb.CreateRunRequest(request_id="1", dataset_id="d", spec=settings_to_wire(run)) for run in runs]
+    return [pb.CreateRunRequest(request_id="1", dataset_id="d", spec=SETTINGS.to_wire(run)) for run in runs]
 
 
 _TEXTS = embedder_pb2.EmbedRequest(texts=["one", "two"], model="all-MiniLM-L6-v2")

@@ -10,7 +10,7 @@ import pytest
 from assay.model.agent_response import AgentStatus
 from assay.model.run import CaseResult, JudgeSettings, JudgingSummary, Score, ScoreStatus
 from assay.reports.judging_text import judge_line, judging_line
-from assay.wire.judging import judging_from_wire, judging_to_wire
+from assay.wire.judging import JUDGING
 from assay_orchestrator.summary.judging import JudgingFold
 
 
@@ -90,7 +90,7 @@ def test_the_order_of_rows_does_not_matter() -> None:
 
 def test_the_summary_crosses_the_wire_as_it_is() -> None:
     """Flags with their counts too."""
-    assert judging_from_wire(judging_to_wire(FOUND)) == FOUND
+    assert JUDGING.from_wire(JUDGING.to_wire(FOUND)) == FOUND
 
 
 def test_without_verdicts_there_is_nothing() -> None:

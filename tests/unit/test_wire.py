@@ -28,6 +28,7 @@ from assay.model.agent_response import (
 from assay.model.case import Assertion, Case, ExpectedTool, Turn, case_from_json, case_to_json
 from assay.v1 import agent_pb2
 from assay.v1 import orchestrator_pb2 as pb
+from assay.wire import run as wire
 from assay.wire.agent import (
     request_from_wire,
     request_to_wire,
@@ -35,18 +36,7 @@ from assay.wire.agent import (
     response_to_wire,
 )
 from assay.wire.case import case_from_wire, case_to_wire
-from assay.wire.run import (
-    dataset_from_wire,
-    dataset_to_wire,
-    event_from_wire,
-    event_to_wire,
-    result_from_wire,
-    result_to_wire,
-    run_from_wire,
-    run_to_wire,
-    settings_from_wire,
-    settings_to_wire,
-)
+from assay.wire.run import event_from_wire, event_to_wire, result_from_wire, result_to_wire
 from assay_orchestrator.store.settings_json import (
     settings_from_json,
     settings_to_json,
@@ -327,7 +317,7 @@ def test_cases_are_stored_whole(case: Case) -> None:
 @given(SETTINGS)
 def test_settings_travel_whole(wanted: results.RunSettings) -> None:
     """What a run does is the same after the wire; no retries stay no retries."""
-    assert settings_from_wire(pb.RunSpec.FromString(settings_to_wire(wanted).SerializeToString())) == wanted
+    assert wire.SETTINGS.from_wire(pb.RunSpec.FromString(wire.SETTINGS.to_wire(wanted).SerializeToString())) == wanted
 
 
 @some
@@ -358,7 +348,7 @@ def test_summaries_are_stored_whole(summary: results.RunSummary) -> None:
 @given(RUN)
 def test_runs_travel_whole(run: results.Run) -> None:
     """A run with its summary and gates is the same after the wire."""
-    assert run_from_wire(pb.Run.FromString(run_to_wire(run).SerializeToString())) == run
+    assert wire.RUN.from_wire(pb.Run.FromString(wire.RUN.to_wire(run).SerializeToString())) == run
 
 
 @some
@@ -379,7 +369,7 @@ def test_events_travel_whole(event: results.StateChange | results.CaseResult) ->
 @given(DATASET)
 def test_datasets_travel_whole(dataset: results.DatasetRef) -> None:
     """A stored dataset is the same after the wire."""
-    assert dataset_from_wire(dataset_to_wire(dataset)) == dataset
+    assert wire.DATASET.from_wire(wire.DATASET.to_wire(dataset)) == dataset
 
 
 @pytest.mark.parametrize("value", [None, 0, 0.0, False, "", [], {}, [None], {"a": None}])
@@ -401,7 +391,7 @@ def test_absent_and_zero_fields_stay_apart(field: str) -> None:
 
 def test_an_empty_spec_gets_the_defaults_of_the_contract() -> None:
     """What a client leaves out is filled in as the contract says."""
-    wanted = settings_from_wire(pb.RunSpec(name="n"))
+    wanted = wire.SETTINGS.from_wire(pb.RunSpec(name="n"))
     assert (wanted.agent.timeout_s, wanted.agent.concurrency, wanted.agent.retries, wanted.repeats) == (30.0, 16, 2, 1)
 
 
@@ -422,4 +412,4 @@ def test_a_state_of_a_newer_version_does_not_break_reading() -> None:
     """Numbers that this version does not know are read as something, not refused."""
     message = agent_pb2.AgentResponse(status=99, text="t")  # type: ignore[arg-type]  # a later version's number
     assert response_from_wire(message).text == "t"
-    assert run_from_wire(pb.Run(state=99)).state is results.RunState.PENDING  # type: ignore[arg-type]  # as above
+    assert wire.RUN.from_wire(pb.Run(state=99)).state is results.RunState.PENDING  # type: ignore[arg-type]  # as above

@@ -16,16 +16,8 @@ from assay.rpc.status import translated
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 from assay.wire.case import case_to_wire
-from assay.wire.judging import spend_cap_to_wire
-from assay.wire.run import (
-    attempt_from_wire,
-    dataset_from_wire,
-    event_from_wire,
-    result_from_wire,
-    run_from_wire,
-    settings_to_wire,
-    state_to_wire,
-)
+from assay.wire.judging import SPEND_CAP
+from assay.wire.run import ATTEMPT, DATASET, RUN, SETTINGS, STATES, event_from_wire, result_from_wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
@@ -120,7 +112,7 @@ class Client:
                 raise
 
         response = await self._call(send, repeatable=iter(cases) is not cases)
-        return dataset_from_wire(response.dataset)
+        return DATASET.from_wire(response.dataset)
 
     async def create_run(self, settings: RunSettings, dataset_id: str, *, request_id: str | None = None) -> Run:
         """Start a run and return it; with the same request id, the same run.
@@ -131,10 +123,10 @@ class Client:
         """
         request = pb.CreateRunRequest(
             request_id=request_id or str(uuid.uuid4()),
-            spec=settings_to_wire(settings),
+            spec=SETTINGS.to_wire(settings),
             dataset_id=dataset_id,
         )
-        return run_from_wire((await self._call(lambda: self._stub.CreateRun(request))).run)
+        return RUN.from_wire((await self._call(lambda: self._stub.CreateRun(request))).run)
 
     async def get_run(self, run_id: str, *, partial: bool = True) -> Run:
         """Return a run as it stands.
@@ -146,7 +138,7 @@ class Client:
             NotFoundError: There is no such run.
         """
         request = pb.GetRunRequest(run_id=run_id, final_summary_only=not partial)
-        return run_from_wire((await self._call(lambda: self._stub.GetRun(request))).run)
+        return RUN.from_wire((await self._call(lambda: self._stub.GetRun(request))).run)
 
     async def list_runs(
         self,
@@ -167,13 +159,13 @@ class Client:
             states: The states of which they have one; none for any.
         """
         wanted = pb.ListRunsRequest(
-            run_id_prefix=run_id_prefix, name=name, labels=labels, states=map(state_to_wire, states)
+            run_id_prefix=run_id_prefix, name=name, labels=labels, states=map(STATES.to_wire, states)
         )
         runs: list[Run] = []
         token = ""
         while len(runs) < limit:
             response = await self._list_runs(wanted, min(_RUN_PAGE, limit - len(runs)), token)
-            runs += [run_from_wire(run) for run in response.runs]
+            runs += [RUN.from_wire(run) for run in response.runs]
             token = response.next_page_token
             if not token:
                 break
@@ -191,7 +183,7 @@ class Client:
             WrongStateError: The run has already ended.
         """
         request = pb.CancelRunRequest(run_id=run_id)
-        return run_from_wire((await self._call(lambda: self._stub.CancelRun(request))).run)
+        return RUN.from_wire((await self._call(lambda: self._stub.CancelRun(request))).run)
 
     async def pause_run(self, run_id: str) -> Run:
         """Let a run's questions in flight end and ask nothing more, until `resume_run`.
@@ -204,7 +196,7 @@ class Client:
             WrongStateError: The run has already ended.
         """
         request = pb.PauseRunRequest(run_id=run_id)
-        return run_from_wire((await self._call(lambda: self._stub.PauseRun(request))).run)
+        return RUN.from_wire((await self._call(lambda: self._stub.PauseRun(request))).run)
 
     async def resume_run(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> Run:
         """Continue a paused run; stored answers are not asked for again.
@@ -218,11 +210,11 @@ class Client:
             InvalidInputError: It is to have a cap and no judge.
             WrongStateError: The run has already ended, or is running while something is to be changed.
         """
-        cap = spend_cap_to_wire(spend_cap) if spend_cap is not None else None
+        cap = SPEND_CAP.to_wire(spend_cap) if spend_cap is not None else None
         request = pb.ResumeRunRequest(run_id=run_id, retry_errors=retry_errors, spend_cap=cap)
         lost_before = self._lost_count
         try:
-            return run_from_wire((await self._call(lambda: self._stub.ResumeRun(request))).run)
+            return RUN.from_wire((await self._call(lambda: self._stub.ResumeRun(request))).run)
         except WrongStateError as problem:
             if self._lost_count == lost_before or problem.reason != "RUN_ACTIVE":
                 raise
@@ -238,7 +230,7 @@ class Client:
 
         async def fetch() -> list[RowAttempt]:
             async with read_stream(self._stub.ListAttempts(request, timeout=_PAGE_TIMEOUT_S)) as messages:
-                return [attempt_from_wire(message.attempt) async for message in messages]
+                return [ATTEMPT.from_wire(message.attempt) async for message in messages]
 
         return await self._call(fetch)
 
@@ -291,7 +283,7 @@ class Client:
                         async for message in messages:
                             patience.renew()
                             if message.HasField("snapshot"):
-                                yield run_from_wire(message.snapshot)
+                                yield RUN.from_wire(message.snapshot)
                             if message.HasField("bookmark_sequence"):
                                 cursor = message.bookmark_sequence
                             for event in message.events:

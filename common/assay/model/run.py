@@ -499,7 +499,7 @@ class Run:
     state: RunState
     state_reason: str
     counts: RunCounts
-    created_at: str
+    created_at: str = ""
     started_at: str = ""
     ended_at: str = ""
     last_sequence: int = 0

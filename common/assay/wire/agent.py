@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -17,36 +16,21 @@ from assay.model.agent_response import (
     Source,
     ToolCall,
     Usage,
-    clean_text,
     json_text,
 )
-from assay.parsing.strict_json import DECODER
 from assay.v1 import agent_pb2
+from assay.wire.converter import EnumConverter
+from assay.wire.json_text import mapping_from_text, mapping_to_text, value_from_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from google.protobuf.message import Message as Protobuf
 
 _MAX_BATCH_BYTES = 2 * 1024 * 1024
 
-_STATUSES = {
-    AgentStatus.SUCCESS: agent_pb2.AGENT_STATUS_SUCCESS,
-    AgentStatus.OUT_OF_SCOPE: agent_pb2.AGENT_STATUS_OUT_OF_SCOPE,
-    AgentStatus.ERROR: agent_pb2.AGENT_STATUS_ERROR,
-}
-_STATUSES_BACK = {number: status for status, number in _STATUSES.items()}
-_KINDS = {
-    AgentErrorKind.RAISED: agent_pb2.AGENT_ERROR_KIND_RAISED,
-    AgentErrorKind.TIMEOUT: agent_pb2.AGENT_ERROR_KIND_TIMEOUT,
-    AgentErrorKind.MALFORMED: agent_pb2.AGENT_ERROR_KIND_MALFORMED,
-    AgentErrorKind.TOO_LARGE: agent_pb2.AGENT_ERROR_KIND_TOO_LARGE,
-    AgentErrorKind.UNREACHABLE: agent_pb2.AGENT_ERROR_KIND_UNREACHABLE,
-    AgentErrorKind.HTTP_STATUS: agent_pb2.AGENT_ERROR_KIND_HTTP_STATUS,
-    AgentErrorKind.NOT_RECORDED: agent_pb2.AGENT_ERROR_KIND_NOT_RECORDED,
-    AgentErrorKind.DEAD_LETTER: agent_pb2.AGENT_ERROR_KIND_DEAD_LETTER,
-}
-_KINDS_BACK = {number: kind for kind, number in _KINDS.items()}
+STATUSES = EnumConverter(AgentStatus, agent_pb2.AgentStatus, unknown=AgentStatus.SUCCESS)
+_KINDS = EnumConverter(AgentErrorKind, agent_pb2.AgentErrorKind, unknown=AgentErrorKind.RAISED)
 _USAGE_FIELDS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
                  "reasoning_tokens", "requests", "cost_usd")  # fmt: skip
 _PLAIN_FIELDS = frozenset({"request_id", "status", "text", "latency_ms"})
@@ -107,7 +91,7 @@ def response_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
         MalformedAnswerError: The answer's output or metadata cannot be written as JSON.
     """
     message = agent_pb2.AgentResponse(
-        status=status_to_wire(response.status),
+        status=STATUSES.to_wire(response.status),
         text=response.text,
         sql=response.sql,
         data_rows=response.data_rows,
@@ -144,7 +128,7 @@ def plain_response(message: agent_pb2.AgentResponse) -> AgentResponse | None:
     """
     if not _PLAIN_FIELDS.issuperset({field.name for field, _ in message.ListFields()}) or "\0" in message.text:
         return None
-    status = status_from_wire(message.status)
+    status = STATUSES.from_wire(message.status)
     if status is AgentStatus.ERROR or not math.isfinite(message.latency_ms):
         return None
     latency_ms = message.latency_ms if message.HasField("latency_ms") else None
@@ -159,7 +143,7 @@ def response_from_wire(message: agent_pb2.AgentResponse) -> AgentResponse:
     """
     optional: dict[str, Any] = {name: getattr(message, name) for name in _OPTIONAL_FIELDS if message.HasField(name)}
     return AgentResponse(
-        status=status_from_wire(message.status),
+        status=STATUSES.from_wire(message.status),
         text=message.text,
         error=_error_from_wire(message.error) if message.HasField("error") else None,
         output=value_from_text(message.output_json) if message.output_json else None,
@@ -195,16 +179,6 @@ def split_by_size(messages: Iterable[_M], max_bytes: int = _MAX_BATCH_BYTES) -> 
         yield batch
 
 
-def status_to_wire(status: AgentStatus) -> agent_pb2.AgentStatus.ValueType:
-    """Return the number of an agent's word about its answer."""
-    return _STATUSES[status]
-
-
-def status_from_wire(number: agent_pb2.AgentStatus.ValueType) -> AgentStatus:
-    """Return an agent's word about its answer; success where it is none that is known."""
-    return _STATUSES_BACK.get(number, AgentStatus.SUCCESS)
-
-
 def message_to_wire(message: Message) -> agent_pb2.Message:
     """Return the message of one message of a conversation."""
     return agent_pb2.Message(
@@ -219,7 +193,7 @@ def message_from_wire(message: agent_pb2.Message) -> Message:
 
 def _error_to_wire(error: AgentError) -> agent_pb2.AgentError:
     return agent_pb2.AgentError(
-        kind=_KINDS[error.kind],
+        kind=_KINDS.to_wire(error.kind),
         message=error.message,
         type=error.type,
         http_status=error.http_status,
@@ -230,7 +204,7 @@ def _error_to_wire(error: AgentError) -> agent_pb2.AgentError:
 
 def _error_from_wire(error: agent_pb2.AgentError) -> AgentError:
     return AgentError(
-        kind=_KINDS_BACK.get(error.kind, AgentErrorKind.RAISED),
+        kind=_KINDS.from_wire(error.kind),
         message=error.message,
         type=error.type,
         http_status=error.http_status if error.HasField("http_status") else None,
@@ -285,38 +259,3 @@ def _source_from_wire(source: agent_pb2.Source) -> Source:
 
 def _usage_from_wire(usage: agent_pb2.Usage) -> Usage:
     return Usage(**{name: getattr(usage, name) for name in _USAGE_FIELDS if usage.HasField(name)})  # type: ignore[arg-type]  # each field is optional
-
-
-def mapping_to_text(data: Mapping[str, Any]) -> str:
-    """Return a mapping as the text of a JSON object; empty for an empty one."""
-    return clean_text(json.dumps(dict(data), ensure_ascii=False, allow_nan=False)) if data else ""
-
-
-def mapping_from_text(text: str) -> dict[str, Any]:
-    """Return the mapping that a text holds; an empty one for the empty text.
-
-    Raises:
-        ValueError: The text is not a JSON object.
-    """
-    if not text:
-        return {}
-    data = value_from_text(text)
-    if not isinstance(data, dict):
-        raise ValueError(f"a JSON object is due, not {text[:60]}")
-    return data
-
-
-def value_from_text(text: str) -> Any:
-    """Return the JSON value that a text holds.
-
-    Raises:
-        ValueError: The text is not JSON.
-    """
-    try:
-        data = DECODER.decode(text)
-        if "\\u" in text:
-            # An escape may stand for half a character, which no store or wire takes.
-            data = json.loads(clean_text(json.dumps(data, ensure_ascii=False)))
-    except RecursionError:
-        raise ValueError("the JSON is nested too deep") from None
-    return data

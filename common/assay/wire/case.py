@@ -8,15 +8,8 @@ from assay.errors import DatasetError, Problem
 from assay.model.agent_response import AgentResponse, json_text
 from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn
 from assay.v1 import orchestrator_pb2
-from assay.wire.agent import (
-    mapping_from_text,
-    mapping_to_text,
-    message_from_wire,
-    message_to_wire,
-    response_from_wire,
-    response_to_wire,
-    value_from_text,
-)
+from assay.wire.agent import message_from_wire, message_to_wire, response_from_wire, response_to_wire
+from assay.wire.json_text import mapping_from_text, mapping_to_text, value_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,15 +29,8 @@ from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 from assay.wire.agent import plain_response, request_to_wire, response_from_wire, split_by_size
 from assay.wire.case import case_from_wire
-from assay.wire.judging import spend_cap_from_wire
-from assay.wire.run import (
-    attempt_to_wire,
-    dataset_to_wire,
-    result_to_wire,
-    run_to_wire,
-    settings_from_wire,
-    states_from_wire,
-)
+from assay.wire.judging import SPEND_CAP
+from assay.wire.run import ATTEMPT, DATASET, RUN, SETTINGS, STATES, result_to_wire
 from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions, Reconciled
 from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.runs.catalogue import RunFilter
@@ -111,7 +104,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
                     upload.begin(part.header)
                 else:
                     await upload.add(part.cases.cases)
-            return pb.UploadDatasetResponse(dataset=dataset_to_wire(await upload.finish()))
+            return pb.UploadDatasetResponse(dataset=DATASET.to_wire(await upload.finish()))
         finally:
             await upload.aclose()
 
@@ -122,7 +115,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> pb.CreateRunResponse:
         """Accept a run."""
         try:
-            settings = settings_from_wire(request.spec)
+            settings = SETTINGS.from_wire(request.spec)
         except ValueError as refusal:
             raise SpecError([Problem(str(refusal), "spec")]) from None
         # In a thread: a schema of 64 kB takes half a second to check.
@@ -156,7 +149,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> pb.ListRunsResponse:
         """Return a page of runs."""
         size = min(request.page_size or 50, 500)
-        wanted = RunFilter(request.run_id_prefix, request.name, dict(request.labels), states_from_wire(request.states))
+        wanted = RunFilter(request.run_id_prefix, request.name, dict(request.labels), STATES.known(request.states))
         query = ("ListRuns", *_conditions(wanted))
         position = await self._tokens.read(query, request.page_token, (str, str))
         before = (str(position[0]), str(position[1])) if position is not None else None
@@ -189,7 +182,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.ResumeRunRequest, pb.ResumeRunResponse],
     ) -> pb.ResumeRunResponse:
         """Continue a paused run, or retry the failed rows of one."""
-        cap = spend_cap_from_wire(request.spend_cap) if request.HasField("spend_cap") else None
+        cap = SPEND_CAP.from_wire(request.spend_cap) if request.HasField("spend_cap") else None
         run = await self._manager.resume(request.run_id, retry_errors=request.retry_errors, spend_cap=cap)
         return pb.ResumeRunResponse(run=self._to_wire(run))
 
@@ -266,7 +259,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             lambda c: history.read_attempts(c, run.run_id, run.dataset.dataset_id, request.case_id)
         )
         for attempt in found:
-            yield pb.ListAttemptsResponse(attempt=attempt_to_wire(attempt))
+            yield pb.ListAttemptsResponse(attempt=ATTEMPT.to_wire(attempt))
 
     async def ServeAgent(  # noqa: N802
         self,
@@ -292,7 +285,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             await asyncio.gather(reading, return_exceptions=True)
 
     def _to_wire(self, run: Run) -> pb.Run:
-        return run_to_wire(self._manager.shown(run))
+        return RUN.to_wire(self._manager.shown(run))
 
     async def _attach_request(self, incoming: AsyncIterator[pb.ServeAgentRequest]) -> tuple[pb.AttachAgent, Run]:
         first = await anext(aiter(incoming), None)
@@ -383,7 +376,7 @@ def _conditions(wanted: RunFilter) -> list[str]:
 def _listed(run: Run) -> pb.Run:
     """Return the message of a run; one that does not fit into it says so and breaks no list."""
     try:
-        return run_to_wire(run)
+        return RUN.to_wire(run)
     except (TypeError, ValueError) as problem:
         _log.error("cannot show run: run=%s", run.run_id, exc_info=problem)
         return pb.Run(run_id=run.run_id, state_reason=f"this run cannot be shown ({problem}): delete it")

@@ -10,7 +10,7 @@ from assay.errors import Problem, SpecError
 from assay.model.run import JudgeSettings
 from assay.spec.judging import check_judge, key_variable_of
 from assay.spec.loader import load_spec, spec_from_mapping
-from assay.wire.judging import judge_from_wire, judge_to_wire
+from assay.wire.judging import JUDGE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -183,7 +183,7 @@ def test_a_jury_is_a_list_of_judges_with_all_else_in_common(judge: object) -> No
     assert found is not None
     assert [one.identity for one in found.judges] == ["openai:m", "anthropic:n"]
     assert len({(one.spend_cap_usd, one.batch, one.timeout_s) for one in found.judges}) == 1
-    assert judge_from_wire(judge_to_wire(found)) == found
+    assert JUDGE.from_wire(JUDGE.to_wire(found)) == found
 
 
 def test_each_key_of_a_jury_is_needed() -> None:

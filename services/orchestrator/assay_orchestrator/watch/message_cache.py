@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, TypeVar
 
 from assay.v1 import orchestrator_pb2 as pb
-from assay.wire.run import event_to_wire, run_to_wire
+from assay.wire.run import RUN, event_to_wire
 
 if TYPE_CHECKING:
     from assay.model.run import Run
@@ -41,7 +41,7 @@ class WatchMessageCache:
     def _snapshot(self, run_id: str, run: Run) -> pb.WatchRunResponse:
         known, made = self._snapshots.pop(run_id, (None, None))
         if made is None or known is not run:
-            made = pb.WatchRunResponse(snapshot=run_to_wire(run))
+            made = pb.WatchRunResponse(snapshot=RUN.to_wire(run))
         _remember(self._snapshots, run_id, (run, made))
         return made
 

@@ -1,0 +1,47 @@
+"""JSON values as texts of messages."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from assay.model.agent_response import clean_text
+from assay.parsing.strict_json import DECODER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def mapping_to_text(data: Mapping[str, Any]) -> str:
+    """Return a mapping as the text of a JSON object; empty for an empty one."""
+    return clean_text(json.dumps(dict(data), ensure_ascii=False, allow_nan=False)) if data else ""
+
+
+def mapping_from_text(text: str) -> dict[str, Any]:
+    """Return the mapping that a text holds; an empty one for the empty text.
+
+    Raises:
+        ValueError: The text is not a JSON object.
+    """
+    if not text:
+        return {}
+    data = value_from_text(text)
+    if not isinstance(data, dict):
+        raise ValueError(f"a JSON object is due, not {text[:60]}")
+    return data
+
+
+def value_from_text(text: str) -> Any:
+    """Return the JSON value that a text holds.
+
+    Raises:
+        ValueError: The text is not JSON.
+    """
+    try:
+        data = DECODER.decode(text)
+        if "\\u" in text:
+            # An escape may stand for half a character, which no store or wire takes.
+            data = json.loads(clean_text(json.dumps(data, ensure_ascii=False)))
+    except RecursionError:
+        raise ValueError("the JSON is nested too deep") from None
+    return data

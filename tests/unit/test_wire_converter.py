@@ -1,0 +1,85 @@
+"""Converters derived from fields: names and forms that differ, what is absent, and fields without a counterpart."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.model.run import AgentSettings, CaseSelection, PauseCause, RunCounts, RunState
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire.converter import Converter, EnumConverter
+from assay.wire.run import RUN, SETTINGS, STATES
+from assay.wire.summary import SUMMARY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def test_a_name_may_say_more_about_its_form() -> None:
+    """Seconds travel as milliseconds, mappings as JSON texts, counts with a suffix."""
+    agents = Converter(AgentSettings, pb.AgentSpec)
+    message = agents.to_wire(AgentSettings("http", timeout_s=1.5, options={"url": "http://x"}))
+    assert (message.timeout_ms, message.options_json) == (1500, '{"url": "http://x"}')
+    assert agents.from_wire(message) == AgentSettings("http", timeout_s=1.5, options={"url": "http://x"})
+
+
+def test_what_is_absent_is_the_default() -> None:
+    """0 is a value where the message can tell it from nothing."""
+    agents = Converter(AgentSettings, pb.AgentSpec)
+    assert agents.from_wire(pb.AgentSpec(adapter="a")) == AgentSettings("a")
+    assert agents.from_wire(pb.AgentSpec(adapter="a", retries=0)).retries == 0
+    assert SETTINGS.from_wire(pb.RunSpec(name="n")).agent == AgentSettings("")
+    assert Converter(CaseSelection, pb.CaseSelection).from_wire(pb.CaseSelection(total_count=0)) == CaseSelection(
+        total_count=0
+    )
+    assert (RUN.from_wire(pb.Run()).summary, RUN.from_wire(pb.Run()).created_at) == (None, "")
+
+
+def test_members_of_enums_that_this_version_does_not_know() -> None:
+    """They stand for what their converter says, and are left out of sets."""
+    unknown: Any = 99
+    assert RUN.from_wire(pb.Run(state=unknown, pause_cause=unknown)).pause_cause is None
+    assert RUN.from_wire(pb.Run(pause_cause=pb.PAUSE_CAUSE_JUDGE)).pause_cause is PauseCause.JUDGE
+    assert STATES.known([unknown, pb.RUN_STATE_PAUSED]) == {RunState.PAUSED}
+    with pytest.raises(ValueError, match="no value defined for name"):
+        EnumConverter(RunState, pb.PauseCause, unknown=None)
+
+
+def test_a_field_without_a_counterpart_is_found_at_import() -> None:
+    """Whoever adds a field on one side cannot forget the other."""
+
+    @dataclass(frozen=True)
+    class More(RunCounts):
+        skipped: int = 0
+
+    @dataclass(frozen=True)
+    class Fewer:
+        total: int = 0
+
+    with pytest.raises(TypeError, match=r"More\.skipped has no counterpart in assay\.v1\.RunCounts"):
+        Converter(More, pb.RunCounts)
+    with pytest.raises(TypeError, match=r"RunCounts has more than Fewer: \['agent_errors', 'failed', 'finished', "):
+        Converter(Fewer, pb.RunCounts)
+
+
+def test_stored_json_of_other_versions_is_read() -> None:
+    """Keys that are missing are defaults; keys of a later version are left alone."""
+
+    @dataclass(frozen=True)
+    class Agent:
+        adapter: str
+        target: str = ""
+        timeout_s: float = 30.0
+        concurrency: int = 16
+        retries: int = 2
+        options: Mapping[str, Any] = field(default_factory=dict)
+
+    agents = Converter(Agent, pb.AgentSpec)
+    assert agents.from_json({"adapter": "a", "later": 1}) == Agent("a")
+    found = SUMMARY.from_wire(pb.RunSummary(metrics=[pb.MetricSummary(metric="m")]))
+    again = SUMMARY.from_json(dataclasses.asdict(found))
+    assert again == found
+    assert again.metrics[0].rule == "at_least"
