@@ -259,9 +259,9 @@ def _restarter(stack: LocalStack | None) -> Callable[[], Awaitable[None]] | None
     return restart
 
 
-def print_document(document: object) -> None:
+def print_document(document: object, file: TextIO | None = None) -> None:
     """Print a document for programs, on lines for people who look at it."""
-    click.echo(json_text(document, indent=1))
+    click.echo(json_text(document, indent=1), file=file)
 
 
 def print_line(document: object, file: TextIO | None = None) -> None:

@@ -6,16 +6,16 @@ import contextlib
 import dataclasses
 import shlex
 import sys
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from assay.errors import AssayError, SpecError
+from assay.errors import SpecError
 from assay.text.unsafe_text import clean
-from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
+from assay_cli.commands.runs.follow import OutputOptions, follow_to_end
 from assay_cli.options import (
     bad_case_option,
     connect,
@@ -30,18 +30,15 @@ from assay_cli.options import (
     server_option,
     use_prices,
 )
+from assay_cli.output.run_documents import Form
 from assay_cli.run_options import Marks, find_run, marks_options, selection_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from assay.agent_host.caller import AgentCaller
     from assay.client.client import Client
     from assay.datasets import Dataset, DatasetInfo
-    from assay.local.stack import LocalStack
     from assay.model.run import CaseSelection, Run
     from assay.spec.model import Spec
-from assay_cli.exit_status import exit_status_of
 
 _REPORTS = Path("assay-reports")
 
@@ -107,7 +104,7 @@ def run(
     from assay.local.stack import environment_for
     from assay.reports.atomic import check_folder
     from assay.spec.loader import find_spec_file, load_spec
-    from assay_cli.verdict_recording import check_recording
+    from assay_cli.verdict_recording import check_recording, recorded_on_the_way
 
     if verbose and as_json:
         raise click.UsageError("--verbose prints rows as text: leave out --verbose or --json")
@@ -143,134 +140,51 @@ def run(
     if record_verdicts is not None:
         check_recording(checked, info)
         check_folder(record_verdicts.parent, option="--record-verdicts")
-    again = _command_again(click.get_current_context())
-    shown = _Shown(no_progress=no_progress, verbose=verbose, as_json=as_json)
-    job = _Job(
-        checked, cases, info, resume_id, again,
-        shown=shown, output_dir=output_dir, record_verdicts=record_verdicts,
-    )  # fmt: skip
-    with job.stdout_guarded():
-        caller = _load_caller(checked)
-        return run_async(job.run(server, caller))
+    recorded = None
+    if record_verdicts is not None:
+        recorded = partial(recorded_on_the_way, cases=cases, path=record_verdicts)
+    options = OutputOptions(
+        server,
+        output_dir,
+        Form.REPORT if as_json else Form.TEXT,
+        again=_command_again(click.get_current_context()),
+        no_progress=no_progress,
+        verbose=verbose,
+        spec=checked,
+        recorded=recorded,
+    )
+    with contextlib.redirect_stdout(sys.stderr):  # what the agent prints: stdout is for results
+        return run_async(_run(checked, cases, info, resume_id, options, _load_caller(checked)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """What a run shows: no progress, each row, one document in place of the summary."""
+async def _run(
+    spec: Spec,
+    dataset: Dataset,
+    info: DatasetInfo,
+    resume_id: str | None,
+    options: OutputOptions,
+    caller: AgentCaller | None,
+) -> int:
+    judge_keys = spec.judge_keys if spec.needs_judge(info.checks) else None
+    models = spec.embedding_models(info.checks)
+    async with connect(options.server, models, judge_keys=judge_keys) as (client, stack):
+        run = await _start(client, spec, dataset, info, resume_id)
+        options = dataclasses.replace(options, output_dir=options.output_dir or _REPORTS / run.run_id)
+        return await follow_to_end(client, run, options, caller=caller, stack=stack)
 
-    no_progress: bool
-    verbose: bool
-    as_json: bool
 
+async def _start(client: Client, spec: Spec, dataset: Dataset, info: DatasetInfo, resume_id: str | None) -> Run:
+    from assay.client.run_driver import start_run
 
-class _Job:
-    """One `assay run`."""
-
-    def __init__(
-        self,
-        spec: Spec,
-        dataset: Dataset,
-        info: DatasetInfo,
-        resume_id: str | None,
-        again: str,
-        *,
-        shown: _Shown,
-        output_dir: Path | None,
-        record_verdicts: Path | None,
-    ) -> None:
-        self._record_verdicts = record_verdicts
-        self._spec = spec
-        self._dataset = dataset
-        self._info = info
-        self._resume_id = resume_id
-        self._again = again
-        self._shown = shown
-        self._output_dir = output_dir
-        self._stdout = sys.stdout
-
-    @contextlib.contextmanager
-    def stdout_guarded(self) -> Iterator[None]:
-        """Send what the agent prints to stderr: stdout is for results."""
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-
-    async def run(self, server: str | None, caller: AgentCaller | None) -> int:
-        """Run, report, and return the exit status."""
-        import asyncio
-
-        from assay.client.run_driver import saying_how_to_report
-
-        spec = self._spec
-        judge_keys = spec.judge_keys if spec.needs_judge(self._info.checks) else None
-        models = spec.embedding_models(self._info.checks)
-        async with connect(server, models, judge_keys=judge_keys) as (client, stack):
-            run = await self._start(client)
-            try:
-                run = await self._drive(client, run, caller, stack)
-            except asyncio.CancelledError:
-                click.echo("", err=True)
-                click.echo(f"interrupted: what is done is stored. {self._resume_hint(run)}", err=True)
-                return EXIT_INTERRUPTED
-            except AssayError as error:
-                raise type(error)(f"{error.message}\n{self._resume_hint(run)}") from error
-            if run.summary is None:
-                why = f": {clean(run.state_reason)}" if run.state_reason else ""
-                click.echo(f"run {run.run_id} {run.state.value}{why}", err=True)
-                if not run.finished:
-                    click.echo(self._resume_hint(run), err=True)
-                return EXIT_INFRASTRUCTURE
-            with saying_how_to_report(run, server):
-                return await self._report(client, run)
-
-    async def _start(self, client: Client) -> Run:
-        from assay.client.run_driver import start_run
-
-        if self._resume_id is None:
-            return await start_run(client, self._spec, self._dataset, self._info)
-        stored = await client.get_run(await find_run(client, self._resume_id), partial=False)
-        if stored.settings.agent.target != self._spec.settings.agent.target:
-            raise SpecError(
-                f"run {stored.run_id} asks the agent {stored.settings.agent.target!r}, and this spec names "
-                f"{self._spec.settings.agent.target!r}: resume it with the spec that started it"
-            )
-        return stored if stored.finished else await client.resume_run(stored.run_id)
-
-    async def _drive(self, client: Client, run: Run, caller: AgentCaller | None, stack: LocalStack | None) -> Run:
-        from assay.client.progress import make_progress
-        from assay.client.run_driver import drive_run
-        from assay.client.starting import telling_of_start
-        from assay_cli.output.verbose_progress import VerboseProgress
-
-        shown = self._shown
-        hidden = shown.no_progress or (shown.as_json and not sys.stderr.isatty())
-        chosen = VerboseProgress(run, self._stdout) if shown.verbose else make_progress(run, hidden=hidden)
-        with chosen as progress:
-            async with telling_of_start(stack, progress):
-                return await drive_run(client, run, caller, progress.take, stack, include_answers=shown.verbose)
-
-    async def _report(self, client: Client, run: Run) -> int:
-        from assay.reports.json_report import JsonReport
-        from assay_cli.output.console import ConsoleSummary
-        from assay_cli.verdict_recording import recorded_on_the_way
-
-        assert run.summary is not None
-        folder = self._output_dir or _REPORTS / run.run_id
-        console = ConsoleSummary(run, self._stdout)
-        report = JsonReport(run, self._spec)
-        path = folder / "results.json"
-        rows = client.list_results(run.run_id)
-        if self._record_verdicts is not None:
-            rows = recorded_on_the_way(rows, run, self._dataset, self._record_verdicts)
-        await report.write(path, rows, console.take)
-        if self._shown.as_json:
-            report.copy_to(path, self._stdout)
-        else:
-            self._stdout.write(console.render(path))
-        self._stdout.flush()
-        return exit_status_of(run)
-
-    def _resume_hint(self, run: Run) -> str:
-        return f"Continue with: {self._again} --resume {run.run_id}"
+    if resume_id is None:
+        return await start_run(client, spec, dataset, info)
+    stored = await client.get_run(await find_run(client, resume_id), partial=False)
+    if stored.settings.agent.target != spec.settings.agent.target:
+        raise SpecError(
+            f"run {stored.run_id} asks the agent {stored.settings.agent.target!r}, and this spec names "
+            f"{spec.settings.agent.target!r}: resume it with the spec that started it"
+        )
+    return stored if stored.finished else await client.resume_run(stored.run_id)
 
 
 def _names(metrics: str | None) -> list[str] | None:

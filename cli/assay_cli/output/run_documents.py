@@ -24,6 +24,7 @@ class Form(Enum):
     TEXT = "for people"
     DOCUMENT = "one JSON document at the end"
     LINES = "one JSON line for each event"
+    REPORT = "the JSON report at the end"
 
     @classmethod
     def document_if(cls, as_json: bool) -> Form:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay_cli.commands.runs.follow import ANSWERED_HERE, Ending, caller_of, conclude, follow_to_end, say_state
+from assay_cli.commands.runs.follow import ANSWERED_HERE, OutputOptions, caller_of, conclude, follow_to_end, say_state
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options import (
     connect,
@@ -48,7 +48,7 @@ def watch(run_id: str, output_dir: Path | None, server: str | None, as_json: boo
         assay runs watch latest
         assay runs watch latest --output-dir reports
     """
-    ending = Ending(server, output_dir, Form.lines_if(as_json))
+    options = OutputOptions(server, output_dir, Form.lines_if(as_json))
 
     async def main() -> int:
         from assay.model.run import RunState
@@ -59,8 +59,8 @@ def watch(run_id: str, output_dir: Path | None, server: str | None, as_json: boo
             is_over = run.finished or (run.state is RunState.PAUSED and not run.waits_for_storage)
             if is_over and not as_json:
                 click.echo(say_state(run))
-                return await conclude(client, run, ending)
-            return await follow_to_end(client, run, ending, stack=stack)
+                return await conclude(client, run, options)
+            return await follow_to_end(client, run, options, stack=stack)
 
     return run_async(main())
 
@@ -97,7 +97,7 @@ def pause(run_id: str, server: str | None, as_json: bool) -> int:
         async with connect(server) as (client, _):
             run = await client.pause_run(await find_run(client, run_id))
             if run.state in going:
-                click.echo("questions in flight are ending; Ctrl-C stops waiting, not the pause", err=True)
+                click.echo("questions in flight are options; Ctrl-C stops waiting, not the pause", err=True)
                 async for event in client.watch_run(run.run_id, after_sequence=run.last_sequence):
                     if isinstance(event, Run | StateChange) and event.state not in going:
                         break
@@ -165,7 +165,7 @@ def resume(
         assay runs resume latest --retry-errors
     """
     use_prices(prices, server)
-    ending = Ending(server, output_dir, Form.document_if(as_json))
+    options = OutputOptions(server, output_dir, Form.document_if(as_json))
     cap = _spend_cap(spend_cap)
 
     async def main() -> int:
@@ -178,8 +178,8 @@ def resume(
             run = await client.resume_run(run.run_id, retry_errors=retry_errors, spend_cap=cap)
             if run.finished:
                 click.echo("no row has an error that can be tried again", err=True)
-                return await conclude(client, run, ending)
-            return await follow_to_end(client, run, ending, caller=caller, stack=stack)
+                return await conclude(client, run, options)
+            return await follow_to_end(client, run, options, caller=caller, stack=stack)
 
     return run_async(main())
 

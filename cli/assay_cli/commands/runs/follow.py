@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from assay.errors import AssayError
 from assay.model.run import PauseCause
 from assay.text.unsafe_text import clean, shorten
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
@@ -18,10 +19,13 @@ from assay_cli.options import print_document, print_line
 from assay_cli.output.run_documents import Form, event_document, full
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
     from assay.agent_host.caller import AgentCaller
     from assay.client.client import Client
     from assay.local.stack import LocalStack
     from assay.model.run import CaseResult, Run, StateChange
+    from assay.spec.model import Spec
     from assay_cli.output.console import ConsoleSummary
 
 ANSWERED_HERE = frozenset({"python"})
@@ -29,90 +33,134 @@ ANSWERED_HERE = frozenset({"python"})
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """How a command that follows a run says what came of it.
+class OutputOptions:
+    """What a command that follows a run prints and writes.
 
     Args:
-        server: The server as the user named it, for the sentence that says how to go on.
+        server: The server as the user named it, for the sentence that says how to continue.
         output_dir: Where the report goes; None for no report.
         form: What is printed.
+        again: The command that continues the run; empty for `assay runs resume`.
+        no_progress: Whether no progress is shown.
+        verbose: Whether each row is printed when it is finished.
+        spec: The spec, for the report; None where only the run is known.
+        recorded: Takes the rows on their way into the report; None where nothing else needs them.
+        out: Where results are printed.
     """
 
     server: str | None = None
     output_dir: Path | None = None
     form: Form = Form.TEXT
+    again: str = ""
+    no_progress: bool = False
+    verbose: bool = False
+    spec: Spec | None = None
+    recorded: Callable[[AsyncIterator[CaseResult], Run], AsyncIterator[CaseResult]] | None = None
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+
+    def how_to_continue(self, run: Run) -> str:
+        """Return the sentence that says how a run is continued."""
+        if self.again:
+            return f"Continue with: {self.again} --resume {run.run_id}"
+        where = f" --server {self.server}" if self.server else ""
+        asks = run.settings.agent.adapter in ANSWERED_HERE and run.pause_cause is not PauseCause.JUDGE
+        code = " --spec SPEC" if asks else ""
+        return f"Continue with: assay runs resume {run.run_id}{code}{where}"
 
 
 async def follow_to_end(
     client: Client,
     run: Run,
-    ending: Ending,
+    options: OutputOptions,
     *,
     caller: AgentCaller | None = None,
     stack: LocalStack | None = None,
 ) -> int:
-    """Follow a run that is going on until it ends or pauses; return the exit status.
+    """Follow an active run until it ends or pauses, print its summary and write its report; return the exit status.
 
     Args:
         client: To the orchestrator.
-        ending: How its end is told.
-        caller: The agent on this side; None where the orchestrator asks it, or somebody else answers.
+        caller: The agent on this side; None where the orchestrator or another client asks it.
         stack: The local stack, watched for services that end by themselves.
     """
+    is_own = bool(options.again) or caller is not None or stack is not None
+    try:
+        run = await _drive(client, run, options, caller, stack, is_own=is_own)
+    except asyncio.CancelledError:
+        click.echo("", err=True)
+        how = f"interrupted: what is done is stored. {options.how_to_continue(run)}"
+        click.echo(how if is_own else "stopped watching; the run is not affected", err=True)
+        return EXIT_INTERRUPTED
+    except AssayError as error:
+        if not is_own:
+            raise
+        raise type(error)(f"{error.message}\n{options.how_to_continue(run)}", reason=error.reason) from error
+    if options.form is Form.TEXT and not options.again:
+        click.echo(say_state(run), file=options.out)
+    return await conclude(client, run, options)
+
+
+async def _drive(
+    client: Client,
+    run: Run,
+    options: OutputOptions,
+    caller: AgentCaller | None,
+    stack: LocalStack | None,
+    *,
+    is_own: bool,
+) -> Run:
     from assay.client.progress import make_progress
     from assay.client.run_driver import drive_run
     from assay.client.starting import telling_of_start
+    from assay_cli.output.verbose_progress import VerboseProgress
 
-    out = sys.stdout
-    hidden = ending.form is not Form.TEXT and not sys.stderr.isatty()
-    try:
-        # What the agent prints goes to stderr: stdout is for results.
-        with contextlib.redirect_stdout(sys.stderr), make_progress(run, hidden=hidden) as progress:
+    hidden = options.no_progress or (options.form is not Form.TEXT and not sys.stderr.isatty())
+    shown = VerboseProgress(run, options.out) if options.verbose else make_progress(run, hidden=hidden)
+    # What the agent prints goes to stderr: stdout is for results.
+    with contextlib.redirect_stdout(sys.stderr), shown as progress:
 
-            def take(event: Run | StateChange | CaseResult) -> None:
-                progress.take(event)
-                if ending.form is Form.LINES:
-                    print_line(event_document(event), out)
+        def take(event: Run | StateChange | CaseResult) -> None:
+            progress.take(event)
+            if options.form is Form.LINES:
+                print_line(event_document(event), options.out)
 
-            async with telling_of_start(stack, progress):
-                run = await drive_run(client, run, caller, take, stack, resume=caller is not None or stack is not None)
-    except asyncio.CancelledError:
-        click.echo("", err=True)
-        if caller is None and stack is None:
-            click.echo("stopped watching; the run is not affected", err=True)
-        else:
-            click.echo(f"interrupted: what is done is stored. {how_to_resume(run, ending.server)}", err=True)
-        return EXIT_INTERRUPTED
-    if ending.form is Form.TEXT:
-        click.echo(say_state(run), file=out)
-    return await conclude(client, run, ending)
+        async with telling_of_start(stack, progress):
+            return await drive_run(client, run, caller, take, stack, resume=is_own, include_answers=options.verbose)
 
 
-async def conclude(client: Client, run: Run, ending: Ending) -> int:
+async def conclude(client: Client, run: Run, options: OutputOptions) -> int:
     """Print the summary of a run that is over, write its report where one is wanted, and return the exit status."""
     from assay.client.run_driver import saying_how_to_report
     from assay.reports.json_report import JsonReport
     from assay_cli.exit_status import exit_status_of
     from assay_cli.output.console import ConsoleSummary
 
-    if ending.form is Form.LINES:
-        print_line({"event": "end", "sequence": run.last_sequence, **full(run)})
-    elif ending.form is Form.DOCUMENT:
-        print_document(full(run))
+    out, form = options.out, options.form
+    if form is Form.LINES:
+        print_line({"event": "end", "sequence": run.last_sequence, **full(run)}, out)
+    elif form is Form.DOCUMENT:
+        print_document(full(run), out)
     if run.summary is None:
+        if options.again:
+            why = f": {clean(run.state_reason)}" if run.state_reason else ""
+            click.echo(f"run {run.run_id} {run.state.value}{why}", err=True)
         if not run.finished:
-            click.echo(how_to_resume(run, ending.server), err=True)
+            click.echo(options.how_to_continue(run), err=True)
         return EXIT_INFRASTRUCTURE
-    console = ConsoleSummary(run)
+    console = ConsoleSummary(run, out)
     path = None
-    with saying_how_to_report(run, ending.server):
-        if ending.output_dir is not None:
-            path = ending.output_dir / "results.json"
-            await JsonReport(run, None).write(path, client.list_results(run.run_id), console.take)
-        elif ending.form is Form.TEXT:
+    with saying_how_to_report(run, options.server):
+        if options.output_dir is not None:
+            report, path = JsonReport(run, options.spec), options.output_dir / "results.json"
+            rows = client.list_results(run.run_id)
+            rows = options.recorded(rows, run) if options.recorded is not None else rows
+            await report.write(path, rows, console.take)
+            if form is Form.REPORT:
+                report.copy_to(path, out)
+        elif form is Form.TEXT:
             await read_for(console, client, run)
-    if ending.form is Form.TEXT:
-        click.echo(console.render(path), nl=False)
+    if form is Form.TEXT:
+        click.echo(console.render(path), file=out, nl=False)
     return exit_status_of(run)
 
 
@@ -155,14 +203,6 @@ def caller_of(run: Run, spec: Path | None, target: str | None) -> AgentCaller | 
             "spec that started the run"
         )
     return load_caller(wanted, loaded.base_dir)
-
-
-def how_to_resume(run: Run, server: str | None) -> str:
-    """Return the sentence that says how a run is continued."""
-    where = f" --server {server}" if server else ""
-    asks = run.settings.agent.adapter in ANSWERED_HERE and run.pause_cause is not PauseCause.JUDGE
-    code = " --spec SPEC" if asks else ""
-    return f"Continue with: assay runs resume {run.run_id}{code}{where}"
 
 
 def say_state(run: Run) -> str:
