@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from assay.datasets import Dataset, DatasetInfo
     from assay.model.run import CaseSelection, Run
     from assay.spec.model import Spec
+    from assay_cli.commands.runs.follow import Recording
 
 _REPORTS = Path("assay-reports")
 
@@ -104,7 +105,6 @@ def run(
     from assay.local.stack import environment_for
     from assay.reports.atomic import check_folder
     from assay.spec.loader import find_spec_file, load_spec
-    from assay_cli.verdict_recording import check_recording, recorded_on_the_way
 
     if verbose and as_json:
         raise click.UsageError("--verbose prints rows as text: leave out --verbose or --json")
@@ -137,12 +137,6 @@ def run(
         click.echo(f"warning: {clean(str(warning))}", err=True)
     say_what_is_left_out(info)
     check_folder(output_dir or _REPORTS)
-    if record_verdicts is not None:
-        check_recording(checked, info)
-        check_folder(record_verdicts.parent, option="--record-verdicts")
-    recorded = None
-    if record_verdicts is not None:
-        recorded = partial(recorded_on_the_way, cases=cases, path=record_verdicts)
     options = OutputOptions(
         server,
         output_dir,
@@ -151,10 +145,22 @@ def run(
         no_progress=no_progress,
         verbose=verbose,
         spec=checked,
-        recorded=recorded,
+        recorded=_recording(checked, cases, info, record_verdicts),
     )
     with contextlib.redirect_stdout(sys.stderr):  # what the agent prints: stdout is for results
         return run_async(_run(checked, cases, info, resume_id, options, _load_caller(checked)))
+
+
+def _recording(spec: Spec, dataset: Dataset, info: DatasetInfo, path: Path | None) -> Recording | None:
+    """Return what writes verdicts to the file that --record-verdicts names; None where it is not given."""
+    from assay.reports.atomic import check_folder
+    from assay_cli.verdict_recording import check_recording, recorded_on_the_way
+
+    if path is None:
+        return None
+    check_recording(spec, info)
+    check_folder(path.parent, option="--record-verdicts")
+    return partial(recorded_on_the_way, cases=dataset, path=path)
 
 
 async def _run(

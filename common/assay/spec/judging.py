@@ -22,7 +22,6 @@ judge:
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,7 @@ from assay.judging.recorded_verdicts import ANSWER, read_recorded_verdicts
 from assay.judging.rubric_file import read_rubric
 from assay.metrics.quality import RUBRIC as QUALITY
 from assay.model.run import JudgeSettings
-from assay.parsing.durations import read_duration_s
+from assay.parsing.fields import Fields
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
@@ -253,20 +252,21 @@ class JudgeReader:
             self._say("provider", "is none: name a provider, or remove it from the jury" if in_jury else message)
             return None
         rubric, rubric_yaml = self._rubric(value.get("rubric"))
+        fields = Fields(value, self._say)
         return JudgeSettings(
             provider=provider,
-            model=self._text(value, "model"),
-            base_url=self._text(value, "base_url").rstrip("/"),
-            key_variable=self._text(value, "key_variable"),
+            model=fields.text("model"),
+            base_url=fields.text("base_url").rstrip("/"),
+            key_variable=fields.text("key_variable"),
             rubric=rubric,
             rubric_yaml=rubric_yaml,
-            temperature=self._number(value, "temperature"),
-            max_tokens=self._whole(value, "max_tokens", _DEFAULTS.max_tokens),
-            timeout_s=self._duration(value.get("timeout")),
-            spend_cap_usd=self._number(value, "spend_cap"),
-            concurrency=self._whole(value, "concurrency", _DEFAULTS.concurrency),
-            canary_rate=_DEFAULTS.canary_rate if (rate := self._number(value, "canaries")) is None else rate,
-            batch=self._flag(value, "batch"),
+            temperature=fields.number("temperature"),
+            max_tokens=fields.whole("max_tokens", _DEFAULTS.max_tokens),
+            timeout_s=fields.duration_s("timeout", _DEFAULTS.timeout_s, 1, 3600, "a duration from 1s to 1h, e.g. 2m"),
+            spend_cap_usd=fields.number("spend_cap"),
+            concurrency=fields.whole("concurrency", _DEFAULTS.concurrency),
+            canary_rate=_DEFAULTS.canary_rate if (rate := fields.number("canaries")) is None else rate,
+            batch=fields.flag("batch"),
         )
 
     def _known(self, value: Mapping[Any, Any]) -> list[str]:
@@ -299,45 +299,6 @@ class JudgeReader:
         name, problems = _rubric_problems(text, str(path))
         self._problems += problems
         return (name, text) if not problems else ("", "")
-
-    def _text(self, value: Mapping[str, Any], key: str) -> str:
-        found = value.get(key, "")
-        if not isinstance(found, str):
-            self._say(key, f"must be a string, not {found!r}")
-            return ""
-        return found
-
-    def _number(self, value: Mapping[str, Any], key: str) -> float | None:
-        found = value.get(key)
-        if found is None:
-            return None
-        if isinstance(found, bool) or not isinstance(found, int | float):
-            self._say(key, f"must be a number, not {found!r}")
-            return None
-        return float(found)
-
-    def _whole(self, value: Mapping[str, Any], key: str, default: int) -> int:
-        found = value.get(key, default)
-        if isinstance(found, bool) or not isinstance(found, int):
-            self._say(key, f"must be a whole number, not {found!r}")
-            return default
-        return found
-
-    def _flag(self, value: Mapping[str, Any], key: str) -> bool:
-        found = value.get(key, False)
-        if not isinstance(found, bool):
-            self._say(key, f"must be true or false, not {found!r}")
-            return False
-        return found
-
-    def _duration(self, value: object) -> float:
-        if value is None:
-            return _DEFAULTS.timeout_s
-        seconds = read_duration_s(value)
-        if math.isnan(seconds):
-            self._say("timeout", f"must be a duration from 1s to 1h, e.g. 2m, not {value!r}")
-            return _DEFAULTS.timeout_s
-        return seconds
 
     def _say(self, key: str, message: str) -> None:
         where = "judge" if key in _KEYS and key not in _OF_ONE else self._where

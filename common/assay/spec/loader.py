@@ -18,7 +18,7 @@ from assay.model.labels import label_problems
 from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, RunSettings
 from assay.model.run_limits import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.model.run_settings import MAX_ERRORS, TURN_SCORES
-from assay.parsing.durations import read_duration_s
+from assay.parsing.fields import Fields
 from assay.parsing.names import metric_name_problem, name_problem, unknown_name, writable
 from assay.parsing.percentages import read_share
 from assay.parsing.yaml_nodes import Lines, parse_yaml
@@ -156,6 +156,7 @@ class _Reader:
         environs: tuple[Mapping[str, str] | None, Mapping[str, str] | None] = (None, None),
     ) -> None:
         self._data = data
+        self._fields = Fields(data, self._report)
         self._base_dir = base_dir
         self._problems = problems
         self._file = file
@@ -179,11 +180,10 @@ class _Reader:
             apply_override(data, override, self._problems)
         standard = bool(preset) and data.get("metrics") == preset_metrics(preset)
         left_out = select_metrics(data, metrics) if metrics is not None else []
-        for key in data:
-            if key not in _KEYS:
-                self._report(str(key), unknown_name("field", key, _KEYS))
+        fields = self._fields
+        fields.unknown(_KEYS)
         chosen = self._metrics()
-        repeats = self._integer("repeats", data.get("repeats", 1), 1, MAX_REPEATS)
+        repeats = fields.whole("repeats", 1, 1, MAX_REPEATS)
         spec = Spec(
             settings=RunSettings(
                 name=self._name(),
@@ -196,18 +196,18 @@ class _Reader:
                 preset=preset,
                 judge=self._judge(chosen),
                 team=self._team(),
-                weight=self._weight(),
+                weight=fields.number("weight", 1.0, MIN_RUN_WEIGHT, MAX_RUN_WEIGHT) or 1.0,
                 max_agent_errors=self._share("max_agent_errors"),
                 max_metric_errors=self._share("max_metric_errors"),
-                turns=self._turns(),
+                turns=fields.choice("turns", TURN_SCORES),
                 labels=self._labels(),
                 note=self._note(),
             ),
             dataset=self._dataset(dataset, needs_dataset),
             dataset_map=self._map(),
-            dataset_encoding=self._text("encoding"),
+            dataset_encoding=fields.text("encoding") or None,
             dataset_format=self._format(),
-            on_bad_case=self._on_bad_case(),
+            on_bad_case=fields.choice("on_bad_case", ON_BAD_CASE),
             reports=self._reports(),
             base_dir=self._base_dir,
             recorded_verdicts=self._recorded,
@@ -256,7 +256,7 @@ class _Reader:
         return str(name).strip()
 
     def _team(self) -> str:
-        team = self._text("team") or ""
+        team = self._fields.text("team")
         if problem := name_problem(team, MAX_TEAM_CHARS, required=False):
             self._report("team", problem)
         return team
@@ -275,17 +275,9 @@ class _Reader:
         return labels
 
     def _note(self) -> str:
-        note = self._text("note") or ""
+        note = self._fields.text("note")
         self._take(label_problems({}, note))
         return note
-
-    def _weight(self) -> float:
-        value = self._data.get("weight", 1.0)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not MIN_RUN_WEIGHT <= value <= MAX_RUN_WEIGHT:
-            self._report("weight", f"must be a number from {MIN_RUN_WEIGHT} to {MAX_RUN_WEIGHT}, not {value!r}")
-            return 1.0
-        return float(value)
 
     def _share(self, key: str) -> float:
         value = self._data.get(key, MAX_ERRORS)
@@ -295,38 +287,11 @@ class _Reader:
             return MAX_ERRORS
         return share
 
-    def _turns(self) -> str:
-        value = self._data.get("turns", TURN_SCORES[0])
-        if value not in TURN_SCORES:
-            self._report("turns", f"must be one of {', '.join(TURN_SCORES)}, not {value!r}")
-            return TURN_SCORES[0]
-        return str(value)
-
-    def _text(self, key: str) -> str | None:
-        value = self._data.get(key)
-        if value is not None and not isinstance(value, str):
-            self._report(key, f"must be a string, not {value!r}")
-            return None
-        return value
-
     def _format(self) -> str | None:
-        value = self._text("format")
+        value = self._fields.text("format") or None
         if value is not None and value not in FORMAT_NAMES:
             self._report("format", unknown_name("format", value, FORMAT_NAMES))
             return None
-        return value
-
-    def _on_bad_case(self) -> str:
-        value = self._data.get("on_bad_case", ON_BAD_CASE[0])
-        if value not in ON_BAD_CASE:
-            self._report("on_bad_case", f"must be {' or '.join(ON_BAD_CASE)}, not {value!r}")
-            return ON_BAD_CASE[0]
-        return str(value)
-
-    def _integer(self, field: str, value: object, low: int, high: int) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            self._report(field, f"must be a whole number from {low} to {high}, not {value!r}")
-            return low
         return value
 
     def _dataset(self, given: Path | None, needed: bool) -> Path | None:
@@ -372,24 +337,17 @@ class _Reader:
     def _known_agent(self, adapter: str, value: dict[str, Any]) -> AgentSettings:
         option_keys = _OPTION_KEYS.get(adapter, ())
         known = (*_AGENT_KEYS, *option_keys)
-        options = {}
-        for key, item in value.items():
-            if key in option_keys:
-                options[key] = item
-            elif key not in known:
-                self._report(f"agent.{key}", unknown_name("field of agent", key, known))
-        target = value.get("target", "")
-        if not isinstance(target, str):
-            self._report("agent.target", f"must be a string, not {target!r}")
-            target = ""
+        options = {key: item for key, item in value.items() if key in option_keys}
+        fields = Fields(value, lambda key, message: self._report(f"agent.{key}", message))
+        fields.unknown(known, "field of agent")
         found = read_prompt_files(options, self._base_dir) if adapter in PROVIDERS else []
         self._take(found)
         agent = AgentSettings(
             adapter=adapter,
-            target=target,
-            timeout_s=self._duration("agent.timeout", value.get("timeout", "30s")),
-            concurrency=self._integer("agent.concurrency", value.get("concurrency", 16), 1, 1000),
-            retries=self._integer("agent.retries", value.get("retries", 2), 0, 10),
+            target=fields.text("target"),
+            timeout_s=fields.duration_s("timeout", 30.0, 0.001, 3600, "a duration from 1ms to 1h, e.g. 30s or 500ms"),
+            concurrency=fields.whole("concurrency", 16, 1, 1000),
+            retries=fields.whole("retries", 2, 0, 10),
             options=options,
         )
         # A file that could not be read has been reported; that its text is missing is no news.
@@ -399,13 +357,6 @@ class _Reader:
             found = missing_variables(agent, self._environ)
         self._take(found)
         return agent
-
-    def _duration(self, field: str, value: object) -> float:
-        seconds = read_duration_s(value)
-        if not 0.001 <= seconds <= 3600:
-            self._report(field, f"must be a duration from 1ms to 1h, e.g. 30s or 500ms, not {value!r}")
-            return 30.0
-        return seconds
 
     def _metrics(self) -> tuple[MetricSettings, ...]:
         value = self._data.get("metrics")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from assay.errors import Problem
+from assay.parsing.fields import Fields
 from assay.parsing.names import kind_of, unknown_name
 from assay.spec.prompt_template import template_problem, variables_of
 from assay.spec.urls import has_user
@@ -106,6 +107,7 @@ class PromptOptions:
     def from_options(cls, adapter: str, options: Mapping[str, Any], problems: list[Problem]) -> PromptOptions:
         """Return the options of a spec; what is wrong is added to `problems`."""
         provider = PROVIDERS[adapter]
+        fields = Fields(options, lambda name, message: problems.append(Problem(message, f"agent.{name}")))
         problems += [
             Problem(unknown_name(f"option of the {adapter} adapter", name, PROMPT_KEYS), f"agent.{name}")
             for name in options
@@ -123,8 +125,8 @@ class PromptOptions:
             api_key=_api_key(options.get("api_key"), provider, problems),
             prompt=prompt,
             system=system,
-            max_tokens=_max_tokens(options.get("max_tokens", _DEFAULT_MAX_TOKENS), problems),
-            temperature=_temperature(options.get("temperature"), provider, problems),
+            max_tokens=fields.whole("max_tokens", _DEFAULT_MAX_TOKENS, 1, _MAX_TOKENS),
+            temperature=fields.number("temperature", None, 0, provider.max_temperature),
             extra=_extra(options.get("extra"), provider, problems),
         )
 
@@ -242,26 +244,6 @@ def _api_key(value: object, provider: Provider, problems: list[Problem]) -> str 
         )
     )
     return None
-
-
-def _max_tokens(value: object, problems: list[Problem]) -> int:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_TOKENS:
-        problems.append(Problem(f"must be a whole number from 1 to {_MAX_TOKENS:,}, not {value!r}", "agent.max_tokens"))
-        return _DEFAULT_MAX_TOKENS
-    return value
-
-
-def _temperature(value: object, provider: Provider, problems: list[Problem]) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= provider.max_temperature:
-        problems.append(
-            Problem(f"must be a number from 0 to {provider.max_temperature:g}, not {value!r}", "agent.temperature")
-        )
-        return None
-    return float(value)
 
 
 def _extra(value: object, provider: Provider, problems: list[Problem]) -> dict[str, Any]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from assay.spec.model import Spec
     from assay_cli.output.console import ConsoleSummary
 
+    Recording = Callable[[AsyncIterator[CaseResult], Run], AsyncIterator[CaseResult]]
+
 ANSWERED_HERE = frozenset({"python"})
 """Adapters whose agent is code on the user's side: whoever continues such a run answers its questions."""
 
@@ -55,7 +57,7 @@ class OutputOptions:
     no_progress: bool = False
     verbose: bool = False
     spec: Spec | None = None
-    recorded: Callable[[AsyncIterator[CaseResult], Run], AsyncIterator[CaseResult]] | None = None
+    recorded: Recording | None = None
     out: TextIO = field(default_factory=lambda: sys.stdout)
 
     def how_to_continue(self, run: Run) -> str:
