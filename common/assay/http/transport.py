@@ -3,7 +3,7 @@
 The common pools of connections take bytes that are left after a reply for the beginning of the next one, which
 gives a row the answer of another row. Here a connection with such bytes is closed ("a client MUST NOT process …
 such extra data as a separate response", RFC 9112, section 6.3). Bytes that arrive only after the next request was
-sent cannot be told from its reply: so with the first bytes that no request asked for, connections to that host are
+sent look like its reply: so with the first bytes that no request asked for, connections to that host are
 used for one request each.
 """
 
@@ -142,7 +142,7 @@ class HttpTransport(httpx2.AsyncBaseTransport):
         for _, other in self._idle.pop(origin, ()):
             other.abort()
         _log.warning(
-            "the server sent bytes after the end of a reply; opening one connection per request from now on"
+            "server sent bytes after the end of a reply, opening one connection per request from now on:"
             " host=%s:%s bytes=%d",
             *origin[1:],
             len(data),

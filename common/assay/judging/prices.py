@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import InvalidInputError, Problem
 from assay.parsing.model_tables import matches, read_table
+from assay.providers.own_services import OWN_URLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.model.run import JudgeSettings
     from assay.parsing.model_tables import Entry
-
-OWN_URLS = {"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com/v1"}
-"""Where the providers' own services are."""
 
 VARIABLE = "ASSAY_JUDGE_PRICES"
 """The environment variable of a judge service with its file of prices."""

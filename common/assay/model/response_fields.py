@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _MAX_DEPTH = 100
 _MAX_ITEMS = 10_000
+_EXCERPT_CHARS = 200
+_EXCERPT_BYTES = 4096
 
 
 class MalformedAnswerError(ValueError):
@@ -109,6 +111,12 @@ def shown(value: object) -> str:
     """Return the value as a message shows it: 60 characters at the most."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def excerpt(body: bytes) -> str:
+    """Return the beginning of a body as text in one line, to be shown in a message."""
+    text = " ".join(clean_text(body[:_EXCERPT_BYTES].decode("utf-8", "replace")).split())
+    return text[:_EXCERPT_CHARS] + ("…" if len(text) > _EXCERPT_CHARS else "") or "(empty)"
 
 
 def _children(item: Any) -> Iterable[Any]:

@@ -1,1 +1,1 @@
-"""HTTP to providers of models: the client under their packages, and when they ask to be called again."""
+"""One client of providers of models for agents and judges: requests, replies, refusals, and when to call again."""

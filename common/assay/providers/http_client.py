@@ -1,93 +1,122 @@
 """The HTTP client under the providers' packages: no redirects, no proxies, no endless or compressed replies.
 
-It needs httpx2, which the extras of the services that ask providers bring; nothing else imports this module.
+It needs httpx2, which the extras of the services that ask providers bring; only the clients of providers import it.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx2
 
 from assay.http.transport import HttpTransport
+from assay.model.response_fields import excerpt
 from assay.parsing.strict_json import REPLY_DECODER, DuplicateKeyError
+from assay.providers.errors import MalformedReplyError, ProviderStatusError, ReplyTooLargeError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from assay.providers.messages import Reply
 
 _TALKATIVE = ("openai", "anthropic", "httpx2", "httpcore2")
+_MAX_BODY_BYTES = 4 * 1024 * 1024
+_NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+_WEB_PAGE = "the reply is a web page and not a model's: check base_url"
 TIMEOUT = httpx2.Timeout(None)
 """The whole attempt is bounded by its caller, and connecting by the transport."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyRules:
-    """What a reply may be, and what is raised for one that is something else.
+def connection_to(url: str, concurrency: int, max_body_bytes: int = _MAX_BODY_BYTES) -> httpx2.AsyncClient:
+    """Return an HTTP client for one service; close it.
 
     Args:
-        malformed: Raised with a message for a reply that cannot be read.
-        too_large: Raised with a message for a reply that is too long.
-        excerpt: Returns the beginning of a body as a message shows it.
+        url: The service.
+        concurrency: Most calls at once.
         max_body_bytes: Where a longer reply is cut off.
+
+    Raises:
+        ValueError: The URL's host is not what it seems.
     """
+    if httpx2.URL(url).host != urlsplit(url).hostname:
+        raise ValueError("the URL must name its host in plain lower-case ASCII")
+    for name in _TALKATIVE:
+        # Below warnings they log prompts, answers and headers, which have no place in a log.
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return httpx2.AsyncClient(
+        transport=_BoundedTransport(HttpTransport(concurrency), max_body_bytes),
+        timeout=TIMEOUT,
+        follow_redirects=False,
+        trust_env=False,
+    )
 
-    malformed: type[Exception]
-    too_large: type[Exception]
-    excerpt: Callable[[bytes], str]
-    max_body_bytes: int
 
-    def client(self, url: str, concurrency: int) -> httpx2.AsyncClient:
-        """Return a client for one service; close it.
-
-        Args:
-            url: The service.
-            concurrency: Most calls at once.
-
-        Raises:
-            ValueError: The URL's host is not what it seems.
-        """
-        if httpx2.URL(url).host != urlsplit(url).hostname:
-            raise ValueError("the URL must name its host in plain lower-case ASCII")
-        for name in _TALKATIVE:
-            # Below warnings they log prompts, answers and headers, which are no business of whoever reads the log.
-            logging.getLogger(name).setLevel(logging.WARNING)
-        return httpx2.AsyncClient(
-            transport=_BoundedTransport(HttpTransport(concurrency), self),
-            timeout=TIMEOUT,
-            follow_redirects=False,
-            trust_env=False,
+def provider_error(problem: Exception) -> Exception:
+    """Return the error of this package that an exception of a provider's package, or of httpx2, is."""
+    reply = getattr(problem, "response", None)
+    if isinstance(reply, httpx2.Response) and not reply.is_success:
+        is_page = reply.status_code < 500 and _is_web_page(reply.content)
+        return ProviderStatusError(
+            reply.status_code, headers_of(reply), _WEB_PAGE if is_page else _error_in(reply.content)
         )
+    cause = problem.__cause__ or problem
+    if isinstance(cause, MalformedReplyError):
+        return cause
+    return UnreachableError(
+        str(cause) or "the connection broke", type=type(cause).__name__, sent=not isinstance(cause, _NOTHING_SENT)
+    )
 
-    def json_in(self, body: bytes) -> Any:
-        """Return the JSON value that a reply is, or raise `malformed`."""
-        try:
-            return REPLY_DECODER.decode(body.decode("utf-8-sig"))
-        except DuplicateKeyError as error:
-            raise self.malformed(f"in the reply {error}: {self.excerpt(body)}") from None
-        except (ValueError, RecursionError):
-            raise self.malformed(f"the reply is not JSON: {self.excerpt(body)}") from None
 
-    def require_object(self, data: object, body: bytes) -> dict[str, Any]:
-        """Return what a reply's body was decoded to if it is an object, or raise `malformed`."""
-        if not isinstance(data, dict):
-            raise self.malformed(f"the reply is not a JSON object: {self.excerpt(body)}")
-        return data
+def read_reply(reply: httpx2.Response, reply_from: Callable[[Mapping[str, Any], Mapping[str, str]], Reply]) -> Reply:
+    """Return the reply of a model in an HTTP reply.
 
-    def error_in(self, body: bytes) -> object:
-        """Return what the body of an HTTP error says: JSON, or its beginning as a text."""
-        try:
-            return REPLY_DECODER.decode(body.decode())
-        except (ValueError, RecursionError):
-            return self.excerpt(body) if body else ""
+    Args:
+        reply: With its body.
+        reply_from: Reads the JSON object that the body is, and the headers.
+
+    Raises:
+        MalformedReplyError: There is none; the message shows the beginning of the body.
+    """
+    body = reply.content
+    if _is_web_page(body):
+        raise MalformedReplyError(f"{_WEB_PAGE}: {excerpt(body)}")
+    try:
+        data = REPLY_DECODER.decode(body.decode("utf-8-sig"))
+    except DuplicateKeyError as error:
+        raise MalformedReplyError(f"in the reply {error}: {excerpt(body)}") from None
+    except (ValueError, RecursionError):
+        raise MalformedReplyError(f"the reply is not JSON: {excerpt(body)}") from None
+    if not isinstance(data, dict):
+        raise MalformedReplyError(f"the reply is not a JSON object: {excerpt(body)}")
+    try:
+        return reply_from(data, headers_of(reply))
+    except MalformedReplyError as problem:
+        raise MalformedReplyError(f"{problem}: {excerpt(body)}") from None
+
+
+def headers_of(reply: httpx2.Response) -> Mapping[str, str]:
+    """Return the headers by lower-case name."""
+    return {name.lower(): value for name, value in reply.headers.items()}
+
+
+def _error_in(body: bytes) -> object:
+    """Return what the body of an HTTP error says: JSON, or its beginning as a text."""
+    try:
+        return REPLY_DECODER.decode(body.decode())
+    except (ValueError, RecursionError):
+        return excerpt(body) if body else ""
+
+
+def _is_web_page(body: bytes) -> bool:
+    return body.lstrip()[:1] == b"<"
 
 
 class _BoundedTransport(httpx2.AsyncBaseTransport):
-    def __init__(self, inner: httpx2.AsyncBaseTransport, rules: ReplyRules) -> None:
+    def __init__(self, inner: httpx2.AsyncBaseTransport, max_body_bytes: int) -> None:
         self._inner = inner
-        self._rules = rules
+        self._max_body_bytes = max_body_bytes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         request.headers["accept-encoding"] = "identity"
@@ -100,9 +129,9 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
                 del reply.headers["content-encoding"]
                 return httpx2.Response(reply.status_code, headers=reply.headers, request=request)
             # A few bytes of it may unfold to gigabytes.
-            raise self._rules.malformed(f"the reply is compressed as {encoding[:40]!r}, which was not asked for")
+            raise MalformedReplyError(f"the reply is compressed as {encoding[:40]!r}, which was not asked for")
         assert isinstance(reply.stream, httpx2.AsyncByteStream)
-        reply.stream = _BoundedStream(reply.stream, self._rules)
+        reply.stream = _BoundedStream(reply.stream, self._max_body_bytes)
         return reply
 
     async def aclose(self) -> None:
@@ -110,17 +139,16 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream, rules: ReplyRules) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, max_bytes: int) -> None:
         self._inner = inner
-        self._rules = rules
+        self._max_bytes = max_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        most = self._rules.max_body_bytes
         size = 0
         async for chunk in self._inner:
             size += len(chunk)
-            if size > most:
-                raise self._rules.too_large(f"the reply is larger than {most // 1024 // 1024} MiB")
+            if size > self._max_bytes:
+                raise ReplyTooLargeError(f"the reply is larger than {self._max_bytes // 1024 // 1024} MiB")
             yield chunk
 
     async def aclose(self) -> None:

@@ -34,6 +34,7 @@ from assay.metrics.quality import RUBRIC as QUALITY
 from assay.model.run import JudgeSettings
 from assay.parsing.fields import Fields
 from assay.parsing.names import unknown_name
+from assay.providers.own_services import KEY_VARIABLES
 
 if TYPE_CHECKING:
     from assay.judging.recorded_verdicts import RecordedVerdicts
@@ -42,7 +43,6 @@ NO_JUDGE = "no judge configured: name one under `judge` in the spec, such as {pr
 """What is said where a metric needs a verdict and the run has no judge."""
 
 _PROVIDERS = ("openai", "anthropic", "replay")
-_OWN_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 _KEYS = ("provider", "model", "base_url", "key_variable", "rubric", "temperature", "max_tokens", "timeout",
          "spend_cap", "concurrency", "canaries", "batch", "jury", "replay")  # fmt: skip
 _OF_ONE = ("provider", "model", "base_url", "key_variable", "temperature", "max_tokens")
@@ -107,7 +107,7 @@ def _checks_of_recorded(judge: JudgeSettings) -> list[tuple[bool, str, str]]:
 def _check_one(judge: JudgeSettings, where: str) -> list[Problem]:
     """Return what is wrong with who a judge is, and how it is asked."""
     known = judge.provider in _PROVIDERS
-    asks = judge.provider in _OWN_KEYS
+    asks = judge.provider in KEY_VARIABLES
     temperature = judge.temperature
     checks = [
         (not known, "provider", unknown_name("provider", judge.provider, (*_PROVIDERS, "none"))),
@@ -130,7 +130,7 @@ def _is_line(text: str) -> bool:
 
 def key_variable_of(judge: JudgeSettings) -> str:
     """Return the environment variable that the judge's key is in; empty where none is sent."""
-    return judge.key_variable or ("" if judge.base_url else _OWN_KEYS.get(judge.provider, ""))
+    return judge.key_variable or ("" if judge.base_url else KEY_VARIABLES.get(judge.provider, ""))
 
 
 def missing_key(judge: JudgeSettings, environ: Mapping[str, str]) -> list[Problem]:
@@ -166,7 +166,7 @@ class JudgeReader:
         """The verdicts that take the place of a judge, once it is read; None where a judge is asked."""
 
     def read(self, value: object) -> JudgeSettings | None:
-        """Return who judges; None for nobody."""
+        """Return the judge; None without one."""
         if value in (None, "none"):
             return None
         if isinstance(value, list):
@@ -180,8 +180,8 @@ class JudgeReader:
         else:
             judge = self._jury(value) if "jury" in value else self._one(value)
         if judge is not None:
-            told = {problem.field for problem in self._problems[before:]}
-            self._problems += [problem for problem in check_judge(judge) if problem.field not in told]
+            known = {problem.field for problem in self._problems[before:]}
+            self._problems += [problem for problem in check_judge(judge) if problem.field not in known]
         return judge
 
     def _jury(self, value: Mapping[Any, Any]) -> JudgeSettings | None:

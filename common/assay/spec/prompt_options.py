@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from assay.errors import Problem
 from assay.parsing.fields import Fields
 from assay.parsing.names import kind_of, unknown_name
+from assay.providers.own_services import KEY_VARIABLES
 from assay.spec.prompt_template import template_problem, variables_of
 from assay.spec.urls import has_user
 
@@ -37,16 +38,12 @@ class Provider:
 
     Args:
         name: The adapter's name.
-        base_url: Where its own service is.
-        key_variable: The environment variable that holds the key of its own service.
         max_temperature: Highest temperature; the lowest is 0.
         added_paths: Ends of a URL that the adapter adds by itself.
         own_fields: Fields of a request that the adapter sets, so that `extra` may not.
     """
 
     name: str
-    base_url: str
-    key_variable: str
     max_temperature: float
     added_paths: tuple[str, ...]
     own_fields: tuple[str, ...]
@@ -57,16 +54,12 @@ PROVIDERS = {
     for provider in (
         Provider(
             "openai",
-            "https://api.openai.com/v1",
-            "OPENAI_API_KEY",
             2.0,
             ("/chat/completions",),
             ("model", "messages", "stream", "n", "temperature", "max_tokens", "max_completion_tokens"),
         ),
         Provider(
             "anthropic",
-            "https://api.anthropic.com",
-            "ANTHROPIC_API_KEY",
             1.0,
             ("/v1/messages", "/v1"),
             ("model", "messages", "system", "stream", "temperature", "max_tokens"),
@@ -238,8 +231,8 @@ def _api_key(value: object, provider: Provider, problems: list[Problem]) -> str 
     # Without the value: it may be a key.
     problems.append(
         Problem(
-            f"must be the name of an environment variable, written as ${{{provider.key_variable}}}: a key itself has "
-            "no place in a spec, which is stored and shown",
+            f"must be the name of an environment variable, written as ${{{KEY_VARIABLES[provider.name]}}}: a key "
+            "itself has no place in a spec, which is stored and shown",
             "agent.api_key",
         )
     )

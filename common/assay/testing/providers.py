@@ -1,4 +1,4 @@
-"""A provider of models on a port of this machine, which says what it was told to.
+"""A provider of models on a port of this machine, which gives scripted replies.
 
 It speaks OpenAI's Chat Completions (any path that ends with /chat/completions) and Anthropic's Messages (any path
 that ends with /messages), and the batch APIs of both, so that the real packages of both can be used against it:

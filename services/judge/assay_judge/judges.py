@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from assay.errors import InvalidInputError, Problem
-from assay.judging.prices import OWN_URLS
 from assay.parsing.names import unknown_name
+from assay.providers.own_services import KEY_VARIABLES, OWN_URLS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 PROVIDERS = ("anthropic", "openai", "replay", "none")
 DEFAULT_TEMPERATURE = 0.1
 DEFAULT_MAX_TOKENS = 2_048
-_OWN_KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 _MAX_TOKENS = 100_000
 _MAX_NAME_CHARS = 300
 
@@ -58,7 +57,7 @@ class JudgeChoice:
     @property
     def key_name(self) -> str:
         """The environment variable with the key; empty where none is sent."""
-        return self.key_variable or ("" if self.base_url else _OWN_KEYS.get(self.provider, ""))
+        return self.key_variable or ("" if self.base_url else KEY_VARIABLES.get(self.provider, ""))
 
     @property
     def params(self) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from assay.testing.injections import INJECTIONS
 from assay.text.folding import fold
 from assay_judge.batches.orders import Order
 from assay_judge.judges import JudgeChoice
-from assay_judge.model import Material
-from assay_judge.providers.messages import Parameters
+from assay_judge.model import Material, RunKey
+from assay_judge.providers.verdict_request import JudgeParameters
 from assay_judge.verdicts import precheck as module
 from assay_judge.verdicts import prompt as prompting
 from assay_judge.verdicts.cache_key import content_key, fingerprint
@@ -117,12 +117,21 @@ def test_an_order_that_is_kept_holds_its_turns() -> None:
     material = Material("q", "a", contexts=("c",), history=(("user", "q0"), ("assistant", "a0")))
     rubric = BUILT_IN["quality"]
     order = Order(
-        "i", "k", "r", None, 0, JudgeChoice(), rubric, material, build_prompt(rubric, material), Parameters(9)
+        "i",
+        "k",
+        RunKey("local", "r"),
+        None,
+        0,
+        JudgeChoice(),
+        rubric,
+        material,
+        build_prompt(rubric, material),
+        JudgeParameters(9),
     )
-    assert Order.from_row("i", "k", "r", None, 0, order.text).material == material
+    assert Order.from_row("i", "k", "local", "r", None, 0, order.text).material == material
     data = json.loads(order.text)
     del data["material"]["history"]
-    assert Order.from_row("i", "k", "r", None, 0, json.dumps(data)).material.history == ()
+    assert Order.from_row("i", "k", "local", "r", None, 0, json.dumps(data)).material.history == ()
 
 
 @pytest.mark.parametrize("answer", INJECTIONS)

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError
+from assay.providers.errors import MalformedReplyError, ProviderStatusError, UnreachableError
 from assay.providers.retry_after import retry_after_s
 from assay.runtime.failpoints import failpoint
 from assay_judge.batches.orders import judge_from_client_key
@@ -15,7 +16,6 @@ from assay_judge.batches.results import failed_step, step_from_result
 from assay_judge.batches.store import LeaseLostError
 from assay_judge.calls.provider_client import refusal_failure
 from assay_judge.providers.batch_api import BatchResult, BatchState
-from assay_judge.providers.messages import MalformedReplyError, ProviderStatusError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence

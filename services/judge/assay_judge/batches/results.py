@@ -17,10 +17,12 @@ from assay_judge.verdicts.prompt import build_prompt
 from assay_judge.verdicts.replies import TURNS, no_verdict, outcome_from_reply
 
 if TYPE_CHECKING:
+    from assay.providers.errors import ProviderStatusError
+    from assay.providers.messages import Reply
     from assay_judge.batches.orders import Order
     from assay_judge.calls.provider_client import CallFailedError, ProviderClient
+    from assay_judge.model import Tokens
     from assay_judge.providers.batch_api import BatchResult
-    from assay_judge.providers.messages import ProviderStatusError, Reply, Tokens
 
 _ENDS = {
     BatchState.EXPIRED: ("batch_expired", "the batch expired before the provider processed this request"),
@@ -115,7 +117,7 @@ def _ordered_again(order: Order, step: Step) -> Step:
 def _refused(order: Order, refusal: ProviderStatusError, client: ProviderClient) -> Step:
     adapted = order.sent.without_refused(refusal)
     if adapted is not None:
-        client.learn(order.sent, adapted)
+        client.learned.learn(order.sent, adapted)
         usage = _usage_after(order, client, 0, f"http_{refusal.status}")
         refused = refusal_failure(refusal).message
         said = f"{refused}, and the run's spend cap leaves too little to retry without that parameter"

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay_judge.judges import JudgeChoice
-    from assay_judge.model import Prompt
-    from assay_judge.providers.messages import Tokens
+    from assay_judge.model import Prompt, Tokens
 
 NANO = 1_000_000_000
 _MOST_NANO = 10**18

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.judging.prices import NO_PRICE
+from assay.providers.errors import MalformedReplyError, ProviderStatusError, UnreachableError
+from assay.providers.parameters import LearnedParameters
 from assay.providers.retry_after import retry_after_s
 from assay_judge.calls.circuit_breaker import Breaker, BreakerOpenError
 from assay_judge.calls.prices import NANO
@@ -23,12 +25,12 @@ from assay_judge.calls.rate_headers import read_allowances
 from assay_judge.calls.rate_limiter import Limiter
 from assay_judge.calls.token_usage import usable_tokens
 from assay_judge.calls.usage import CallAttempt
-from assay_judge.providers.messages import MalformedReplyError, ProviderStatusError, UnreachableError
 from assay_judge.state.account import SpendCapReachedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
+    from assay.providers.messages import Reply
     from assay_judge.calls.prices import Price
     from assay_judge.calls.rate_limiter import Grant, Limits
     from assay_judge.calls.retry_policy import RetryPolicy
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
     from assay_judge.judges import JudgeChoice
     from assay_judge.model import Prompt
     from assay_judge.providers.batch_api import BatchApi
-    from assay_judge.providers.messages import Parameters, Reply
     from assay_judge.providers.provider import Provider
+    from assay_judge.providers.verdict_request import JudgeParameters
     from assay_judge.state.account import Account, SpendJournal
 
 _LONGEST_PAUSE_S = 20.0
@@ -101,19 +103,19 @@ class ProviderClient:
         self.limiter = Limiter(limits, pause_s=2 * retry_policy.pause_s, jitter=jitter)
         self.breaker = Breaker()
         self.price = price
+        self.learned = LearnedParameters()
         self._provider = provider
         self._model = model
         self._retry_policy = retry_policy
         self._jitter = jitter
         self._choice = choice
         self._redact = redact
-        self._refused: dict[str, Any] = {}
 
     async def call(
         self,
         prompt: Prompt,
         schema: Mapping[str, Any],
-        wanted: Parameters,
+        wanted: JudgeParameters,
         budget: BudgetHandle,
         usage: CallUsage,
     ) -> Reply:
@@ -122,7 +124,7 @@ class ProviderClient:
         Args:
             prompt: What it is sent.
             schema: The form of the verdict.
-            wanted: Parameters to send, less those that the model refuses.
+            wanted: JudgeParameters to send, less those that the model refuses.
             payer: Who pays.
             usage: Collects what the calls cost, also where no reply comes.
 
@@ -132,14 +134,14 @@ class ProviderClient:
         """
         self.check_price(budget.cap)
         failures = 0
-        sent = self.accepted(wanted)
+        sent = self.learned.apply(wanted)
         while True:
             try:
                 return await self._attempt(prompt, schema, sent, budget, usage)
             except ProviderStatusError as refusal:
                 adapted = sent.without_refused(refusal)
                 if adapted is not None:
-                    self.learn(sent, adapted)
+                    self.learned.learn(sent, adapted)
                     sent = adapted
                     continue
                 usage.last_problem = refusal_failure(refusal).message
@@ -191,16 +193,6 @@ class ProviderClient:
         advice = self._choice.remedy(refusal.status) if self._choice else ""
         return CallFailedError(failure.reason, f"{failure.message}: {advice}") if advice else failure
 
-    def accepted(self, wanted: Parameters) -> Parameters:
-        """Return the parameters without what the model is known not to take."""
-        return dataclasses.replace(wanted, **self._refused)
-
-    def learn(self, sent: Parameters, adapted: Parameters) -> None:
-        """Remember what the model does not take, so that later calls need not be refused for it."""
-        for name in ("temperature", "form", "token_field", "swapped"):
-            if getattr(adapted, name) != getattr(sent, name):
-                self._refused[name] = getattr(adapted, name)
-
     async def _pause(self, failures: int, asked_s: float | None, account: Account, usage: CallUsage) -> None:
         if failures >= self._retry_policy.attempts:
             message = f"no answer after {failures} attempts; last: {usage.last_problem}"
@@ -214,7 +206,7 @@ class ProviderClient:
         await asyncio.sleep(min(asked_s or 0.0, _LONGEST_ASKED_S) + self._jitter() * longest)
 
     async def _attempt(
-        self, prompt: Prompt, schema: Mapping[str, Any], sent: Parameters, budget: BudgetHandle, usage: CallUsage
+        self, prompt: Prompt, schema: Mapping[str, Any], sent: JudgeParameters, budget: BudgetHandle, usage: CallUsage
     ) -> Reply:
         most = self.price.most_nano(prompt, sent.max_tokens) if self.price else 0
         if budget.cap is not None and budget.account.spent + most > budget.cap:
@@ -269,7 +261,7 @@ class ProviderClient:
                 self.limiter.release(turn.grant, used=turn.used)
 
     async def _asked(
-        self, prompt: Prompt, schema: Mapping[str, Any], sent: Parameters, turn: _Turn, usage: CallUsage
+        self, prompt: Prompt, schema: Mapping[str, Any], sent: JudgeParameters, turn: _Turn, usage: CallUsage
     ) -> Reply:
         try:
             reply = self.clean(await self._in_time(self._provider.ask(self._model, prompt, schema, sent)))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -12,8 +10,10 @@ from assay.errors import OverloadedError, SetupError
 from assay.judging.prices import NO_PRICE
 from assay.local.install_hint import install_hint
 from assay.parsing.model_tables import matches, read_table
+from assay.providers.client import missing_package
 from assay_judge.calls.provider_client import ProviderClient
 from assay_judge.calls.rate_limiter import Limits
+from assay_judge.providers.provider import ConnectedProvider
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -171,17 +171,14 @@ def read_limits(path: Path | None) -> list[dict[str, Any]]:
 
 def _connect(choice: JudgeChoice, key: str, concurrency: int) -> Provider:
     _require_installed(choice)
-    module = importlib.import_module(f"assay_judge.providers.{choice.provider}")
-    provider: Provider = module.connect(choice.url, key, concurrency)
-    return provider
+    return ConnectedProvider(choice.provider, choice.url, key, concurrency)
 
 
 def _require_installed(choice: JudgeChoice) -> None:
-    missing = [name for name in (choice.provider, "httpx2") if importlib.util.find_spec(name) is None]
+    missing = missing_package(choice.provider, "where the judge service runs")
     if missing:
         raise SetupError(
-            f"judges of {choice.provider} need the package {missing[0]}: {install_hint('judge')}",
-            reason="JUDGE_NOT_INSTALLED",
+            f"judges of {choice.provider} need {missing}: {install_hint('judge')}", reason="JUDGE_NOT_INSTALLED"
         )
 
 

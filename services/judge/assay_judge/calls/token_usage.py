@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay_judge.providers.messages import Tokens
+from assay_judge.model import Tokens
 
 if TYPE_CHECKING:
+    from assay.providers.messages import TokenUsage
     from assay_judge.model import Prompt
 
 _FRAME_TOKENS = 2_000
@@ -26,7 +27,7 @@ _SLACK = 4
 """How many times the most that we expect is accepted: services may add instructions of their own."""
 
 
-def usable_tokens(said: Tokens | None, prompt: Prompt, max_tokens: int) -> Tokens:
+def usable_tokens(said: TokenUsage | None, prompt: Prompt, max_tokens: int) -> Tokens:
     """Return what a call counted.
 
     Args:
@@ -34,8 +35,10 @@ def usable_tokens(said: Tokens | None, prompt: Prompt, max_tokens: int) -> Token
         prompt: What it was sent.
         max_tokens: Most tokens of the reply.
     """
-    if said is not None and _is_possible(said, prompt, max_tokens):
-        return said
+    if said is not None and said.input is not None and said.output is not None:
+        tokens = Tokens(said.input, said.output, said.cache_read or 0, said.cache_write or 0, said.reasoning or 0)
+        if _is_possible(tokens, prompt, max_tokens):
+            return tokens
     read = -(-_size(prompt) // _BYTES_PER_TOKEN) + _LIKELY_FRAME_TOKENS
     return Tokens(read, max_tokens, estimated=True)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from assay_judge.providers.messages import Tokens
+    from assay_judge.model import Tokens
 
 MAX_LISTED_ATTEMPTS = 20
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import anthropic
 import httpx2
 
-from assay_judge.providers.anthropic_messages import message_request, reply_from_message
+from assay.providers.anthropic import package_client, reply_from, request_body
+from assay.providers.errors import MalformedReplyError, ProviderStatusError
+from assay.providers.http_client import connection_to, provider_error
 from assay_judge.providers.batch_api import (
+    BATCH_CALLS_AT_ONCE,
+    MAX_RESULTS_BYTES,
     BatchResult,
     BatchSearch,
     BatchState,
@@ -18,8 +22,7 @@ from assay_judge.providers.batch_api import (
     read_json_lines,
     require_id,
 )
-from assay_judge.providers.connection import provider_error
-from assay_judge.providers.messages import MalformedReplyError, ProviderStatusError
+from assay_judge.providers.verdict_request import anthropic_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
@@ -44,6 +47,11 @@ _STATUSES = {
 _Failures = (anthropic.APIStatusError, anthropic.APIConnectionError, anthropic.AnthropicError, httpx2.HTTPError)
 
 
+def connect(url: str, key: str) -> AnthropicBatches:
+    """Return the batch API of a service, whose files may be long."""
+    return AnthropicBatches(package_client(url, key, connection_to(url, BATCH_CALLS_AT_ONCE, MAX_RESULTS_BYTES)))
+
+
 class AnthropicBatches:
     """The batch API of one service of Anthropic's protocol.
 
@@ -61,7 +69,7 @@ class AnthropicBatches:
         listed: Any = [
             {
                 "custom_id": request.item_id,
-                "params": message_request(model, request.prompt, request.schema, request.parameters),
+                "params": request_body(anthropic_request(model, request.prompt, request.schema, request.parameters)),
             }
             for request in requests
         ]
@@ -69,7 +77,7 @@ class AnthropicBatches:
             await confirm()
             batch = await self._client.messages.batches.create(requests=listed)
         except _Failures as problem:
-            _fail(problem)
+            raise provider_error(problem) from None
         return require_id(batch)
 
     async def search(self, batch_id: str, item_ids: Collection[str], since: float) -> BatchSearch:
@@ -95,7 +103,7 @@ class AnthropicBatches:
         try:
             batch = await self._client.messages.batches.retrieve(provider_id)
         except _Failures as problem:
-            _fail(problem)
+            raise provider_error(problem) from None
         self._check_results_are_here(batch.results_url)
         counts = batch.request_counts
         done = sum(getattr(counts, name, 0) or 0 for name in ("succeeded", "errored", "canceled", "expired"))
@@ -110,7 +118,11 @@ class AnthropicBatches:
                     if result is not None:
                         yield result
         except _Failures as problem:
-            _fail(problem)
+            raise provider_error(problem) from None
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
 
     async def _listed(self, since: float) -> AsyncIterator[Any]:
         after: Any = anthropic.omit
@@ -125,7 +137,7 @@ class AnthropicBatches:
                     return
                 after = page.data[-1].id
         except _Failures as problem:
-            _fail(problem)
+            raise provider_error(problem) from None
 
     async def _first_item(self, provider_id: str) -> str:
         async with aclosing(self.results(provider_id)) as results:  # type: ignore[type-var]  # a generator
@@ -153,7 +165,7 @@ def _result(data: dict[str, Any]) -> BatchResult | None:
         return BatchResult(item_id, refusal=_refusal(result.get("error")))
     message = result.get("message")
     try:
-        return BatchResult(item_id, reply_from_message(message if isinstance(message, dict) else {}))
+        return BatchResult(item_id, reply_from(message if isinstance(message, dict) else {}))
     except MalformedReplyError as problem:
         return BatchResult(item_id, problem=str(problem))
 
@@ -162,9 +174,3 @@ def _refusal(error: object) -> ProviderStatusError:
     inner = error.get("error", error) if isinstance(error, dict) else {}
     kind = inner.get("type") if isinstance(inner, dict) else None
     return ProviderStatusError(_STATUSES.get(str(kind), 500), {}, error)
-
-
-def _fail(problem: Exception) -> NoReturn:
-    if isinstance(problem, anthropic.APIStatusError):
-        raise provider_error(problem, problem.status_code, problem.response) from None
-    raise provider_error(problem, None, None) from None

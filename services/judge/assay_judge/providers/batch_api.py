@@ -7,13 +7,19 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.parsing.strict_json import REPLY_DECODER
-from assay_judge.providers.messages import MalformedReplyError
+from assay.providers.errors import MalformedReplyError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 
+    from assay.providers.errors import ProviderStatusError
+    from assay.providers.messages import Reply
     from assay_judge.model import Prompt
-    from assay_judge.providers.messages import Parameters, ProviderStatusError, Reply
+    from assay_judge.providers.verdict_request import JudgeParameters
+
+BATCH_CALLS_AT_ONCE = 8
+MAX_RESULTS_BYTES = 1024 * 1024 * 1024
+"""Of a batch; they are read line by line."""
 
 _LINE_BYTES = 4 * 1024 * 1024
 
@@ -42,7 +48,7 @@ class BatchRequest:
     item_id: str
     prompt: Prompt
     schema: Mapping[str, Any]
-    parameters: Parameters
+    parameters: JudgeParameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,9 @@ class BatchApi(Protocol):
 
     def results(self, provider_id: str) -> AsyncIterator[BatchResult]:
         """Return the results of a batch that runs no more, in any order; some may be missing."""
+
+    async def aclose(self) -> None:
+        """Close the connections."""
 
 
 def require_id(thing: object) -> str:

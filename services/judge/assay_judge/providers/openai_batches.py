@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 import httpx2
 import openai
 
 from assay.model.agent_response import clean_text
+from assay.providers.errors import MalformedReplyError, ProviderStatusError
+from assay.providers.http_client import connection_to, provider_error
+from assay.providers.openai import package_client, reply_from, request_body
 from assay_judge.providers.batch_api import (
+    BATCH_CALLS_AT_ONCE,
+    MAX_RESULTS_BYTES,
     BatchResult,
     BatchSearch,
     BatchState,
@@ -17,9 +22,7 @@ from assay_judge.providers.batch_api import (
     read_json_lines,
     require_id,
 )
-from assay_judge.providers.connection import provider_error
-from assay_judge.providers.messages import MalformedReplyError, ProviderStatusError
-from assay_judge.providers.openai_messages import completion_request, reply_from_completion
+from assay_judge.providers.verdict_request import openai_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
@@ -39,6 +42,11 @@ _STATES = {
 }
 _ITEM_STATES = {"batch_expired": BatchState.EXPIRED, "batch_cancelled": BatchState.CANCELLED}
 _Failures = (openai.APIStatusError, openai.APIConnectionError, httpx2.HTTPError)
+
+
+def connect(url: str, key: str) -> OpenAIBatches:
+    """Return the batch API of a service, whose files may be long."""
+    return OpenAIBatches(package_client(url, key, connection_to(url, BATCH_CALLS_AT_ONCE, MAX_RESULTS_BYTES)))
 
 
 class OpenAIBatches:
@@ -61,7 +69,7 @@ class OpenAIBatches:
                     "custom_id": request.item_id,
                     "method": "POST",
                     "url": _ENDPOINT,
-                    "body": completion_request(model, request.prompt, request.schema, request.parameters),
+                    "body": request_body(openai_request(model, request.prompt, request.schema, request.parameters)),
                 },
                 ensure_ascii=False,
             )
@@ -79,7 +87,7 @@ class OpenAIBatches:
                 metadata={_MARK: batch_id},
             )
         except _Failures as problem:
-            _fail(problem)
+            raise provider_error(problem) from None
         return require_id(batch)
 
     async def search(self, batch_id: str, item_ids: Collection[str], since: float) -> BatchSearch:
@@ -95,7 +103,7 @@ class OpenAIBatches:
                     break
                 after = page.data[-1].id
         except _Failures as problem:
-            _fail(problem)
+            raise provider_error(problem) from None
         return BatchSearch()
 
     async def status(self, provider_id: str) -> BatchStatus:
@@ -119,11 +127,15 @@ class OpenAIBatches:
                     if result is not None:
                         yield result
 
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
     async def _batch(self, provider_id: str) -> Any:
         try:
             return await self._client.batches.retrieve(provider_id)
         except _Failures as problem:
-            _fail(problem)
+            raise provider_error(problem) from None
 
     async def _clients(self, file_id: str) -> AsyncIterator[dict[str, Any]]:
         try:
@@ -131,7 +143,7 @@ class OpenAIBatches:
                 async for data in read_json_lines(content.iter_bytes()):
                     yield data
         except _Failures as problem:
-            _fail(problem)
+            raise provider_error(problem) from None
 
 
 def _result(data: dict[str, Any]) -> BatchResult | None:
@@ -149,12 +161,6 @@ def _result(data: dict[str, Any]) -> BatchResult | None:
     if isinstance(status, int) and status != 200:
         return BatchResult(item_id, refusal=ProviderStatusError(status, {}, body))
     try:
-        return BatchResult(item_id, reply_from_completion(body if isinstance(body, dict) else {}))
+        return BatchResult(item_id, reply_from(body if isinstance(body, dict) else {}))
     except MalformedReplyError as problem:
         return BatchResult(item_id, problem=str(problem))
-
-
-def _fail(problem: Exception) -> NoReturn:
-    if isinstance(problem, openai.APIStatusError):
-        raise provider_error(problem, problem.status_code, problem.response) from None
-    raise provider_error(problem, None, None) from None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from assay.judging.rubric import Rubric
     from assay_judge.model import Grading, Prompt
-    from assay_judge.providers.messages import Parameters
+    from assay_judge.providers.verdict_request import JudgeParameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class PreparedGrading:
         key: The cache key: a hash of everything that the verdict rests on.
         fingerprint: Identifies the judge with its rubric.
         schema: JSON schema of the verdict.
-        parameters: Parameters of the first call, before the judge has refused any of them.
+        parameters: JudgeParameters of the first call, before the judge has refused any of them.
     """
 
     grading: Grading
     key: str
     fingerprint: str
     schema: Mapping[str, Any]
-    parameters: Parameters
+    parameters: JudgeParameters
 
     def prompt(self, problem: str = "") -> Prompt:
         """Return a new prompt, with a verdict_id of its own.

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay_judge.providers.messages import Parameters, Stop
+from assay.providers.messages import Stop
+from assay.providers.parameters import token_field_of
+from assay_judge.providers.verdict_request import JudgeParameters
 from assay_judge.verdicts.outcome import Outcome, Status
-from assay_judge.verdicts.parser import read_verdict
+from assay_judge.verdicts.parser import InvalidVerdictError, read_verdict
 
 if TYPE_CHECKING:
     from assay.judging.rubric import Rubric
+    from assay.providers.messages import Reply
     from assay_judge.judges import JudgeChoice
-    from assay_judge.providers.messages import Reply
 
 TURNS = 2
 """The first reply, and one more where that was no verdict."""
 
 _STOPPED = {
     Stop.REFUSED: ("refused", "the judge refused to answer"),
+    Stop.FILTERED: ("refused", "the provider's content filter held the verdict back"),
     Stop.TRUNCATED: ("truncated", "the verdict was cut off at max_tokens: raise max_tokens"),
+    Stop.CONTEXT_FULL: ("truncated", "the verdict was cut off where the judge's context window ends"),
+    Stop.PAUSED: ("truncated", "the provider paused the turn before the verdict was complete"),
 }
 
 
@@ -33,6 +38,8 @@ def outcome_from_reply(reply: Reply, rubric: Rubric, verdict_id: str) -> Outcome
     Raises:
         InvalidVerdictError: It is no verdict, and another turn may bring one.
     """
+    if reply.stop is Stop.BROKEN_OFF:
+        raise InvalidVerdictError("the service broke the reply off")
     if reply.stop in _STOPPED:
         reason, message = _STOPPED[reply.stop]
         return Outcome(Status.INVALID, reason=reason, message=message, model=reply.model)
@@ -49,8 +56,6 @@ def no_verdict(problem: str, model: str) -> Outcome:
     return Outcome(Status.INVALID, reason="invalid_verdict", message=message, model=model)
 
 
-def requested_parameters(judge: JudgeChoice) -> Parameters:
+def requested_parameters(judge: JudgeChoice) -> JudgeParameters:
     """Return the parameters of a judge's first call."""
-    # New models know only max_completion_tokens, other services' only the older name.
-    field = "max_tokens" if judge.base_url else "max_completion_tokens"
-    return Parameters(judge.max_tokens, judge.temperature, token_field=field)
+    return JudgeParameters(judge.max_tokens, judge.temperature, token_field_of(judge.base_url))

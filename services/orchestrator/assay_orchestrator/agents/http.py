@@ -16,6 +16,7 @@ import httpx2
 from assay.errors import InvalidInputError, Problem
 from assay.http.transport import HttpTransport
 from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, clean_text, error_response
+from assay.model.response_fields import excerpt
 from assay.model.response_limits import AnswerTooLargeError
 from assay.providers.retry_after import retry_after_s
 from assay.spec.http_options import HttpOptions, render
@@ -23,7 +24,6 @@ from assay.spec.prompt_template import FilledTooLargeError
 from assay_orchestrator.agents.http_body import read_beginning, read_body
 from assay_orchestrator.agents.http_hosts import check_http_target
 from assay_orchestrator.agents.secrets import Secrets
-from assay_orchestrator.scoring.reply_mapping import excerpt
 from assay_orchestrator.scoring.reply_reader import ReplyReader
 
 if TYPE_CHECKING:

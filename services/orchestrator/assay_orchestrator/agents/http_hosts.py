@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from assay.errors import Problem
-from assay.spec.prompt_options import PROVIDERS
+from assay.providers.own_services import OWN_URLS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,5 +34,5 @@ def check_http_target(target: str, allowed_hosts: Sequence[str], field: str = "a
 def check_prompt_host(settings: AgentSettings, allowed_hosts: Sequence[str]) -> list[Problem]:
     """Return a problem if the service that a prompt goes to may not be called from here."""
     base_url = settings.options.get("base_url")
-    url = base_url if isinstance(base_url, str) else PROVIDERS[settings.adapter].base_url
+    url = base_url if isinstance(base_url, str) else OWN_URLS[settings.adapter]
     return check_http_target(url, allowed_hosts, "agent.base_url")

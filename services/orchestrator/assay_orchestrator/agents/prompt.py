@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import importlib
-import importlib.metadata
-import importlib.util
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
 from assay.local.install_hint import install_hint
 from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
 from assay.model.response_limits import AnswerTooLargeError
-from assay.spec.prompt_options import PROVIDERS, PromptOptions
+from assay.providers.client import connect, missing_package
+from assay.providers.errors import MalformedReplyError, ProviderStatusError, ReplyTooLargeError, UnreachableError
+from assay.providers.messages import Request
+from assay.providers.own_services import KEY_VARIABLES, OWN_URLS
+from assay.providers.parameters import LearnedParameters, Parameters, token_field_of
+from assay.spec.prompt_options import PromptOptions
 from assay_orchestrator.agents.http_hosts import check_prompt_host
+from assay_orchestrator.agents.prompt_response import refused_status, response_from_reply
 from assay_orchestrator.agents.prompt_template import ConversationError, build_conversation
-from assay_orchestrator.agents.provider import Parameters, ProviderStatusError, UnreachableError
-from assay_orchestrator.agents.provider_failures import refused_status
 from assay_orchestrator.agents.secrets import Secrets
 
 if TYPE_CHECKING:
@@ -28,11 +29,10 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentRequest
     from assay.model.case import Case
     from assay.model.run import AgentSettings
+    from assay.providers.client import ModelClient
     from assay_orchestrator.agents.prompt_template import Conversation
-    from assay_orchestrator.agents.provider import Service
 
 _NO_KEY = "no-key"
-_OLDEST_MAJOR = {"openai": 3, "anthropic": 2}  # earlier ones use another HTTP client
 
 
 class PromptAgent:
@@ -60,15 +60,14 @@ class PromptAgent:
         allowed_env: Sequence[str],
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        provider = PROVIDERS[settings.adapter]
         problems: list[Problem] = []
         self._settings = settings
         self._options = PromptOptions.from_options(settings.adapter, settings.options, problems)
         self._secrets = Secrets(allowed_env, environ, problems)
-        self._url = self._options.base_url or provider.base_url
+        self._url = self._options.base_url or OWN_URLS[settings.adapter]
         problems += check_prompt_host(settings, allowed_hosts)
         # The provider's own key is for the provider's own service: another one gets the key that the spec names for it.
-        own_key = None if self._options.base_url else f"${{{provider.key_variable}}}"
+        own_key = None if self._options.base_url else f"${{{KEY_VARIABLES[settings.adapter]}}}"
         self._key_name = self._options.api_key or own_key
         self._key = self._secrets.resolve(self._key_name, "agent.api_key") if self._key_name else _NO_KEY
         if not (self._key.isascii() and self._key.isprintable()) or " " in self._key:
@@ -76,10 +75,11 @@ class PromptAgent:
         problems += _missing_package(settings.adapter)
         if problems:
             raise InvalidInputError(problems)
-        self._parameters = Parameters(
-            self._options.temperature, "max_tokens" if self._options.base_url else "max_completion_tokens"
+        self._wanted = Parameters(
+            self._options.max_tokens, self._options.temperature, token_field_of(self._options.base_url)
         )
-        self._service: Service | None = None
+        self._learned = LearnedParameters()
+        self._client: ModelClient | None = None
         self._connecting = asyncio.Lock()
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
@@ -88,19 +88,19 @@ class PromptAgent:
             conversation = build_conversation(self._options, request, case)
         except ConversationError as problem:
             return error_response(AgentErrorKind.RAISED, str(problem), type=problem.type)
-        service = await self._connected()
+        client = await self._connected()
         started = _Stopwatch()
         try:
             async with asyncio.timeout(request.timeout_s):
-                response = await self._ask(service, conversation, started)
+                response = await self._ask(client, conversation, started)
         except TimeoutError:
             response = error_response(
                 AgentErrorKind.TIMEOUT, f"no answer within {request.timeout_s:g} s", retryable=True
             )
-        except MalformedAnswerError as problem:
-            response = error_response(AgentErrorKind.MALFORMED, str(problem))
-        except AnswerTooLargeError as problem:
+        except (AnswerTooLargeError, ReplyTooLargeError) as problem:
             response = error_response(AgentErrorKind.TOO_LARGE, str(problem))
+        except (MalformedAnswerError, MalformedReplyError) as problem:
+            response = error_response(AgentErrorKind.MALFORMED, str(problem))
         except UnreachableError as problem:
             response = error_response(
                 AgentErrorKind.UNREACHABLE,
@@ -112,37 +112,39 @@ class PromptAgent:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._service is not None:
-            await self._service.aclose()
+        if self._client is not None:
+            await self._client.aclose()
 
-    async def _ask(self, service: Service, conversation: Conversation, started: _Stopwatch) -> AgentResponse:
+    async def _ask(self, client: ModelClient, conversation: Conversation, started: _Stopwatch) -> AgentResponse:
+        sent = self._learned.apply(self._wanted)
         while True:
-            sent = self._parameters
             started.restart()
             try:
-                response = await service.ask(conversation, sent)
+                reply = await client.ask(
+                    Request(
+                        self._settings.target,
+                        conversation.messages,
+                        sent,
+                        system=conversation.system,
+                        extra=self._options.extra,
+                    )
+                )
             except ProviderStatusError as refusal:
                 adapted = sent.without_refused(refusal)
                 if adapted is None:
                     return refused_status(refusal, self._settings.target, self._url, self._key_name)
-                # Later questions profit; one that was sent beside this one is refused and adapts by itself.
-                self._parameters = adapted
+                self._learned.learn(sent, adapted)
+                sent = adapted
                 continue
-            metadata: dict[str, Any] = {**response.metadata, "temperature": sent.temperature}
-            return dataclasses.replace(response, metadata=metadata)
+            return response_from_reply(reply, sent.temperature)
 
-    async def _connected(self) -> Service:
+    async def _connected(self) -> ModelClient:
         async with self._connecting:
-            if self._service is None:
-                self._service = await asyncio.to_thread(self._connect)
-            return self._service
-
-    def _connect(self) -> Service:
-        module = importlib.import_module(f"assay_orchestrator.agents.{self._settings.adapter}_prompt")
-        service: Service = module.connect(
-            self._settings.target, self._options, self._url, self._key, self._settings.concurrency
-        )
-        return service
+            if self._client is None:
+                self._client = await asyncio.to_thread(
+                    connect, self._settings.adapter, self._url, self._key, self._settings.concurrency
+                )
+            return self._client
 
 
 class _Stopwatch:
@@ -157,24 +159,7 @@ class _Stopwatch:
 
 
 def _missing_package(adapter: str) -> list[Problem]:
-    oldest = _OLDEST_MAJOR[adapter]
-    found = _version(adapter)
-    if found and int(found.partition(".")[0]) >= oldest:
+    missing = missing_package(adapter, "where the orchestrator runs")
+    if not missing:
         return []
-    return [
-        Problem(
-            f"the {adapter} adapter needs the package {adapter} from {oldest}.0 on where the orchestrator runs"
-            f"{f', not {found}' if found else ''}: {install_hint('providers')}",
-            "agent.adapter",
-        )
-    ]
-
-
-def _version(adapter: str) -> str:
-    """Return the version of a provider's package; empty where it, or what it is built on, cannot be imported."""
-    if any(importlib.util.find_spec(package) is None for package in (adapter, "httpx2")):
-        return ""
-    try:
-        return importlib.metadata.version(adapter)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    return [Problem(f"the {adapter} adapter needs {missing}: {install_hint('providers')}", "agent.adapter")]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import jmespath
 from jmespath.exceptions import JMESPathError
 
-from assay.model.agent_response import AgentResponse, AgentStatus, MalformedAnswerError, clean_text, response_from_json
+from assay.model.agent_response import AgentResponse, AgentStatus, MalformedAnswerError, response_from_json
+from assay.model.response_fields import excerpt
 from assay.model.response_limits import check_bounds
 from assay.model.response_text import find_text_key, missing_text
 from assay.parsing.strict_json import REPLY_DECODER, DuplicateKeyError
@@ -16,8 +17,6 @@ from assay.spec.response_expressions import growth_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_EXCERPT_CHARS = 200
-_EXCERPT_BYTES = 4096
 _WORK_PER_VALUE = 100
 _CONTENT_FIELDS = ("text", "output", "sql", "tool_calls", "retrieved", "events")
 
@@ -101,9 +100,3 @@ def _usual_text(data: Any) -> dict[str, Any]:
 
 def _fields_of(data: Any) -> str:
     return f"; fields found: {', '.join(map(repr, list(data)[:8]))}" if isinstance(data, dict) and data else ""
-
-
-def excerpt(body: bytes) -> str:
-    """Return the beginning of a body as text, to be shown in a message."""
-    text = clean_text(body[:_EXCERPT_BYTES].decode("utf-8", "replace")).strip()
-    return text[:_EXCERPT_CHARS] + ("…" if len(text) > _EXCERPT_CHARS else "") or "(empty)"

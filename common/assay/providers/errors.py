@@ -1,0 +1,100 @@
+"""Why a call to a provider brought no reply: three errors, the same for agents and for judges.
+
+ProviderStatusError     the service answered with an HTTP error
+UnreachableError        the service did not answer
+MalformedReplyError     the service answered something that is no reply of a model
+└── ReplyTooLargeError  more of it than is read
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.model.response_fields import clean_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
+_HOPELESS_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+_FIELD_STATUSES = (400, 422)  # the latter is FastAPI's, on which many compatible services are built
+_MESSAGE_CHARS = 500
+
+
+class ProviderStatusError(Exception):
+    """The service answered with an HTTP error.
+
+    Args:
+        status: The HTTP status.
+        headers: The reply's headers, by lower-case name.
+        body: What was decoded from the reply: usually a mapping with `error`.
+
+    Attributes:
+        message: The service's words, in one line of at most 500 characters; untrusted text, empty where it said none.
+        type, code: The service's own names for the error; empty where there are none.
+        parameter: The field of the request that the service names; empty where it names none.
+    """
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: object) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status = status
+        self.headers = headers
+        inner = body.get("error", body) if isinstance(body, dict) else body
+        error: dict[str, Any] = inner if isinstance(inner, dict) else {}
+        detail = error.get("detail")
+        said = str(error.get("message") or detail or inner or "")
+        self.message = clean_text(" ".join(said.split()))[:_MESSAGE_CHARS]
+        self.type = str(error.get("type") or "")
+        self.code = str(error.get("code") or "")
+        self.parameter = str(error.get("param") or _invalid_field(detail))
+
+    @property
+    def may_refuse_field(self) -> bool:
+        """Whether the refusal may be of one field of the request."""
+        return self.status in _FIELD_STATUSES
+
+    @property
+    def throttles(self) -> bool:
+        """Whether the same request is welcome later."""
+        return self.status == 429 and self.may_pass
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether another attempt may succeed."""
+        if self.code in _HOPELESS_CODES or self.type in _HOPELESS_CODES:
+            return False
+        advice = self.headers.get("x-should-retry", "")
+        if advice in ("true", "false"):
+            return advice == "true"
+        return self.status in _RETRYABLE_STATUSES or self.status >= 500
+
+
+class UnreachableError(Exception):
+    """The service did not answer.
+
+    Args:
+        message: What happened.
+        type: Name of the exception behind it; empty where there is none.
+        sent: Whether the service may have worked on the request, and bill it.
+    """
+
+    def __init__(self, message: str, *, type: str = "", sent: bool) -> None:  # noqa: A002 - as in an AgentError
+        super().__init__(message)
+        self.type = type
+        self.sent = sent
+
+
+class MalformedReplyError(Exception):
+    """What the service answered is no reply of a model."""
+
+
+class ReplyTooLargeError(MalformedReplyError):
+    """The service answered more than is read."""
+
+
+def _invalid_field(detail: object) -> str:
+    """Return the field that FastAPI's list of errors is about first, e.g. "temperature"; empty for anything else."""
+    first = detail[0] if isinstance(detail, list) and detail else None
+    place = first.get("loc") if isinstance(first, dict) else None
+    names = [name for name in place if isinstance(name, str) and name != "body"] if isinstance(place, list) else []
+    return names[0] if names else ""

@@ -1,0 +1,151 @@
+"""Requests to a model and its replies, in the terms that both protocols share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from assay.model.response_fields import clean_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from assay.model.agent_request import Message
+    from assay.providers.parameters import Parameters
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+"""What a reply has that came in a batch."""
+
+_NAME_CHARS = 200
+_EXPLANATION_CHARS = 500
+_MOST_TOKENS = 2**63  # no store or wire takes as many
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a model is sent.
+
+    Args:
+        model: Its id.
+        messages: With the roles system, user and assistant, oldest first; the last is the user's.
+        parameters: How the model is asked.
+        shared_system: The beginning of the system text that many requests have in common: a protocol that lets the
+            client mark it has the provider cache it. Empty for none.
+        system: The rest of the system text; empty for none.
+        extra: Further fields of the request, as the protocol names them.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    parameters: Parameters
+    shared_system: str = ""
+    system: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Stop(StrEnum):
+    """Why a model stopped."""
+
+    COMPLETE = "complete"
+    REFUSED = "refused"
+    FILTERED = "filtered"
+    """The provider's content filter held the reply back."""
+    TRUNCATED = "truncated"
+    """The reply reached max_tokens."""
+    CONTEXT_FULL = "context_full"
+    """The reply reached the end of the model's context window."""
+    PAUSED = "paused"
+    """The provider paused the turn."""
+    BROKEN_OFF = "broken_off"
+    """The service failed after it had begun to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """What a service counted; None where it does not say.
+
+    Inclusive: cached tokens are part of the input, thoughts are part of the output. No part is more than its whole.
+    """
+
+    input: int | None = None
+    output: int | None = None
+    total: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's reply.
+
+    Args:
+        text: All of it but its thoughts; where the model refused without a text, its refusal.
+        stop: Why it stopped.
+        explanation: What the service or the model says about that; untrusted text, empty where it says nothing.
+        tokens: What the service counted; None where it does not say.
+        model: The model as it names itself.
+        finish_reason: Why it stopped, in the protocol's own word; empty where the service does not say.
+        tool_calls: Calls of tools, each with id, name, and arguments or arguments_json; unchecked.
+        headers: The reply's headers, by lower-case name.
+    """
+
+    text: str
+    stop: Stop = Stop.COMPLETE
+    explanation: str = ""
+    tokens: TokenUsage | None = None
+    model: str = ""
+    finish_reason: str = ""
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def text_of_parts(parts: Iterable[object]) -> str:
+    """Return the text of a message that comes in parts; thoughts, and parts of other kinds, are no text of it."""
+    texts = (part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text")
+    return clean_text("".join(text for text in texts if isinstance(text, str)))
+
+
+def text_in(value: object) -> str:
+    """Return a text of a reply; empty where it is none."""
+    return clean_text(value) if isinstance(value, str) else ""
+
+
+def name_in(value: object) -> str:
+    """Return a model's name or another short word of a reply; empty where it is no text."""
+    return text_in(value)[:_NAME_CHARS]
+
+
+def explanation_of(text: str) -> str:
+    """Return a text in one line of at most 500 characters."""
+    return " ".join(text.split())[:_EXPLANATION_CHARS]
+
+
+def token_count(data: object, *path: str) -> int | None:
+    """Return the number of tokens at a path of a reply; None where there is no such number."""
+    for name in path:
+        data = data.get(name) if isinstance(data, dict) else None
+    return data if isinstance(data, int) and not isinstance(data, bool) and data >= 0 else None
+
+
+def token_usage(
+    *,
+    input: int | None,  # noqa: A002 - the name of the field
+    output: int | None,
+    total: int | None,
+    cache_read: int | None,
+    cache_write: int | None,
+    reasoning: int | None,
+) -> TokenUsage | None:
+    """Return usage from inclusive counts, each part cut to its whole; None where nothing is known."""
+    read = _part(cache_read, input)
+    written = _part(cache_write, None if input is None else input - (read or 0))
+    counts = (input, output, total, read, written, _part(reasoning, output))
+    known = [None if count is None or count >= _MOST_TOKENS else count for count in counts]
+    return None if all(count is None for count in known) else TokenUsage(*known)
+
+
+def _part(count: int | None, whole: int | None) -> int | None:
+    return count if count is None or whole is None else min(count, whole)

@@ -1,0 +1,115 @@
+"""From what a provider said to an answer: refusals, texts that were cut off and silence are told apart from answers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from assay.model.agent_response import (
+    AgentError,
+    AgentErrorKind,
+    AgentStatus,
+    clean_text,
+    error_response,
+    response_from_json,
+)
+from assay.model.response_limits import check_bounds
+from assay.providers.messages import Stop
+from assay.providers.retry_after import retry_after_s
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.model.agent_response import AgentResponse
+    from assay.providers.errors import ProviderStatusError
+    from assay.providers.messages import Reply, TokenUsage
+
+_STOPPED = {
+    Stop.REFUSED: ("refusal", "the model refused to answer"),
+    Stop.FILTERED: ("refusal", "the provider's content filter held the answer back"),
+    Stop.TRUNCATED: ("truncated", "the answer was cut off at max_tokens: raise agent.max_tokens"),
+    Stop.CONTEXT_FULL: ("truncated", "the answer was cut off where the model's context window ends"),
+    Stop.PAUSED: ("truncated", "the provider paused the turn before the answer was complete"),
+    Stop.BROKEN_OFF: ("truncated", "the service broke the answer off"),
+}
+
+
+def response_from_reply(reply: Reply, temperature: float | None) -> AgentResponse:
+    """Return the answer that a model's reply is; a failed one, with its text, where it is not complete.
+
+    Args:
+        reply: The reply.
+        temperature: The temperature that was sent; None where none was.
+
+    Raises:
+        MalformedAnswerError: A field has another type than it should.
+        AnswerTooLargeError: It is larger than an answer may be.
+    """
+    request_id = _request_id(reply.headers)
+    found = {
+        "text": reply.text,
+        "tool_calls": list(reply.tool_calls),
+        "usage": _usage(reply.tokens),
+        "finish_reason": reply.finish_reason,
+        "model": reply.model,
+        "metadata": {**({"request_id": request_id} if request_id else {}), "temperature": temperature},
+    }
+    check_bounds(found)
+    response = response_from_json(found)
+    if reply.stop in _STOPPED:
+        kind, message = _STOPPED[reply.stop]
+        return _failed(response, kind, f"{message}: {reply.explanation}" if reply.explanation else message)
+    if response.text.strip() or response.tool_calls:
+        return response
+    reason = f" (it stopped with {reply.finish_reason[:100]!r})" if reply.finish_reason else ""
+    return _failed(response, "empty", f"the model answered without a word{reason}")
+
+
+def refused_status(refusal: ProviderStatusError, model: str, url: str, key_name: str | None) -> AgentResponse:
+    """Return the failure that an HTTP error of a provider is.
+
+    Args:
+        refusal: The error.
+        model: The model that was asked for.
+        url: The service.
+        key_name: The key's variable as the spec writes it; None where no key was sent.
+    """
+    status = refusal.status
+    match status:
+        case 401 | 403 if key_name is None:
+            what = "the service wants a key and none was sent: name its variable with api_key: ${NAME}"
+        case 401 | 403:
+            what = f"the service does not accept the key in {key_name}"
+        case 404:
+            what = f"model {model!r} is not available at {url}: check agent.target and agent.base_url"
+        case _ if 300 <= status < 400:
+            what = "the service redirects, which is not followed: use its final URL as base_url"
+        case _:
+            what = ""
+    request_id = _request_id(refusal.headers)
+    named = f", request {request_id[:100]}" if request_id else ""
+    return error_response(
+        AgentErrorKind.HTTP_STATUS,
+        f"HTTP {status}{named}: {what + ': ' if what else ''}{refusal.message or '(no explanation)'}",
+        type=clean_text(refusal.code or refusal.type)[:200],
+        http_status=status,
+        retryable=refusal.may_pass,
+        retry_after_s=retry_after_s(refusal.headers),
+    )
+
+
+def _failed(response: AgentResponse, kind: str, message: str) -> AgentResponse:
+    """Return the answer as one that failed; what the model said is kept, asking again would not help."""
+    error = AgentError(AgentErrorKind.RAISED, message, type=kind)
+    return dataclasses.replace(response, status=AgentStatus.ERROR, error=error)
+
+
+def _request_id(headers: Mapping[str, str]) -> str:
+    return clean_text(headers.get("x-request-id") or headers.get("request-id") or "")[:200]
+
+
+def _usage(tokens: TokenUsage | None) -> dict[str, Any] | None:
+    if tokens is None:
+        return None
+    counts = {f"{name}_tokens": count for name, count in dataclasses.asdict(tokens).items() if count is not None}
+    return {**counts, "requests": 1}

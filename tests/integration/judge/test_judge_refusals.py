@@ -1,0 +1,118 @@
+"""Judges and agents have one client: what a provider refuses, and how its replies end, means the same to both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.errors import SetupError
+from assay.testing.judges import says
+from assay.testing.providers import Reply
+from assay.v1 import judge_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Start = Callable[..., Any]
+
+KEY = "sk-planted-0123456789-abcdefghij"
+GOOD = {"reasoning": "It is right.", "score": 4}
+both = pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+
+
+@both
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Reply("temperature must be at most 1", status=400, error={"param": "temperature", "code": "invalid_value"}),
+        Reply("temperature: input should be less than or equal to 1", status=400),
+        Reply("unsupported content in 'water at room temperature'", status=400, error={"param": "messages"}),
+    ],
+    ids=["named value", "value", "quoted prompt"],
+)
+async def test_a_refusal_for_another_reason_changes_no_later_request(
+    start: Start, protocol: str, refusal: Reply
+) -> None:
+    """A wrong value is the owner's to correct: no verdict is given at another temperature than was asked for."""
+    judge = await start(refusal, says(GOOD), protocol=protocol)
+    verdict = (await judge.grade()).verdict
+    assert verdict.reason == "judge_refuses_request"
+    assert refusal.text in verdict.message
+    assert (await judge.grade("Lyon")).verdict.temperature == pytest.approx(0.1)
+    assert ["temperature" in request.body for request in judge.provider.requests] == [True, True]
+
+
+async def test_a_deprecated_name_of_max_tokens_is_not_sent_again(start: Start) -> None:
+    """However the service says that it does not take it."""
+    judge = await start(Reply("max_tokens is deprecated: use max_completion_tokens", status=400), says(GOOD))
+    assert (await judge.grade()).verdict.status == pb.VERDICT_STATUS_VALID
+    assert judge.provider.requests[1].body["max_completion_tokens"] == 2_048
+
+
+@both
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Reply("no more today", status=429, headers={"x-should-retry": "false"}),
+        Reply("pay first", status=429, headers={"x-should-retry": "true"}, error={"type": "insufficient_quota"}),
+    ],
+    ids=["advice", "quota"],
+)
+async def test_a_429_that_will_not_pass_is_not_waited_out(start: Start, protocol: str, refusal: Reply) -> None:
+    """The provider's advice and a used-up quota end the request at once."""
+    judge = await start(refusal, says(GOOD), protocol=protocol, pause_s=0.01)
+    verdict = (await judge.grade()).verdict
+    assert verdict.reason == "judge_denied"
+    assert len(judge.provider.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("protocol", "stop", "reason", "words"),
+    [
+        ("anthropic", "model_context_window_exceeded", "truncated", "where the judge's context window ends"),
+        ("anthropic", "pause_turn", "truncated", "the provider paused the turn"),
+        ("anthropic", "max_tokens", "truncated", "raise max_tokens"),
+        ("openai", "length", "truncated", "raise max_tokens"),
+        ("openai", "content_filter", "refused", "content filter"),
+    ],
+)
+async def test_why_a_reply_stopped_is_said(start: Start, protocol: str, stop: str, reason: str, words: str) -> None:
+    """Raising max_tokens is advised only where it helps."""
+    judge = await start(says(GOOD, stop=stop), protocol=protocol)
+    verdict = (await judge.grade()).verdict
+    assert (verdict.reason, words in verdict.message) == (reason, True)
+
+
+@pytest.mark.parametrize("stop", ["error", "abort"])
+@pytest.mark.parametrize("batch", [False, True])
+async def test_a_reply_that_the_service_broke_off_gets_another_turn(start: Start, stop: str, batch: bool) -> None:
+    """What there is of it is no verdict, however whole it looks."""
+    own: dict[str, Any] = {"batch_base_urls": ("*",), "batch_wait_s": 0.05, "batch_poll_s": 0.02}
+    judge = await start(says({**GOOD, "score": 1}, stop=stop), says(GOOD), **own)
+    verdict = (await judge.grade(batch=batch)).verdict
+    assert dict(verdict.scores) == {"score": 4.0}
+    assert verdict.attempts == 2
+
+
+async def test_gateways_of_anthropics_protocol_get_the_key_in_each_header_that_may_carry_it(start: Start) -> None:
+    """Some know the protocol's first header only."""
+    judge = await start(protocol="anthropic")
+    await judge.grade()
+    headers = judge.provider.requests[0].headers
+    assert (headers["x-api-key"], headers["authorization"]) == (KEY, f"Bearer {KEY}")
+
+
+@pytest.mark.parametrize(("protocol", "version"), [("openai", "2.14.0"), ("anthropic", "1.9")])
+async def test_a_package_that_is_too_old_is_a_sentence(
+    start: Start, protocol: str, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service does not start, and says which version is there and which is needed."""
+    metadata = tmp_path / "old" / f"{protocol}-{version}.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text(f"Metadata-Version: 2.1\nName: {protocol}\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(tmp_path / "old")
+    with pytest.raises(SetupError, match=f"not {version}") as caught:
+        await start(protocol=protocol)
+    assert caught.value.reason == "JUDGE_NOT_INSTALLED"
