@@ -9,6 +9,7 @@ import pytest
 
 from assay.reports.atomic import atomic_writer
 from assay.rpc.server import RpcServer
+from assay_judge.model import RunKey
 from assay_judge.state.store import JudgeStore
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ async def test_the_judges_files_are_its_own(tmp_path: Path, umask: Umask) -> Non
     """Verdicts quote answers; the log beside the database has its permissions."""
     umask(0)
     store = await JudgeStore.open(tmp_path)
-    await store.put_spending("run", 1)
+    await store.put_spending(RunKey("local", "run"), 1)
     found = modes(tmp_path)
     await store.aclose()
     assert {"judge.db", "judge.lock"} <= set(found)

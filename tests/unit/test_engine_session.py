@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.pipeline.slots import Slots
 
 NOW = 0.0
-CONTEXT = RunContext("r", "d", 10, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]  # nobody is asked
+CONTEXT = RunContext("r", 10, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]  # nobody is asked
 
 
 class Looks:

@@ -11,6 +11,7 @@ from tools.run_lifecycle import state_diagram
 
 from assay.errors import WrongStateError
 from assay.model.run import FINISHED_STATES, DatasetRef, PauseCause, RunState, SpendCap
+from assay.model.scope import LOCAL
 from assay_orchestrator.store import control, datasets, deletions, run_conditions, runs, schema, shards
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.lifecycle import (
@@ -53,9 +54,9 @@ def connection() -> sa.Connection:
     connection.execute(schema.fair_clock.insert().values(clock_id=1, virtual_time=0.0))
     upload = datasets.new_upload_id()
     datasets.add_cases(connection, upload, 0, [("c", "{}")])
-    datasets.finish_upload(connection, upload, DatasetRef("d", "names", "plain/json", 1))
+    datasets.finish_upload(connection, LOCAL, upload, DatasetRef("d", "names", "plain/json", 1))
     spec = {"repeats": 1, "judge": {"spend_cap_usd": 1.0}}
-    runs.create_run(connection, RunRecord("r", "q", "h", spec, "d", 1, "0.1.0", "2026-01-01"))
+    runs.create_run(connection, RunRecord("r", "q", "h", spec, "d", 1, "0.1.0", "2026-01-01", "local"))
     shards.create_shards(connection, "r", 1, 1)
     return connection
 
@@ -70,7 +71,7 @@ def put_into(connection: sa.Connection, phase: Phase) -> None:
 
 def stored(connection: sa.Connection) -> tuple[Phase, PauseCause | None, int]:
     """Return phase, pause cause and last event of the run."""
-    run = runs.get_run(connection, "r")
+    run = runs.load_run(connection, "r")
     assert run is not None
     return run.phase, run.pause_cause, run.last_sequence
 
@@ -78,15 +79,15 @@ def stored(connection: sa.Connection) -> tuple[Phase, PauseCause | None, int]:
 def request(connection: sa.Connection, command: Command) -> object:
     """Make a client's request through the function that serves it."""
     if command is Command.DELETE:
-        return deletions.begin_deletion(connection, "r")
+        return deletions.begin_deletion(connection, LOCAL, "r")
     if command is Command.PAUSE:
-        return control.pause(connection, "r")
+        return control.pause(connection, LOCAL, "r")
     if command is Command.CANCEL:
-        return control.cancel(connection, "r")
+        return control.cancel(connection, LOCAL, "r")
     wanted = Resumption(
         retry_errors=command is Command.RETRY, spend_cap=SpendCap(2.0) if command is Command.CHANGE_CAP else None
     )
-    return control.resume(connection, "r", wanted)
+    return control.resume(connection, LOCAL, "r", wanted)
 
 
 @pytest.mark.parametrize(("phase", "command"), ILLEGAL, ids=named)

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from assay.judging.rubric import Rubric
+    from assay.model.scope import Scope
     from assay_judge.judges import JudgeChoice
+
+
+class RunKey(NamedTuple):
+    """The name of a run's account: run ids are the callers' claims, and two teams may make the same one.
+
+    Args:
+        team: The team that pays.
+        run_id: The run; empty for none.
+    """
+
+    team: str
+    run_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +73,21 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a call is billed for, inclusive: cached tokens are part of the input, thoughts are part of the output.
+
+    `estimated` ones are Assay's own, see `token_usage`.
+    """
+
+    input: int
+    output: int
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Asker:
     """On whose behalf a verdict is ordered.
 
@@ -77,6 +105,7 @@ class Grading:
     """A request for a verdict.
 
     Args:
+        scope: The team that asks, and the teams whose verdicts and accounts it finds.
         material: What is judged.
         timeout_s: How long it may take.
         run_id: The run that pays; empty for none.
@@ -86,6 +115,7 @@ class Grading:
         asker: On whose behalf, for a batch.
     """
 
+    scope: Scope
     rubric: Rubric
     material: Material
     judge: JudgeChoice

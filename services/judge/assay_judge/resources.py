@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
 from assay.judging.rubric_file import read_rubric
+from assay.model.scope import LOCAL
 from assay_judge.batches.dispatcher import BatchDispatcher
 from assay_judge.batches.store import BatchStore
 from assay_judge.calls.prices import PriceTable
@@ -75,7 +76,15 @@ async def open_service(
         if settings.judge.provider not in ("none", "replay"):
             await registry.client(settings.judge)  # a missing key fails here, not at the first request
         await batches.start()
-        yield JudgeService(grader, rubrics, store=shared or store, ledger=ledger, settings=settings, stopping=stopping)
+        yield JudgeService(
+            grader,
+            rubrics,
+            store=shared or store,
+            ledger=ledger,
+            settings=settings,
+            stopping=stopping,
+            scope=LOCAL,
+        )
 
 
 async def _open_shared(settings: Settings) -> SharedStore | None:

@@ -15,6 +15,7 @@ from assay_judge.verdicts.outcome import Status
 
 if TYPE_CHECKING:
     from assay.judging.rubric import Rubric
+    from assay.model.scope import Scope
     from assay_judge.calls.usage import CallAttempt, CallUsage
     from assay_judge.grading.grader import Statistics
     from assay_judge.state.account import Account
@@ -61,11 +62,12 @@ def requested_judge(request: Any, own: JudgeChoice) -> JudgeChoice | None:
 
 
 def grading_from_request(
-    request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: float, cap_usd: float | None
+    scope: Scope, request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: float, cap_usd: float | None
 ) -> Grading:
     """Return the request for a verdict that a message is.
 
     Args:
+        scope: What the call reaches.
         request: A GradeRequest or a ComparePairRequest.
         timeout_s: How long it may take, whatever it says.
         cap_usd: The server's own spend cap; None for none.
@@ -91,6 +93,7 @@ def grading_from_request(
     if request.HasField("spend_cap_usd"):
         caps.append(request.spend_cap_usd)
     return Grading(
+        scope,
         rubric,
         material,
         judge,

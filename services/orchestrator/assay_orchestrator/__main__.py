@@ -47,6 +47,7 @@ def main() -> None:
 async def serve(settings: Settings) -> None:
     """Serve with these settings until a signal, or until the lease is over."""
     from assay.local.lease import watch_lease
+    from assay.model.scope import LOCAL
     from assay.rpc.channel import open_channel
     from assay.rpc.options import ChannelOptions
     from assay.rpc.server import RpcServer, serve_until_signal
@@ -78,7 +79,7 @@ async def serve(settings: Settings) -> None:
             planner = Planner(settings, embedder, judge)
             manager = RunManager(database, settings, planner, open_dispatcher(settings, database))
             if settings.role != "worker":
-                service = RunService(database, manager, settings, server.stopping)
+                service = RunService(database, manager, settings, server.stopping, LOCAL)
                 server.add(_SERVICE, lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc))
 
             async def begin(address: str) -> None:

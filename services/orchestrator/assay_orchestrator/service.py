@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentResponse
     from assay.model.case import Case
     from assay.model.run import CaseResult, Run
+    from assay.model.scope import Scope
     from assay.storage.database import Database
     from assay.v1 import agent_pb2
     from assay_orchestrator.agents.hosted import Attachment
@@ -73,13 +74,17 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         manager: The runs.
         settings: Limits.
         stopping: Set when the process begins to stop; long streams end then, to be resumed elsewhere.
+        scope: What every call reaches: there are no identities by which calls could differ.
     """
 
-    def __init__(self, database: Database, manager: RunManager, settings: Settings, stopping: asyncio.Event) -> None:
+    def __init__(
+        self, database: Database, manager: RunManager, settings: Settings, stopping: asyncio.Event, scope: Scope
+    ) -> None:
         self._database = database
         self._manager = manager
         self._settings = settings
         self._stopping = stopping
+        self._scope = scope
         self._tokens = PageTokens(database)
         self._messages = WatchMessageCache()
         self._watches = Watches(
@@ -97,7 +102,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.UploadDatasetRequest, pb.UploadDatasetResponse],
     ) -> pb.UploadDatasetResponse:
         """Store a dataset."""
-        upload = _Upload(self._database)
+        upload = _Upload(self._database, self._scope)
         try:
             async for part in request_iterator:
                 if part.HasField("header"):
@@ -125,12 +130,12 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             return pb.CreateRunResponse()
         if problem := name_problem(request.request_id, _MAX_REQUEST_ID_CHARS):
             raise SpecError([Problem(problem, "request_id")])
-        dataset = await self._database.read(lambda c: datasets.get_dataset(c, request.dataset_id))
+        dataset = await self._database.read(lambda c: datasets.find_dataset(c, self._scope, request.dataset_id))
         if dataset is None:
             raise NotFoundError(
                 f"there is no dataset {request.dataset_id!r}: upload it first", reason="DATASET_NOT_FOUND"
             )
-        run = await self._manager.create(request.request_id, settings, dataset)
+        run = await self._manager.create(self._scope, request.request_id, settings, dataset)
         return pb.CreateRunResponse(run=self._to_wire(run))
 
     async def GetRun(  # noqa: N802
@@ -140,7 +145,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> pb.GetRunResponse:
         """Return one run."""
         get = self._manager.get if request.final_summary_only else self._manager.get_summarised
-        return pb.GetRunResponse(run=self._to_wire(await get(request.run_id)))
+        return pb.GetRunResponse(run=self._to_wire(await get(self._scope, request.run_id)))
 
     async def ListRuns(  # noqa: N802
         self,
@@ -151,13 +156,13 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         size = min(request.page_size or 50, 500)
         wanted = RunFilter(request.run_id_prefix, request.name, dict(request.labels), STATES.known(request.states))
         query = ("ListRuns", *_conditions(wanted))
-        position = await self._tokens.read(query, request.page_token, (str, str))
+        position = await self._tokens.read(self._scope, query, request.page_token, (str, str))
         before = (str(position[0]), str(position[1])) if position is not None else None
-        runs = await self._manager.list_newest(size + 1, before, wanted)
+        runs = await self._manager.list_newest(self._scope, size + 1, before, wanted)
         token = ""
         if len(runs) > size:
             runs = runs[:size]
-            token = await self._tokens.make(query, (runs[-1].created_at, runs[-1].run_id))
+            token = await self._tokens.make(self._scope, query, (runs[-1].created_at, runs[-1].run_id))
         return pb.ListRunsResponse(runs=map(_listed, runs), next_page_token=token)
 
     async def CancelRun(  # noqa: N802
@@ -166,7 +171,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.CancelRunRequest, pb.CancelRunResponse],
     ) -> pb.CancelRunResponse:
         """Stop a run."""
-        return pb.CancelRunResponse(run=self._to_wire(await self._manager.cancel(request.run_id)))
+        return pb.CancelRunResponse(run=self._to_wire(await self._manager.cancel(self._scope, request.run_id)))
 
     async def PauseRun(  # noqa: N802
         self,
@@ -174,7 +179,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.PauseRunRequest, pb.PauseRunResponse],
     ) -> pb.PauseRunResponse:
         """Let the questions in flight end and ask nothing more."""
-        return pb.PauseRunResponse(run=self._to_wire(await self._manager.pause(request.run_id)))
+        return pb.PauseRunResponse(run=self._to_wire(await self._manager.pause(self._scope, request.run_id)))
 
     async def ResumeRun(  # noqa: N802
         self,
@@ -183,7 +188,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> pb.ResumeRunResponse:
         """Continue a paused run, or retry the failed rows of one."""
         cap = SPEND_CAP.from_wire(request.spend_cap) if request.HasField("spend_cap") else None
-        run = await self._manager.resume(request.run_id, retry_errors=request.retry_errors, spend_cap=cap)
+        run = await self._manager.resume(self._scope, request.run_id, retry_errors=request.retry_errors, spend_cap=cap)
         return pb.ResumeRunResponse(run=self._to_wire(run))
 
     async def DeleteRun(  # noqa: N802
@@ -192,7 +197,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.DeleteRunRequest, pb.DeleteRunResponse],
     ) -> pb.DeleteRunResponse:
         """Remove a run."""
-        gone = await self._manager.delete(request.run_id, only_check=request.validate_only)
+        gone = await self._manager.delete(self._scope, request.run_id, only_check=request.validate_only)
         return pb.DeleteRunResponse(
             row_count=gone.row_count, size_bytes=gone.size_bytes, dataset_removed=gone.dataset_removed
         )
@@ -203,7 +208,9 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.WatchRunRequest, pb.WatchRunResponse],
     ) -> None:
         """Send a snapshot, then events in order; bookmarks while nothing happens."""
-        following = self._watches.follow(request.run_id, request.after_sequence, with_answers=request.include_answers)
+        following = self._watches.follow(
+            self._scope, request.run_id, request.after_sequence, with_answers=request.include_answers
+        )
         is_first = True
         async with aclosing(following) as steps:
             async for step in steps:
@@ -230,22 +237,24 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.ListResultsRequest, pb.ListResultsResponse],
     ) -> pb.ListResultsResponse:
         """Return a page of results in dataset order."""
-        run = await self._manager.get(request.run_id)
+        run = await self._manager.get(self._scope, request.run_id)
         size = min(request.page_size or 200, 1000)
         query = ("ListResults", run.run_id, request.failed_only, request.case_id)
-        position = await self._tokens.read(query, request.page_token, (int, int))
+        position = await self._tokens.read(self._scope, query, request.page_token, (int, int))
         after = (int(position[0]), int(position[1])) if position is not None else (-1, -1)
 
         def read(connection: sa.Connection) -> tuple[list[CaseResult], bool]:
             case_index = None
             if request.case_id:
-                case_index = history.find_case(connection, run.run_id, run.dataset.dataset_id, request.case_id)
+                case_index = history.find_case(connection, self._scope, run.run_id, request.case_id)
             return history.read_page(
-                connection, run.run_id, after, size, failed_only=request.failed_only, case_index=case_index
+                connection, self._scope, run.run_id, after, size, failed_only=request.failed_only, case_index=case_index
             )
 
         page, more = await self._database.read(read)
-        token = await self._tokens.make(query, (page[-1].case_index, page[-1].repeat_index)) if more else ""
+        token = ""
+        if more:
+            token = await self._tokens.make(self._scope, query, (page[-1].case_index, page[-1].repeat_index))
         return pb.ListResultsResponse(results=[result_to_wire(result) for result in page], next_page_token=token)
 
     async def ListAttempts(  # noqa: N802
@@ -254,10 +263,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.ListAttemptsRequest, pb.ListAttemptsResponse],
     ) -> AsyncIterator[pb.ListAttemptsResponse]:
         """Send every attempt at the rows of a case."""
-        run = await self._manager.get(request.run_id)
-        found = await self._database.read(
-            lambda c: history.read_attempts(c, run.run_id, run.dataset.dataset_id, request.case_id)
-        )
+        run = await self._manager.get(self._scope, request.run_id)
+        found = await self._database.read(lambda c: history.read_attempts(c, self._scope, run.run_id, request.case_id))
         for attempt in found:
             yield pb.ListAttemptsResponse(attempt=ATTEMPT.to_wire(attempt))
 
@@ -268,7 +275,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> AsyncIterator[pb.ServeAgentResponse]:
         """Ask the questions of a run through the client that hosts its agent."""
         attach, run = await self._attach_request(request_iterator)
-        attachment = await self._manager.attach(run, attach.concurrency)
+        attachment = await self._manager.attach(self._scope, run, attach.concurrency)
         reading = asyncio.create_task(_deliver(request_iterator, attachment))
         try:
             yield pb.ServeAgentResponse(attached=pb.AgentAttached())
@@ -294,7 +301,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         attach = first.attach
         if not 1 <= attach.concurrency <= _MAX_CONCURRENCY:
             raise InvalidInputError([Problem(f"must be 1 to {_MAX_CONCURRENCY}", "attach.concurrency")])
-        run = await self._manager.get(attach.run_id)
+        run = await self._manager.get(self._scope, attach.run_id)
         if run.settings.agent.adapter not in HOSTED_ADAPTERS:
             raise InvalidInputError(
                 [Problem(f"run {run.run_id} uses the {run.settings.agent.adapter} adapter, which no client hosts")]
@@ -305,8 +312,9 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
 class _Upload:
     """One dataset on its way in: checked, hashed and stored as it comes."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, scope: Scope) -> None:
         self._database = database
+        self._scope = scope
         self._upload_id = datasets.new_upload_id()
         self._header: pb.DatasetHeader | None = None
         self._hash = hashlib.sha256()
@@ -354,7 +362,7 @@ class _Upload:
         if self._header is None or not self._count:
             raise DatasetError("a dataset has a header and at least one case")
         record = DatasetRef(self._hash.hexdigest()[:32], self._header.name, self._header.format, self._count)
-        stored = await self._database.write(lambda c: datasets.finish_upload(c, self._upload_id, record))
+        stored = await self._database.write(lambda c: datasets.finish_upload(c, self._scope, self._upload_id, record))
         failpoint("dataset.finished")
         self._finished = True
         return stored

@@ -20,6 +20,7 @@ from assay.errors import UnavailableError
 from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, DatasetRef, Run, RunCounts, RunSettings, RunState
+from assay.model.scope import LOCAL, Scope
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
 from assay.v1 import agent_pb2, orchestrator_pb2_grpc
@@ -57,11 +58,11 @@ class OneRun:
         """Return that rows can be stored."""
         return ""
 
-    async def get(self, run_id: str) -> Run:
+    async def get(self, scope: Scope, run_id: str) -> Run:
         """Return the run."""
         return RUN
 
-    async def attach(self, run: Run, concurrency: int) -> Attachment:
+    async def attach(self, scope: Scope, run: Run, concurrency: int) -> Attachment:
         """Take a client."""
         return self.agent.attach(concurrency)
 
@@ -115,7 +116,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """Serve one run whose agent clients host."""
     runs, server = OneRun(), RpcServer()
     settings = Settings(listen=f"unix:{tmp_path}/o.sock", database=tmp_path / "unused.db")
-    service = RunService(None, runs, settings, server.stopping)  # type: ignore[arg-type]  # ServeAgent needs no more
+    service = RunService(None, runs, settings, server.stopping, LOCAL)  # type: ignore[arg-type]  # ServeAgent needs no more
     server.add(
         "assay.v1.RunService", lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc)
     )
@@ -357,7 +358,7 @@ async def test_a_run_that_has_finished_asks_nothing(bench: Bench, monkeypatch: p
     """Attaching to a run that ended meanwhile is no failure."""
     from assay.errors import WrongStateError
 
-    def finished(self: OneRun, run: Run, concurrency: int) -> Attachment:
+    def finished(self: OneRun, scope: Scope, run: Run, concurrency: int) -> Attachment:
         raise WrongStateError("run run has already succeeded", reason="RUN_FINISHED")
 
     monkeypatch.setattr(OneRun, "attach", finished)

@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from tests.waiting import until
 
+from assay.model.scope import LOCAL
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.testing.judges import says, system_of
 from assay.testing.providers import Reply, ScriptedProvider
@@ -25,8 +26,8 @@ from assay_judge.batches.orders import Order, new_id, outcome_text
 from assay_judge.batches.shared_store import SharedBatchStore
 from assay_judge.batches.store import Finished, LeaseLostError
 from assay_judge.judges import JudgeChoice
-from assay_judge.model import Asker, Material
-from assay_judge.providers.messages import Parameters
+from assay_judge.model import Asker, Material, RunKey
+from assay_judge.providers.verdict_request import JudgeParameters
 from assay_judge.state.shared.store import SharedStore
 from assay_judge.verdicts.outcome import Outcome, Status
 from assay_judge.verdicts.prompt import build_prompt
@@ -41,6 +42,7 @@ GOOD = {"reasoning": "It is right.", "score": 4}
 HALF_PRICE = 0.000975
 LONG_S = 3_600.0
 RUBRIC = BUILT_IN["quality"]
+RUN = RunKey("local", "r")
 QUICK = {"batch-wait-s": 0.3, "batch-poll-s": 0.1}  # leases of five seconds
 both_protocols = pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 
@@ -48,7 +50,19 @@ both_protocols = pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 def order_for(key: str, run_id: str = "r", **fields: Any) -> Order:
     material, judge = Material("Paris", "Capital?"), JudgeChoice("openai", "judge-1")
     prompt = build_prompt(RUBRIC, material)
-    return Order(new_id(), key, run_id, 1_000, 70, judge, RUBRIC, material, prompt, Parameters(100), **fields)
+    return Order(
+        new_id(),
+        key,
+        RunKey("local", run_id),
+        1_000,
+        70,
+        judge,
+        RUBRIC,
+        material,
+        prompt,
+        JudgeParameters(100),
+        **fields,
+    )
 
 
 FAILED = outcome_text(Outcome(Status.UNAVAILABLE, reason="refused", message="m"), 0)
@@ -92,18 +106,18 @@ async def test_a_key_has_one_order_over_all_replicas(stores: Stores) -> None:
     items = [item for one in formed if one is not None for item in one[1]]
     assert len(items) == len(set(items)) == 20
     order = (await stores.lasting.orders(next(one for one in formed if one is not None)[0].batch_id))[0]
-    assert await stores.brief.add(order_for(order.key, "c"), 0.0) == order.run_id
+    assert await stores.brief.add(order_for(order.key, "c"), 0.0) == order.run
 
 
 async def test_only_an_order_that_is_not_stored_returns_its_money(stores: Stores) -> None:
     """Where a commit took place though its connection broke, the money stays set aside for the order."""
     for key in ("stored", "lost"):
         order = order_for(key, reservation=key)
-        await stores.shared.reserve("r", key, 70, None, LONG_S)
+        await stores.shared.reserve(RUN, key, 70, None, LONG_S)
         if key == "stored":
             await stores.lasting.add(order, 0.0)
         await stores.lasting.withdraw(order)
-    assert (await stores.shared.read_spending("r")).reserved == 70
+    assert (await stores.shared.read_spending(RUN)).reserved == 70
 
 
 async def test_an_outcome_of_the_run_is_not_ordered_again(stores: Stores) -> None:
@@ -112,14 +126,14 @@ async def test_an_outcome_of_the_run_is_not_ordered_again(stores: Stores) -> Non
     assert await stores.lasting.add(order, 0.0) is None
     record, _ = await stores.formed(stores.lasting)
     await stores.lasting.finish(record, [Finished(order, FAILED, 0)], 0.0)
-    assert await stores.brief.add(order_for("k"), 0.0) == "r"
+    assert await stores.brief.add(order_for("k"), 0.0) == RUN
     assert await stores.brief.add(order_for("k", "other"), 0.0) is None
     for _ in range(2):
-        found = await stores.brief.fetch("k", "r", RUBRIC, Asker("row-1"))
+        found = await stores.brief.fetch(LOCAL, "k", "r", RUBRIC, Asker("row-1"))
         assert found is not None
         assert found.reason == "refused"
-    assert await stores.brief.fetch("k", "r", RUBRIC, Asker("row-1", round=1)) is None
-    assert (await stores.brief.progress(["k"]))["k"][0].run_id == "other"
+    assert await stores.brief.fetch(LOCAL, "k", "r", RUBRIC, Asker("row-1", round=1)) is None
+    assert (await stores.brief.progress([order.name]))[order.name][0].run.run_id == "other"
 
 
 async def test_only_an_expired_lease_is_acquired(stores: Stores) -> None:
@@ -140,7 +154,7 @@ async def test_only_an_expired_lease_is_acquired(stores: Stores) -> None:
 async def test_a_former_owner_writes_nothing(stores: Stores, postgres_url: str, write: str) -> None:
     """After another replica has acquired the batch each write is refused, and tables stay as they are."""
     order = order_for("k", reservation="money")
-    await stores.shared.reserve("r", "money", 70, None, LONG_S)
+    await stores.shared.reserve(RUN, "money", 70, None, LONG_S)
     await stores.brief.add(order, 0.0)
     stale, _ = await stores.formed(stores.brief)
     await stores.brief.renew(stale)  # no other replica has acquired it: the lease begins again
@@ -157,7 +171,7 @@ async def test_a_former_owner_writes_nothing(stores: Stores, postgres_url: str, 
     assert contents(postgres_url) == before
     await stores.lasting.finish(record, [Finished(order, FAILED, 50)], 0.0)
     await stores.lasting.remove(record)
-    standing = await stores.shared.read_spending("r")
+    standing = await stores.shared.read_spending(RUN)
     assert (standing.spent, standing.reserved) == (50, 0)
 
 

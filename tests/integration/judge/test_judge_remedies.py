@@ -34,7 +34,7 @@ WITHOUT_LIMITS = {"attempts": 2, "pause_s": 0.01}
         (Reply("You exceeded your quota", status=429, error={"code": "insufficient_quota"}), {},
          "HTTP 429: You exceeded your quota: check what the account may still spend"),
         (Reply(raw=WEB_PAGE, headers={"content-type": "text/html"}), WITHOUT_LIMITS,
-         "no answer after 2 attempts; last: the reply is a web page and not a model's: check base_url: '<!doctype"),
+         "no answer after 2 attempts; last: the reply is a web page and not a model's: check base_url: <!doctype"),
         (Reply(raw=WEB_PAGE, status=404), {},
          "HTTP 404: the reply is a web page and not a model's: check base_url: check the model"),
     ],

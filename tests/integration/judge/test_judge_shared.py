@@ -16,12 +16,14 @@ import sqlalchemy as sa
 from tests.waiting import until
 
 from assay.errors import AssayError
+from assay.model.scope import LOCAL
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.storage import revisions
 from assay.testing.judges import says
 from assay.testing.providers import ScriptedProvider
 from assay.v1 import judge_pb2 as pb
 from assay.v1 import judge_pb2_grpc
+from assay_judge.model import RunKey
 from assay_judge.resources import open_service
 from assay_judge.settings import Settings
 from assay_judge.state.account import SpendCapReachedError
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 GOOD = {"reasoning": "It is right.", "score": 4}
 PAID = 0.00195  # of one verdict at 1 and 5 dollars per million tokens
+RUN = RunKey("local", "r")
 LONG_S = 600.0
 
 
@@ -53,16 +56,16 @@ async def test_verdicts_are_kept(open_store: Open) -> None:
     """By their key; the first one stays, surplus ones go, least recently used first."""
     store = await open_store()
     try:
-        assert await store.verdict("k") is None
-        await store.put_verdict("k", {"verdict": {"reasoning": "é\x00\ud800"}})
-        await store.put_verdict("k", {"verdict": {}})
-        assert await store.verdict("k") == {"verdict": {"reasoning": "é\x00\ud800"}}
+        assert await store.verdict(LOCAL, "k") is None
+        await store.put_verdict("local", "k", {"verdict": {"reasoning": "é\x00\ud800"}})
+        await store.put_verdict("local", "k", {"verdict": {}})
+        assert await store.verdict(LOCAL, "k") == {"verdict": {"reasoning": "é\x00\ud800"}}
         assert store.verdict_count == 1
         for number in range(998):  # the last one is the 1,000th: then surplus ones are pruned
-            await store.put_verdict(f"{number}", {"n": number})
+            await store.put_verdict("local", f"{number}", {"n": number})
         assert store.verdict_count == 600
-        assert await store.verdict("997") == {"n": 997}
-        assert await store.verdict("0") is None
+        assert await store.verdict(LOCAL, "997") == {"n": 997}
+        assert await store.verdict(LOCAL, "0") is None
     finally:
         await store.aclose()
 
@@ -71,19 +74,19 @@ async def test_money_is_set_aside_and_paid(open_store: Open) -> None:
     """Never more than the cap; a reservation is settled once, also by a process that is started later."""
     store = await open_store()
     try:
-        assert (await store.reserve("r", "a", 600, 1_000, LONG_S)).fits
-        assert not (await store.reserve("r", "b", 401, 1_000, LONG_S)).fits
-        found = await store.reserve("r", "c", 400, 1_000, LONG_S)
+        assert (await store.reserve(RUN, "a", 600, 1_000, LONG_S)).fits
+        assert not (await store.reserve(RUN, "b", 401, 1_000, LONG_S)).fits
+        found = await store.reserve(RUN, "c", 400, 1_000, LONG_S)
         assert (found.fits, found.spent, found.reserved) == (True, 0, 1_000)
-        assert (await store.reserve("other", "d", 5_000, None, LONG_S)).fits
+        assert (await store.reserve(RunKey("local", "other"), "d", 5_000, None, LONG_S)).fits
     finally:
         await store.aclose()
     store = await open_store()
     try:
         for _ in range(2):
-            found = await store.settle("r", "a", 250)
+            found = await store.settle(RUN, "a", 250)
             assert (found.spent, found.reserved) == (250, 400)
-        assert (await store.reserve("r", "e", 350, 1_000, LONG_S)).fits
+        assert (await store.reserve(RUN, "e", 350, 1_000, LONG_S)).fits
     finally:
         await store.aclose()
 
@@ -92,16 +95,16 @@ async def test_what_a_lost_process_set_aside_is_spent(open_store: Open) -> None:
     """After its time it counts as spent, and no call waits for it; a process that was only slow is paid exactly."""
     store = await open_store()
     try:
-        await store.reserve("r", "lost", 700, 1_000, -1.0)
-        found = await store.read_spending("r")
+        await store.reserve(RUN, "lost", 700, 1_000, -1.0)
+        found = await store.read_spending(RUN)
         assert (found.spent, found.reserved) == (700, 0)
         ledger = Ledger(await JudgeStore.open(None), shared=store)
-        account, close = await ledger.open("r")
+        account, close = await ledger.open(LOCAL, "r")
         with pytest.raises(SpendCapReachedError):
             await account.reserve(400, 1_000, ledger.journal, lasts_s=LONG_S)
         close()
-        assert (await store.settle("r", "lost", 100)).spent == 100
-        assert (await store.settle("r", "lost", 100)).spent == 100
+        assert (await store.settle(RUN, "lost", 100)).spent == 100
+        assert (await store.settle(RUN, "lost", 100)).spent == 100
     finally:
         await store.aclose()
 
@@ -111,8 +114,8 @@ async def test_an_absurd_sum_stays_a_sum(open_store: Open) -> None:
     store = await open_store()
     try:
         for name in ("a", "b"):
-            await store.reserve("r", name, 1, None, LONG_S)
-            found = await store.settle("r", name, 2**63 - 1)
+            await store.reserve(RUN, name, 1, None, LONG_S)
+            found = await store.settle(RUN, name, 2**63 - 1)
         assert found.spent == 2**63 - 1
     finally:
         await store.aclose()
@@ -123,7 +126,7 @@ async def test_calls_wait_for_what_others_leave(open_store: Open) -> None:
     store = await open_store()
     ledger = Ledger(await JudgeStore.open(None), shared=store)
     try:
-        account, close = await ledger.open("r")
+        account, close = await ledger.open(LOCAL, "r")
         first = await account.reserve(900, 1_000, ledger.journal, lasts_s=LONG_S)
         waits = asyncio.Event()
         second = asyncio.ensure_future(account.reserve(500, 1_000, ledger.journal, waits=waits, lasts_s=LONG_S))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.testing.judges import says
+from assay_judge.model import RunKey
 from assay_judge.state.store import JudgeStore
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ async def test_an_account_with_an_absurd_sum_is_a_reached_cap(start: Start, tmp_
     """As an earlier version may have left it: with a cap the sentence says so, without one calls are made."""
     state = tmp_path / "state"
     store = await JudgeStore.open(state)
-    await store.put_spending("r", 2**63 - 1)
+    await store.put_spending(RunKey("local", "r"), 2**63 - 1)
     await store.aclose()
     judge = await start(state_dir=state)
     capped = (await judge.grade("second", run_id="r", spend_cap_usd=1.0)).verdict

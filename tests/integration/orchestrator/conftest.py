@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from assay.client.client import Client
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
+from assay.model.scope import LOCAL
 from assay.rpc.server import RpcServer
 from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
@@ -37,7 +38,7 @@ async def _serve(folder: Path, **changes: Any) -> AsyncIterator[Client]:
     server = RpcServer(settings.server_options)
     database = open_database(settings)
     manager = RunManager(database, settings, Planner(settings, None), open_dispatcher(settings, database))
-    service = RunService(database, manager, settings, server.stopping)
+    service = RunService(database, manager, settings, server.stopping, LOCAL)
     server.add(
         "assay.v1.RunService", lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc)
     )

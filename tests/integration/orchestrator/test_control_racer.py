@@ -49,7 +49,7 @@ async def attempt(operation: Awaitable[object]) -> bool:
 
 def assert_whole(connection: sa.Connection, run_id: str, *, is_done: bool) -> None:
     """Check that a run's counts are those of its rows, and that no attempt is missing or there twice."""
-    run = runs.get_run(connection, run_id)
+    run = runs.load_run(connection, run_id)
     assert run is not None
     table, history = schema.results, schema.row_history
     rows = connection.execute(sa.select(table.c.status, table.c.passed).where(table.c.run_id == run_id)).all()

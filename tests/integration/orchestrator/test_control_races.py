@@ -21,6 +21,7 @@ from assay.errors import NotFoundError, WrongStateError
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, JudgeSettings, PauseCause, RunState, SpendCap
+from assay.model.scope import LOCAL
 from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
 from assay_orchestrator.runs import manager as manager_module
 from assay_orchestrator.runs.manager import RunManager
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.model.run import RunSettings
+    from assay.model.scope import Scope
     from assay.storage.database import Database
 
     Operation = Callable[[RunManager, str], Awaitable[object]]
@@ -91,12 +93,12 @@ def engine(postgres_url: str) -> sa.Engine:
 
 async def retry(manager: RunManager, run_id: str) -> object:
     """Retry the errors of a run."""
-    return await manager.resume(run_id, retry_errors=True)
+    return await manager.resume(LOCAL, run_id, retry_errors=True)
 
 
 async def cap(manager: RunManager, run_id: str) -> object:
     """Resume a run with another spend cap."""
-    return await manager.resume(run_id, spend_cap=SpendCap(CAP))
+    return await manager.resume(LOCAL, run_id, spend_cap=SpendCap(CAP))
 
 
 async def fail(manager: RunManager, run_id: str) -> None:
@@ -104,9 +106,15 @@ async def fail(manager: RunManager, run_id: str) -> None:
     await manager.fail_run(run_id, ValueError("a defect of this test's"))
 
 
+def of_client(method: Callable[[RunManager, Scope, str], Awaitable[object]]) -> Operation:
+    """Return what a client requests, within its scope."""
+    return lambda manager, run_id: method(manager, LOCAL, run_id)
+
+
 OPERATIONS: dict[str, Operation] = {
-    "pause": RunManager.pause, "resume": RunManager.resume, "retry": retry, "cap": cap, "cancel": RunManager.cancel,
-    "delete": RunManager.delete, "conclude": RunManager.conclude_run, "fail": fail,
+    "pause": of_client(RunManager.pause), "resume": of_client(RunManager.resume), "retry": retry, "cap": cap,
+    "cancel": of_client(RunManager.cancel), "delete": of_client(RunManager.delete),
+    "conclude": RunManager.conclude_run, "fail": fail,
 }  # fmt: skip
 STARTS = ("running", "busy", "pausing", "all done", "paused", "succeeded", "clean", "failed", "cancelled")
 GOING = ("running", "busy", "pausing", "all done", "all done, pausing")
@@ -204,11 +212,11 @@ def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunS
     """Store a run in a phase, some of its rows with errors."""
     settings = dataclasses.replace(settings, judge=JudgeSettings("openai", "some-model"), metrics=(), gates=())
     dataset = DatasetRef("d", "names", "plain/json", CASES)
-    if datasets.get_dataset(connection, "d") is None:
+    if datasets.find_dataset(connection, LOCAL, "d") is None:
         cases = [Case(f"c{index}", (Turn(f"q{index}", references=("a",)),)) for index in range(CASES)]
         datasets.add_cases(connection, "u", 0, [(case.case_id, datasets.case_text(case)) for case in cases])
-        datasets.finish_upload(connection, "u", dataset)
-    record = RunRecord(run_id, f"of {run_id}", "h", settings_to_json(settings), "d", CASES, "0", "2026-01-01")
+        datasets.finish_upload(connection, LOCAL, "u", dataset)
+    record = RunRecord(run_id, f"of {run_id}", "h", settings_to_json(settings), "d", CASES, "0", "2026-01-01", "local")
     runs.create_run(connection, record)
     shards.create_shards(connection, run_id, CASES, 1)
     runs.change_state(connection, run_id, RunState.RUNNING)
@@ -233,7 +241,7 @@ def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunS
 
 def stored(connection: sa.Connection, run_id: str) -> tuple[str, bool, bool, float | None] | None:
     """Return a run as `Model.stored` describes it, once its counts are those of its rows."""
-    run = runs.get_run(connection, run_id)
+    run = runs.load_run(connection, run_id)
     if run is None:
         return None
     assert run == results.recounted(connection, dataclasses.replace(run, finished_count=-1))

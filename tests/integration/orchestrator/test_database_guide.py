@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from assay.model.agent_response import AgentStatus
 from assay.model.run import CaseResult, DatasetRef, RunState, Score, ScoreStatus
+from assay.model.scope import LOCAL
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store import datasets, results, runs
 from assay_orchestrator.store.runs import RunRecord
@@ -40,10 +41,10 @@ async def filled(open_store: Callable[[], Database], engine: sa.Engine) -> sa.En
 
     def fill(connection: sa.Connection) -> None:
         datasets.add_cases(connection, "u", 0, [("c0", "{}"), ("c1", "{}")])
-        datasets.finish_upload(connection, "u", DatasetRef("d", "names", "plain/json", 2))
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "names", "plain/json", 2))
         for run_id, passed in (("run-a", True), ("run-b", False)):
             runs.create_run(
-                connection, RunRecord(run_id, run_id, "h", {"name": "guide"}, "d", 2, "0.1.0", "2026-05-01")
+                connection, RunRecord(run_id, run_id, "h", {"name": "guide"}, "d", 2, "0.1.0", "2026-05-01", "local")
             )
             runs.change_state(connection, run_id, RunState.RUNNING)
             results.put_rows(connection, run_id, [], rows_of_run(passed), {})

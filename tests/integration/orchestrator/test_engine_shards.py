@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from assay.model.agent_response import AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, RunState
+from assay.model.scope import LOCAL
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.pipeline.run_context import RunContext
 from assay_orchestrator.pipeline.session import Session
@@ -48,7 +49,7 @@ def add_run(
 ) -> None:
     """Store a run over the test's dataset, divided into shards of so many rows."""
     made = RunRecord(
-        run_id, f"q-{run_id}", "h", {"name": "n"}, "d", cases * repeats, "0.1.0", "2026-05-01T00:00:00.000Z",
+        run_id, f"q-{run_id}", "h", {"name": "n"}, "d", cases * repeats, "0.1.0", "2026-05-01T00:00:00.000Z", "local",
         concurrency=concurrency, **more,
     )  # fmt: skip
     runs.create_run(connection, made)
@@ -63,7 +64,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
     def fill(connection: sa.Connection) -> None:
         rows = [(f"c{index}", datasets.case_text(Case(f"c{index}", (Turn("q"),)))) for index in range(CASES)]
         datasets.add_cases(connection, "u", 0, rows)
-        datasets.finish_upload(connection, "u", DatasetRef("d", "names", "plain/json", CASES))
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "names", "plain/json", CASES))
         add_run(connection, "r")
 
     try:
@@ -227,7 +228,7 @@ async def test_nothing_is_asked_of_a_shard_that_somebody_else_has(
     store: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever stood still for a while looks whose its shards are before it asks anybody; within a second it knows."""
-    context = RunContext("r", "d", CASES, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]
+    context = RunContext("r", CASES, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]
     pauses = StoragePauses(store, lambda _: None, None)  # type: ignore[arg-type]  # nothing fails
     session = Session(pauses.of("r"), context, alone=False, on_results=lambda _: None)
     await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
@@ -262,7 +263,7 @@ async def test_nothing_is_stored_of_a_run_that_is_over(store: Database) -> None:
     await store.write(lambda c: runs.change_state(c, "r", RunState.CANCELLED))
     with pytest.raises(RunStoppedError, match="cancelled"):
         await store.write(lambda c: results.put_rows(c, "r", [], [row(0)], {0: held.epoch}))
-    await store.write(lambda c: deletions.begin_deletion(c, "r"))
+    await store.write(lambda c: deletions.begin_deletion(c, LOCAL, "r"))
     with pytest.raises(RunStoppedError, match="deleted"):
         await store.write(lambda c: results.put_rows(c, "r", [], [row(0)], {0: held.epoch}))
     assert await store.read(lambda c: results.count_finished(c, "r")) == 0
@@ -316,7 +317,7 @@ async def test_teams_are_served_by_weight(store: Database) -> None:
 
     def fill(connection: sa.Connection) -> None:
         for team in "abc":
-            add_run(connection, f"run-{team}", concurrency=32, team=team)
+            add_run(connection, f"run-{team}", concurrency=32, fair_share=team)
 
     await store.write(fill)
     assert await serve(store, ["run-a", "run-b", "run-c"], shares, 8) == {"run-a": 2, "run-b": 2, "run-c": 4}
@@ -328,7 +329,7 @@ async def test_runs_of_a_team_share_what_it_has(store: Database) -> None:
     def fill(connection: sa.Connection) -> None:
         for team in range(20):
             for run in range(10 if team == 0 else 1):
-                add_run(connection, f"{team}-{run}", concurrency=32, team=str(team))
+                add_run(connection, f"{team}-{run}", concurrency=32, fair_share=str(team))
 
     await store.write(fill)
     names = [f"{team}-{run}" for team in range(20) for run in range(10 if team == 0 else 1)]
@@ -393,7 +394,7 @@ async def test_a_run_that_has_moved_since_it_was_summed_up_is_not_ended(store: D
     await store.write(lambda c: c.execute(schema.shards.update().values(state="done")))
     assert not await store.write(lambda c: control.conclude(c, "r", 99, {}))
     assert not await store.write(lambda c: control.conclude(c, "unknown", 0, {}))
-    found = await store.read(lambda c: runs.get_run(c, "r"))
+    found = await store.read(lambda c: runs.load_run(c, "r"))
     assert found is not None
     assert found.state is RunState.PENDING
     assert await store.write(lambda c: control.conclude(c, "r", found.last_sequence, {}))

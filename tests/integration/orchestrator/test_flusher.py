@@ -12,6 +12,7 @@ from assay.errors import StorageError
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef
+from assay.model.scope import LOCAL
 from assay_orchestrator.pipeline import storage_pauses
 from assay_orchestrator.pipeline.flusher import Flusher
 from assay_orchestrator.pipeline.storage_pauses import StoragePauses
@@ -83,8 +84,10 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
     def fill(connection: sa.Connection) -> None:
         rows = [(f"c{i}", datasets.case_text(Case(f"c{i}", (Turn("q"),)))) for i in range(_CASES)]
         datasets.add_cases(connection, "u", 0, rows)
-        datasets.finish_upload(connection, "u", DatasetRef("d", "d", "jsonl", _CASES))
-        record = RunRecord("r", "request", "hash", {"repeats": 1}, "d", _CASES, "0", "2026-01-01", concurrency=4)
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", "jsonl", _CASES))
+        record = RunRecord(
+            "r", "request", "hash", {"repeats": 1}, "d", _CASES, "0", "2026-01-01", "local", concurrency=4
+        )
         runs.create_run(connection, record)
         shards.create_shards(connection, "r", _CASES, 1)
         fairness.top_up(connection, "r", FairShares({}, {}))

@@ -75,7 +75,7 @@ async def test_writes_are_durable_and_atomic(tmp_path: Path) -> None:
         def half(connection: sa.Connection) -> None:
             connection.execute(
                 schema.datasets.insert().values(
-                    dataset_id="d", upload_id="u", name="n", format="f", case_count=1, created_at="now"
+                    team="local", dataset_id="d", upload_id="u", name="n", format="f", case_count=1, created_at="now"
                 )
             )
             raise KeyError("in the middle")

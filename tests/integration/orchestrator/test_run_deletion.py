@@ -13,6 +13,7 @@ from assay.errors import NotFoundError, WrongStateError
 from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import Run, RunState
+from assay.model.scope import LOCAL
 from assay_orchestrator.runs.deletion import Deleter
 from assay_orchestrator.store import datasets, deletions, history, schema
 
@@ -149,7 +150,7 @@ async def test_a_page_of_a_run_that_is_being_deleted_is_not_found(open_store: Ca
     try:
         pending = await fill(store, 3)
         with pytest.raises(NotFoundError, match="was deleted"):
-            await store.read(lambda c: history.read_page(c, pending.run_id, (-1, -1), 2, failed_only=False))
+            await store.read(lambda c: history.read_page(c, LOCAL, pending.run_id, (-1, -1), 2, failed_only=False))
     finally:
         store.close()
 

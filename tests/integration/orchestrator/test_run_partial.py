@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from assay.agent_host.caller import AgentCaller
 from assay.model.case import Case, Turn
 from assay.model.run import Run, RunState
+from assay.model.scope import LOCAL
 from assay_orchestrator.runs.catalogue import Catalogue
 from assay_orchestrator.summary.partial import PartialSummaries
 
@@ -97,7 +98,7 @@ async def test_a_partial_summary_is_folded_at_most_once_a_second(
     database, clock = open_store(), [0.0]
     try:
         partial = PartialSummaries(database, clock=lambda: clock[0])
-        run = await Catalogue(database).get(run.run_id)
+        run = await Catalogue(database).get(LOCAL, run.run_id)
         first, second = await asyncio.gather(partial.of(run), partial.of(run))
         assert first is second
         clock[0] = 100.0

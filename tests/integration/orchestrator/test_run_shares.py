@@ -38,5 +38,5 @@ async def test_a_run_keeps_its_team_and_weight(
             await client.create_run(wrong, dataset.dataset_id)
     assert [problem.field for problem in caught.value.problems] == ["team", "weight"]
     with engine.connect() as connection:
-        row = connection.execute(sa.select(schema.runs.c.team, schema.runs.c.weight)).one()
+        row = connection.execute(sa.select(schema.runs.c.fair_share, schema.runs.c.weight)).one()
     assert tuple(row) == ("search", 2.5)

@@ -16,6 +16,7 @@ from assay.errors import DatasetError, StorageError
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, RunState, Score, ScoreStatus
+from assay.model.scope import LOCAL
 from assay_orchestrator.store import (
     attempts,
     control,
@@ -45,7 +46,7 @@ DATASET = DatasetRef("d", "names", "plain/json", 3)
 
 def record(run_id: str = "r", request_id: str = "q", **changes: Any) -> RunRecord:
     """Return a run over DATASET."""
-    made = RunRecord(run_id, request_id, "h", {"name": "n"}, "d", 3, "0.1.0", "2026-05-01T00:00:00.000Z")
+    made = RunRecord(run_id, request_id, "h", {"name": "n"}, "d", 3, "0.1.0", "2026-05-01T00:00:00.000Z", "local")
     return dataclasses.replace(made, **changes)
 
 
@@ -68,7 +69,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
     def fill(connection: sa.Connection) -> None:
         cases = [Case(f"c{index}", (Turn(f"q{index}", references=("a",)),)) for index in range(3)]
         datasets.add_cases(connection, "u", 0, [(case.case_id, datasets.case_text(case)) for case in cases])
-        datasets.finish_upload(connection, "u", DATASET)
+        datasets.finish_upload(connection, LOCAL, "u", DATASET)
         runs.create_run(connection, record())
 
     try:
@@ -99,7 +100,7 @@ async def test_a_row_has_one_result(store: Database) -> None:
         await store.write(lambda c: results.put_rows(c, "r", [], [row(1), row(0)], {}))
     with pytest.raises(StorageError):
         await store.write(lambda c: results.put_rows(c, "r", [answer(1), answer(0)], [], {}))
-    run = await store.read(lambda c: runs.get_run(c, "r"))
+    run = await store.read(lambda c: runs.load_run(c, "r"))
     assert run is not None
     assert (run.finished_count, run.last_sequence) == (1, 1)
     assert await store.read(lambda c: list(results.read_answers(c, "r", [0, 1, 2]))) == [(0, 0)]
@@ -114,7 +115,7 @@ async def test_sequences_have_no_gaps_under_many_writers(store: Database) -> Non
         while len(seen) < 8 * 30 + 8:
             after = seen[-1] if seen else 0
             page = await store.read(
-                lambda c, after=after: history.read_events(c, "r", after, 50, with_answers=False)  # type: ignore[misc]
+                lambda c, after=after: history.read_events(c, LOCAL, "r", after, 50, with_answers=False)  # type: ignore[misc]
             )
             seen.extend(event.sequence for event in page)
             writing.set()
@@ -128,7 +129,7 @@ async def test_sequences_have_no_gaps_under_many_writers(store: Database) -> Non
 
     await asyncio.gather(watch(), *(write(writer) for writer in range(8)))
     assert seen == list(range(1, 8 * 30 + 8 + 1))
-    run = await store.read(lambda c: runs.get_run(c, "r"))
+    run = await store.read(lambda c: runs.load_run(c, "r"))
     assert run is not None
     assert (run.finished_count, run.passed_count, run.last_sequence) == (240, 240, 248)
 
@@ -199,7 +200,7 @@ async def test_equal_datasets_are_stored_once(store: Database) -> None:
         await store.write(lambda c, u=upload: datasets.add_cases(c, f"u{u}", 0, [("c", "{}")]))  # type: ignore[misc]
     new = DatasetRef("same", "n", "f", 1)
     ended = await asyncio.gather(
-        *(store.write(lambda c, u=upload: datasets.finish_upload(c, f"u{u}", new)) for upload in range(4))  # type: ignore[misc]
+        *(store.write(lambda c, u=upload: datasets.finish_upload(c, LOCAL, f"u{u}", new)) for upload in range(4))  # type: ignore[misc]
     )
     assert set(ended) == {new}
     count = sa.select(sa.func.count()).select_from(schema.dataset_cases).where(schema.dataset_cases.c.case_id == "c")
@@ -268,18 +269,18 @@ async def test_text_that_no_database_takes_is_stored_cleaned(store: Database) ->
     response = AgentResponse(text="x", metadata={"k\0": "v\0"})
 
     def put(connection: sa.Connection) -> None:
-        runs.create_run(connection, record("run\0", "request\0", spec={"name": "n\0"}))
         datasets.add_cases(connection, "v\0", 0, [("c\0", datasets.case_text(Case("c\0", (Turn("q\0"),))))])
-        datasets.finish_upload(connection, "v\0", DatasetRef("d\0", "n\0", "f\0", 1))
+        datasets.finish_upload(connection, LOCAL, "v\0", DatasetRef("d\0", "n\0", "f\0", 1))
+        runs.create_run(connection, record("run\0", "request\0", spec={"name": "n\0"}, dataset_id="d\0"))
         results.put_rows(connection, "run\0", [AnswerRecord(0, 0, 0, response)], [bad], {})
         runs.change_state(connection, "run\0", RunState.PAUSED, reason="because\0", summary={"s": "\0"})
 
     await store.write(put)
-    run = await store.read(lambda c: runs.get_by_request(c, "request\0"))
+    run = await store.read(lambda c: runs.get_by_request(c, LOCAL, "request\0"))
     assert run is not None
     assert (run.run_id, run.spec, run.state_reason) == ("run�", {"name": "n�"}, "because�")
     cases = [
-        datasets.stored_case(*found).case for found in await store.read(lambda c: datasets.read_cases(c, "d\0", 0, 9))
+        datasets.stored_case(*found).case for found in await store.read(lambda c: datasets.read_cases(c, "run\0", 0, 9))
     ]
     assert [(case.case_id, case.turns[0].input) for case in cases] == [("c�", "q�")]
     (found,) = await store.read(lambda c: results.read_sequence(c, "run\0", 0, 9))
@@ -313,7 +314,7 @@ async def test_runs_are_listed_newest_first(store: Database) -> None:
         await store.write(lambda c, new=new: runs.create_run(c, new))  # type: ignore[misc]
     listed: list[str] = []
     before = None
-    while page := await store.read(lambda c, before=before: runs.list_newest(c, 2, before)):  # type: ignore[misc]
+    while page := await store.read(lambda c, before=before: runs.list_newest(c, LOCAL, 2, before)):  # type: ignore[misc]
         before = (page[-1].created_at, page[-1].run_id)
         listed += [run.run_id for run in page]
     assert listed == ["r4", "r3", "r2", "r1", "r0", "r"]
@@ -380,7 +381,7 @@ async def test_everything_is_there_after_a_restart(store: Database, open_store: 
         stored = await database.write(lambda c: results.put_rows(c, "r", [answer(1)], [row(1)], {}))
         assert stored.first_sequence == 3
         await database.write(lambda c: runs.change_state(c, "r", RunState.SUCCEEDED, summary={"pass_rate": 1.0}))
-        run = await database.read(lambda c: runs.get_run(c, "r"))
+        run = await database.read(lambda c: runs.load_run(c, "r"))
     finally:
         database.close()
     assert run is not None
@@ -406,7 +407,7 @@ async def test_errors_of_a_shard_that_a_worker_still_has_are_tried_again(store: 
         return shard
 
     old = await store.write(end_while_taken)
-    assert await store.write(lambda c: control.resume(c, "r", Resumption(retry_errors=True)))
+    assert await store.write(lambda c: control.resume(c, LOCAL, "r", Resumption(retry_errors=True)))
     await store.write(lambda c: results.put_rows(c, "r", [answer(1), answer(2)], [row(1), row(2)], {0: old.epoch}))
     assert not await store.write(lambda c: shards.complete_shard(c, old))
 
@@ -424,6 +425,6 @@ async def test_errors_of_a_shard_that_a_worker_still_has_are_tried_again(store: 
     assert await store.read(lambda c: attempts.count_attempts(c, "r", 0, 3)) == {(0, 0): RowAttempts(retried=1)}
     await store.write(lambda c: results.put_rows(c, "r", [answer(0)], [row(0)], {0: new.epoch}))
     assert await store.write(lambda c: shards.complete_shard(c, new))
-    run = await store.read(lambda c: runs.get_run(c, "r"))
+    run = await store.read(lambda c: runs.load_run(c, "r"))
     assert run is not None
     assert (run.finished_count, run.passed_count, run.failed_count, run.agent_error_count) == (3, 3, 0, 0)

@@ -49,7 +49,7 @@ _STORED = {
         """,
     ),
 }
-_STORED |= dict.fromkeys((f"{number:04}" for number in range(3, 14)), _STORED["0002"])
+_STORED |= dict.fromkeys((f"{number:04}" for number in range(3, 15)), _STORED["0002"])
 
 
 def described(engine: sa.Engine) -> dict[str, object]:
@@ -62,6 +62,8 @@ def described(engine: sa.Engine) -> dict[str, object]:
             inspector.get_table_options(table),
             sorted(str(unique["column_names"]) for unique in inspector.get_unique_constraints(table)),
             sorted(str(index["column_names"]) for index in inspector.get_indexes(table)),
+            [(key["constrained_columns"], key["referred_columns"]) for key in inspector.get_foreign_keys(table)],
+            [column["default"] for column in inspector.get_columns(table)],
         )
         for table in sorted(inspector.get_table_names())
         if table != "alembic_version" and not table.startswith("procrastinate_")
@@ -119,9 +121,9 @@ async def test_an_upgrade_keeps_what_is_stored(revision: str, open_store: Open, 
     try:
         cases = [
             datasets.stored_case(*found).case
-            for found in await database.read(lambda c: datasets.read_cases(c, "d", 0, 9))
+            for found in await database.read(lambda c: datasets.read_cases(c, "r", 0, 9))
         ]
-        run = await database.read(lambda c: runs.get_run(c, "r"))
+        run = await database.read(lambda c: runs.load_run(c, "r"))
         answers = await database.read(lambda c: results.stored_answers(c, "r", 0, 1))
         rows = await database.read(lambda c: results.read_sequence(c, "r", 0, 9))
         shown = await database.read(
@@ -154,7 +156,7 @@ async def test_an_upgrade_counts_runs_that_were_retried_anew(open_store: Open, e
         connection.commit()
     database = open_store()
     try:
-        run = await database.read(lambda c: runs.get_run(c, "r"))
+        run = await database.read(lambda c: runs.load_run(c, "r"))
     finally:
         database.close()
     assert run is not None

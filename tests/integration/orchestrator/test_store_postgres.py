@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from tests.waiting import wait_until
 
 from assay.errors import SetupError, StorageError
+from assay.model.scope import LOCAL
 from assay.storage import revisions
 from assay.storage.postgres import UPGRADE_LOCK, PostgresDatabase
 from assay.storage.postgres_errors import sentence
@@ -54,8 +55,10 @@ def wait_until_blocked(admin: psycopg.Connection[Any], name: str = "assay-orches
 async def test_several_orchestrators_share_a_database(store: PostgresDatabase, postgres_url: str) -> None:
     """One that comes later finds the tables there, and what either writes the other reads."""
     with closing(PostgresDatabase(postgres_url, TABLES)) as other:
-        await store.write(lambda c: c.execute(sa.text("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't')")))
-        found = await other.read(lambda c: datasets.get_dataset(c, "d"))
+        await store.write(
+            lambda c: c.execute(sa.text("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't', 'local')"))
+        )
+        found = await other.read(lambda c: datasets.find_dataset(c, LOCAL, "d"))
         assert found is not None
         await other.write(datasets.discard_unfinished_uploads)
         await store.write(datasets.discard_unfinished_uploads)
@@ -93,12 +96,12 @@ async def test_a_request_that_is_being_stored_by_somebody_else_is_waited_for(
     store: PostgresDatabase, admin: psycopg.Connection[Any], postgres_url: str
 ) -> None:
     """Two transactions that make the same request's run at once end with one run, which both return."""
-    admin.execute("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't')")
-    mine = RunRecord("mine", "q", "h", {}, "d", 1, "0.1.0", "t")
+    admin.execute("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't', 'local')")
+    mine = RunRecord("mine", "q", "h", {}, "d", 1, "0.1.0", "t", "local")
     with psycopg.connect(postgres_url) as other:
         other.execute(
             "INSERT INTO runs (run_id, request_id, request_hash, spec_json, dataset_id, state, total_count, "
-            "assay_version, created_at) VALUES ('theirs', 'q', 'h', '{}', 'd', 'pending', 1, '0.1.0', 't')"
+            "assay_version, created_at, team) VALUES ('theirs', 'q', 'h', '{}', 'd', 'pending', 1, '0', 't', 'local')"
         )
         writing = asyncio.ensure_future(store.write(lambda c: runs.create_run(c, mine)))
         await asyncio.to_thread(wait_until_blocked, admin)
@@ -141,7 +144,9 @@ async def test_one_that_stands_still_in_a_change_keeps_nobody_out(postgres_url: 
         connection.execute(sa.text("UPDATE datasets SET format = format || '+mine'"))
 
     with closing(PostgresDatabase(url, TABLES)) as store, closing(PostgresDatabase(postgres_url, TABLES)) as other:
-        await store.write(lambda c: c.execute(sa.text("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't')")))
+        await store.write(
+            lambda c: c.execute(sa.text("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't', 'local')"))
+        )
         standing = asyncio.ensure_future(store.write(change))
         await asyncio.to_thread(is_standing.wait)
         theirs = asyncio.ensure_future(
@@ -149,7 +154,7 @@ async def test_one_that_stands_still_in_a_change_keeps_nobody_out(postgres_url: 
         )
         theirs.add_done_callback(lambda _: others_are_done.set())
         await asyncio.gather(theirs, standing)
-        found = await store.read(lambda c: datasets.get_dataset(c, "d"))
+        found = await store.read(lambda c: datasets.find_dataset(c, LOCAL, "d"))
     assert found is not None
     assert (found.name, found.format, tries) == ("n+theirs+mine", "f+mine", 2)
 

@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.waiting import wait_until
 
 from assay.errors import StorageError
+from assay.model.scope import LOCAL
 from assay.storage.postgres import PostgresDatabase
 from assay_orchestrator.store import datasets, runs
 from assay_orchestrator.store.revisions import TABLES
@@ -92,14 +93,14 @@ async def test_a_commit_without_an_answer_is_looked_up(postgres_url: str, swallo
     def change(connection: sa.Connection) -> str:
         nonlocal tried
         tried += 1
-        connection.exec_driver_sql("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't')")
+        connection.exec_driver_sql("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't', 'local')")
         return f"of attempt {tried}"
 
     with CuttingProxy(postgres_url, swallow) as proxy, closing(PostgresDatabase(proxy.url, TABLES)) as database:
         proxy.armed.set()
         assert await database.write(change) == f"of attempt {times}"
         assert not proxy.armed.is_set()
-        assert await database.read(lambda c: datasets.get_dataset(c, "d")) is not None
+        assert await database.read(lambda c: datasets.find_dataset(c, LOCAL, "d")) is not None
     assert tried == times
 
 

@@ -29,7 +29,7 @@ def add(connection: sa.Connection, number: int) -> None:
     name = f"d{number}"
     connection.execute(
         schema.datasets.insert().values(
-            dataset_id=name, upload_id=name, name="n" * 500, format="f", case_count=1, created_at="now"
+            team="local", dataset_id=name, upload_id=name, name="n" * 500, format="f", case_count=1, created_at="now"
         )
     )
 

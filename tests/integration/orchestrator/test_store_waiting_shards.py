@@ -8,6 +8,7 @@ import pytest_asyncio
 
 from assay.model.agent_response import AgentStatus
 from assay.model.run import CaseResult, DatasetRef, PauseCause, RunState
+from assay.model.scope import LOCAL
 from assay_orchestrator.store import datasets, fairness, lifecycle, results, runs, shards, unjudged
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.runs import RunRecord
@@ -45,8 +46,10 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
 
     def fill(connection: sa.Connection) -> None:
         datasets.add_cases(connection, "u", 0, [(f"c{index}", "{}") for index in range(3)])
-        datasets.finish_upload(connection, "u", DatasetRef("d", "names", "plain/json", 3))
-        run = RunRecord("r", "q", "h", {"name": "n"}, "d", 3, "0.1.0", "2026-05-01T00:00:00.000Z", concurrency=96)
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "names", "plain/json", 3))
+        run = RunRecord(
+            "r", "q", "h", {"name": "n"}, "d", 3, "0.1.0", "2026-05-01T00:00:00.000Z", "local", concurrency=96
+        )
         runs.create_run(connection, run)
         shards.create_shards(connection, "r", 3, 1, rows=1)
         runs.apply_command(connection, "r", lifecycle.Command.START)
@@ -60,7 +63,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
 
 async def run_of(store: Database) -> RunRecord:
     """Return the run."""
-    run = await store.read(lambda c: runs.get_run(c, "r"))
+    run = await store.read(lambda c: runs.load_run(c, "r"))
     assert run is not None
     return run
 

@@ -12,6 +12,7 @@ from assay.agent_host.caller import AgentCaller
 from assay.errors import OverloadedError
 from assay.model.case import Case, Turn
 from assay.model.run import PauseCause, Run, RunState, StateChange
+from assay.model.scope import LOCAL
 from assay_orchestrator.store import attendance, schema
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ async def test_only_a_hosted_run_that_nothing_hosts_is_paused(
         expected = [run_id] if is_paused else []
         assert await store.write(lambda c: attendance.pause_unattended(c, 60.0)) == expected
         assert await store.write(lambda c: attendance.pause_unattended(c, 60.0)) == []
-        assert await store.write(lambda c: attendance.attend(c, run_id)) is is_paused
+        assert await store.write(lambda c: attendance.attend(c, LOCAL, run_id)) is is_paused
     finally:
         store.close()
 

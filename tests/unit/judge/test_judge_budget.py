@@ -10,17 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import InvalidInputError, SetupError
+from assay.model.scope import LOCAL, Scope
 from assay.testing.virtual_time import run_in_virtual_time
 from assay_judge.calls.prices import Price, PriceTable, nano_from_usd, usd_from_nano
 from assay_judge.judges import JudgeChoice
-from assay_judge.model import Prompt
-from assay_judge.providers.messages import Tokens
+from assay_judge.model import Prompt, RunKey, Tokens
 from assay_judge.state.account import Account, SpendCapReachedError
 from assay_judge.state.ledger import Ledger
 from assay_judge.state.store import JudgeStore
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+RUN = RunKey("local", "run")
 
 
 @dataclass
@@ -31,12 +33,15 @@ class Journal:
     most: int = 0
     writes: int = 0
 
-    async def spending(self, run_id: str) -> int:
-        return self.kept.get(run_id, 0)
+    async def account_of(self, scope: Scope, run_id: str) -> RunKey:
+        return RunKey(scope.team, run_id)
 
-    async def put_spending(self, run_id: str, nano: int) -> None:
+    async def spending(self, run: RunKey) -> int:
+        return self.kept.get(run.run_id, 0)
+
+    async def put_spending(self, run: RunKey, nano: int) -> None:
         await asyncio.sleep(0.001)
-        self.kept[run_id] = nano
+        self.kept[run.run_id] = nano
         self.most = max(self.most, nano)
         self.writes += 1
 
@@ -49,7 +54,7 @@ def test_ten_thousand_concurrent_reservations_never_overshoot(seed: int) -> None
 
     async def main() -> None:
         journal = Journal()
-        account = Account("run")
+        account = Account(RUN)
         paid: list[int] = []
 
         async def call() -> bool:
@@ -86,7 +91,7 @@ def test_whoever_leaves_while_waiting_takes_no_money_along(seed: int) -> None:
     rng = random.Random(seed)
 
     async def main() -> None:
-        journal, account = Journal(), Account("run")
+        journal, account = Journal(), Account(RUN)
         paid: list[int] = []
 
         async def call(most: int) -> None:
@@ -115,7 +120,7 @@ def test_a_call_waits_where_those_under_way_may_leave_enough() -> None:
     """It is refused only when too little is left whatever they will cost."""
 
     async def main() -> None:
-        journal, account = Journal(), Account("run")
+        journal, account = Journal(), Account(RUN)
         first = await account.reserve(80, 100, journal)
         waiting = asyncio.ensure_future(account.reserve(50, 100, journal))
         await asyncio.sleep(1)
@@ -134,7 +139,7 @@ def test_an_amount_that_cannot_fit_is_refused_at_once() -> None:
     """Neither those who wait nor calls under way keep it: what is spent already decides."""
 
     async def main() -> None:
-        journal, account = Journal(), Account("run")
+        journal, account = Journal(), Account(RUN)
         first, second = [await account.reserve(40, 100, journal) for _ in range(2)]
         waiting = asyncio.ensure_future(account.reserve(50, 100, journal))
         await asyncio.sleep(1)
@@ -153,7 +158,7 @@ def test_waiting_for_the_money_of_others_is_announced() -> None:
     """A call that fits at once, in which nothing waits, leaves the event as it is."""
 
     async def main() -> None:
-        journal, account, waits = Journal(), Account("run"), asyncio.Event()
+        journal, account, waits = Journal(), Account(RUN), asyncio.Event()
         first = await account.reserve(80, 100, journal, waits=waits)
         assert not waits.is_set()
         waiting = asyncio.ensure_future(account.reserve(50, 100, journal, waits=waits))
@@ -169,7 +174,7 @@ def test_what_is_wanted_at_once_does_not_pass_those_who_wait() -> None:
     """It is set aside where it fits and no call waits; without a cap always."""
 
     async def main() -> None:
-        journal, account = Journal(), Account("run")
+        journal, account = Journal(), Account(RUN)
         first = await account.reserve_now(80, 100, journal)
         assert first is not None
         assert await account.reserve_now(21, 100, journal) is None
@@ -190,9 +195,9 @@ def test_what_is_wanted_at_once_does_not_pass_those_who_wait() -> None:
 
 def test_retries_are_ten_or_a_fifth_of_all_calls() -> None:
     """So many and no more: a storm of retries does not feed itself."""
-    assert [Account("run", retries=retries).may_retry() for retries in (0, 9, 10)] == [True, True, False]
-    assert [Account("run", calls=50, retries=retries).may_retry() for retries in (9, 10)] == [True, False]
-    assert [Account("run", calls=100, retries=retries).may_retry() for retries in (19, 20)] == [True, False]
+    assert [Account(RUN, retries=retries).may_retry() for retries in (0, 9, 10)] == [True, True, False]
+    assert [Account(RUN, calls=50, retries=retries).may_retry() for retries in (9, 10)] == [True, False]
+    assert [Account(RUN, calls=100, retries=retries).may_retry() for retries in (19, 20)] == [True, False]
 
 
 async def test_the_account_used_longest_ago_is_forgotten_first() -> None:
@@ -200,38 +205,38 @@ async def test_the_account_used_longest_ago_is_forgotten_first() -> None:
     journal = Journal({"a": 1, "b": 2, "c": 3})
     ledger = Ledger(journal, accounts=2)
     for run_id in "abac":
-        _, close = await ledger.open(run_id)
+        _, close = await ledger.open(LOCAL, run_id)
         close()
     journal.kept = {"a": 10, "b": 20, "c": 30}
-    assert [(await ledger.open(run_id))[0].spent for run_id in "acb"] == [1, 3, 20]
-    _, close = await ledger.open("d")
+    assert [(await ledger.open(LOCAL, run_id))[0].spent for run_id in "acb"] == [1, 3, 20]
+    _, close = await ledger.open(LOCAL, "d")
     close()
-    assert [(await ledger.open(run_id))[0].spent for run_id in "acb"] == [1, 3, 20]
+    assert [(await ledger.open(LOCAL, run_id))[0].spent for run_id in "acb"] == [1, 3, 20]
 
 
 async def test_ten_thousand_accounts_stay_in_memory() -> None:
     """One more, and the first one that is idle is forgotten."""
     journal = Journal()
     ledger = Ledger(journal)
-    closes = [(await ledger.open(str(number)))[1] for number in range(10_000)]
+    closes = [(await ledger.open(LOCAL, str(number)))[1] for number in range(10_000)]
     closes[0]()
     journal.kept = {"0": 5, "1": 5}
-    assert (await ledger.open("0"))[0].spent == 0
+    assert (await ledger.open(LOCAL, "0"))[0].spent == 0
     closes[1]()
-    await ledger.open("one more")
+    await ledger.open(LOCAL, "one more")
     closes[2]()
-    assert (await ledger.open("1"))[0].spent == 5
+    assert (await ledger.open(LOCAL, "1"))[0].spent == 5
 
 
 async def test_what_a_dead_process_had_set_aside_is_spent(tmp_path: Path) -> None:
     """The next process finds it on the run's bill: it may have been paid."""
     store = await JudgeStore.open(tmp_path)
-    account, _ = await Ledger(store).open("run")
+    account, _ = await Ledger(store).open(LOCAL, "run")
     await (await account.reserve(70, 100, store)).settle(30)
     await account.reserve(50, 100, store)
     await store.aclose()
     again = await JudgeStore.open(tmp_path)
-    account, _ = await Ledger(again).open("run")
+    account, _ = await Ledger(again).open(LOCAL, "run")
     assert account.spent == 80
     with pytest.raises(SpendCapReachedError):
         await account.reserve(21, 100, again)
@@ -241,7 +246,7 @@ async def test_what_a_dead_process_had_set_aside_is_spent(tmp_path: Path) -> Non
 async def test_first_requests_of_a_run_share_one_account() -> None:
     """Two that come at once do not both begin with nothing."""
     ledger = Ledger(Journal({"run": 5}))
-    accounts = await asyncio.gather(*(ledger.open("run") for _ in range(50)))
+    accounts = await asyncio.gather(*(ledger.open(LOCAL, "run") for _ in range(50)))
     assert len({id(account) for account, _ in accounts}) == 1
     assert accounts[0][0].spent == 5
 
@@ -249,17 +254,17 @@ async def test_first_requests_of_a_run_share_one_account() -> None:
 async def test_verdicts_outlive_the_process_and_the_oldest_go_first(tmp_path: Path) -> None:
     """The first verdict of a key stays; beyond the limit the least recently used are pruned."""
     store = await JudgeStore.open(tmp_path, max_verdicts=100)
-    await store.put_verdict("kept", {"verdict": 1})
-    await store.put_verdict("kept", {"verdict": 2})
+    await store.put_verdict("local", "kept", {"verdict": 1})
+    await store.put_verdict("local", "kept", {"verdict": 2})
     await store.aclose()
     store = await JudgeStore.open(tmp_path, max_verdicts=100)
-    assert await store.verdict("kept") == {"verdict": 1}
+    assert await store.verdict(LOCAL, "kept") == {"verdict": 1}
     assert store.verdict_count == 1
     for index in range(700):
-        await store.put_verdict(f"key {index}", {"verdict": index})
+        await store.put_verdict("local", f"key {index}", {"verdict": index})
     assert store.verdict_count <= 700
-    assert await store.verdict("key 699") == {"verdict": 699}
-    assert await store.verdict("key 0") is None
+    assert await store.verdict(LOCAL, "key 699") == {"verdict": 699}
+    assert await store.verdict(LOCAL, "key 0") is None
     await store.aclose()
 
 
@@ -285,7 +290,7 @@ def test_a_reservation_is_settled_once() -> None:
     """A second settlement of the same call changes nothing: neither what is spent nor what is set aside."""
 
     async def main() -> None:
-        account, journal = Account("run"), Journal()
+        account, journal = Account(RUN), Journal()
         one = await account.reserve(1_000, 10_000, journal)
         await account.reserve(500, 10_000, journal)
         await one.settle(300)

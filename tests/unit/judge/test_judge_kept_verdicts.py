@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assay.model.scope import LOCAL
 from assay_judge.calls.usage import CallUsage
 from assay_judge.judges import JudgeChoice
-from assay_judge.providers.messages import Tokens
+from assay_judge.model import Tokens
 from assay_judge.state.store import JudgeStore
 from assay_judge.verdicts.cache import VerdictCache, outcome_from_record
 from assay_judge.verdicts.outcome import Outcome, Status
@@ -35,8 +36,8 @@ async def test_a_verdict_comes_back_as_it_was_with_what_it_saves(tmp_path: Path)
     """All that a report says about it is kept; the reader pays nothing."""
     store = await JudgeStore.open(None)
     kept = VerdictCache(store, is_enabled=True, record_to=tmp_path / "record.jsonl")
-    await kept.keep("k", RUBRIC, JUDGE, OUTCOME)
-    found = await kept.find("k", RUBRIC)
+    await kept.keep("local", "k", RUBRIC, JUDGE, OUTCOME)
+    found = await kept.find(LOCAL, "k", RUBRIC)
     assert found is not None
     assert (found.status, found.verdict) == (Status.VALID, OUTCOME.verdict)
     assert (found.temperature, found.model) == (0.1, "judge-1-2026")
@@ -55,8 +56,8 @@ async def test_a_comparison_comes_back_with_its_winner() -> None:
     store = await JudgeStore.open(None)
     kept = VerdictCache(store, is_enabled=True, record_to=None)
     verdict = JudgeVerdict("The second one is right.", winner="second")
-    await kept.keep("k", BUILT_IN["pairwise"], JUDGE, Outcome(Status.VALID, verdict))
-    found = await kept.find("k", BUILT_IN["pairwise"])
+    await kept.keep("local", "k", BUILT_IN["pairwise"], JUDGE, Outcome(Status.VALID, verdict))
+    found = await kept.find(LOCAL, "k", BUILT_IN["pairwise"])
     assert found is not None
     assert found.verdict == verdict
     await store.aclose()
@@ -66,16 +67,16 @@ async def test_without_a_cache_nothing_is_kept_or_found(tmp_path: Path) -> None:
     """Nor is an outcome without a verdict; what is recorded for a replay is recorded all the same."""
     store = await JudgeStore.open(None)
     cached = VerdictCache(store, is_enabled=True, record_to=None)
-    await cached.keep("none", RUBRIC, JUDGE, Outcome(Status.INVALID, reason="no_verdict"))
+    await cached.keep("local", "none", RUBRIC, JUDGE, Outcome(Status.INVALID, reason="no_verdict"))
     assert store.verdict_count == 0
     record = tmp_path / "record.jsonl"
     uncached = VerdictCache(store, is_enabled=False, record_to=record)
-    await uncached.keep("k", RUBRIC, JUDGE, OUTCOME)
+    await uncached.keep("local", "k", RUBRIC, JUDGE, OUTCOME)
     assert store.verdict_count == 0
     assert json.loads(record.read_text())["key"] == "k"
-    await cached.keep("k", RUBRIC, JUDGE, OUTCOME)
-    assert await uncached.find("k", RUBRIC) is None
-    assert await cached.find("k", RUBRIC) is not None
+    await cached.keep("local", "k", RUBRIC, JUDGE, OUTCOME)
+    assert await uncached.find(LOCAL, "k", RUBRIC) is None
+    assert await cached.find(LOCAL, "k", RUBRIC) is not None
     await store.aclose()
 
 

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assay.model.scope import LOCAL, Scope
+from assay.providers.errors import ProviderStatusError, UnreachableError
+from assay.providers.messages import Reply, TokenUsage
 from assay.testing.virtual_time import run_in_virtual_time
 from assay_judge.calls.circuit_breaker import Breaker
 from assay_judge.calls.provider_client import BudgetHandle, CallFailedError, ProviderClient
@@ -14,8 +17,8 @@ from assay_judge.calls.rate_headers import Allowance, read_allowances
 from assay_judge.calls.rate_limiter import Limiter, Limits
 from assay_judge.calls.retry_policy import RetryPolicy
 from assay_judge.calls.usage import CallUsage
-from assay_judge.model import Prompt
-from assay_judge.providers.messages import Parameters, ProviderStatusError, Reply, Tokens, UnreachableError
+from assay_judge.model import Prompt, RunKey
+from assay_judge.providers.verdict_request import JudgeParameters
 from assay_judge.state.account import Account
 from assay_judge.state.ledger import Ledger
 
@@ -23,14 +26,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 PROMPT = Prompt("s" * 1_000, "c" * 100, "u" * 2_400, "id")
-WANTED = Parameters(500, 0.1)
+WANTED = JudgeParameters(500, 0.1)
 
 
 class NoJournal:
-    async def spending(self, run_id: str) -> int:
+    async def account_of(self, scope: Scope, run_id: str) -> RunKey:
+        return RunKey(scope.team, run_id)
+
+    async def spending(self, run: RunKey) -> int:
         return 0
 
-    async def put_spending(self, run_id: str, nano: int) -> None:
+    async def put_spending(self, run: RunKey, nano: int) -> None:
         """Keep nothing."""
 
 
@@ -56,7 +62,7 @@ class Service:
     _level: float | None = None
     _at: float = 0.0
 
-    async def ask(self, model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: Parameters) -> Reply:
+    async def ask(self, model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: JudgeParameters) -> Reply:
         self.times.append(now())
         self.refill()
         if self.refuses(now()) or self.level < 1:
@@ -69,7 +75,7 @@ class Service:
         await asyncio.sleep(self.latency_s)
         self.at_once -= 1
         self.answered += 1
-        return Reply("{}", tokens=Tokens(1_000, 100), headers=self.headers(self))
+        return Reply("{}", tokens=TokenUsage(1_000, 100), headers=self.headers(self))
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -94,7 +100,7 @@ def client_to(service: Any, limits: Limits = Limits(max_concurrency=64), **retry
 
 
 async def ask_all(client: ProviderClient, count: int) -> list[BaseException | Reply]:
-    budget = BudgetHandle(Account(""), None, NoJournal())
+    budget = BudgetHandle(Account(RunKey("local", "")), None, NoJournal())
     return await asyncio.gather(
         *(client.call(PROMPT, {}, WANTED, budget, CallUsage()) for _ in range(count)), return_exceptions=True
     )
@@ -236,7 +242,7 @@ def test_a_call_that_is_cancelled_while_it_probes_leaves_the_breaker_usable() ->
         assert client.breaker.is_open
         provider.until = 0.0
         await asyncio.sleep(5)
-        budget = BudgetHandle(Account(""), None, NoJournal())
+        budget = BudgetHandle(Account(RunKey("local", "")), None, NoJournal())
         probe = asyncio.ensure_future(client.call(PROMPT, {}, WANTED, budget, CallUsage()))
         await asyncio.sleep(0.05)  # virtual: the call is in flight
         probe.cancel()
@@ -298,7 +304,7 @@ class Failing:
         self.calls: list[float] = []
         self.error = error or ProviderStatusError(500, {}, {})
 
-    async def ask(self, model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: Parameters) -> Reply:
+    async def ask(self, model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: JudgeParameters) -> Reply:
         self.calls.append(now())
         await asyncio.sleep(0.1)
         if now() < self.until:
@@ -354,7 +360,7 @@ def test_repeats_are_a_fifth_of_a_runs_calls_at_most() -> None:
                     raise ProviderStatusError(500, {}, {})
                 return Reply("{}")
 
-        account = Account("r")
+        account = Account(RunKey("local", "r"))
         client, provider = client_to(Moody(0)), NoJournal()
         budget = BudgetHandle(account, None, provider)
         await asyncio.gather(
@@ -394,6 +400,6 @@ async def test_accounts_that_nobody_uses_are_forgotten() -> None:
     """Memory does not grow with the number of runs."""
     ledger = Ledger(NoJournal(), accounts=10)
     for index in range(100):
-        _, close = await ledger.open(f"run {index}")
+        _, close = await ledger.open(LOCAL, f"run {index}")
         close()
     assert len(ledger._accounts) <= 10

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.model.scope import LOCAL
+from assay_judge.model import RunKey
 from assay_judge.state.store import JudgeStore
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ async def test_only_what_is_too_much_is_pruned(opened: Open, most: int) -> None:
     """The newest verdicts stay, exactly as many as are allowed, and the count says so."""
     store = await opened(most)
     for number in range(PUTS):
-        await store.put_verdict(str(number), {})
+        await store.put_verdict("local", str(number), {})
     assert await kept(store) == {str(number) for number in range(max(0, PUTS - most), PUTS)}
     assert store.verdict_count == min(most, PUTS)
 
@@ -56,18 +58,18 @@ async def test_a_verdict_that_was_used_stays(opened: Open) -> None:
     """Pruning takes those first that were used longest ago."""
     store = await opened(2)
     for number in range(PUTS - 1):
-        await store.put_verdict(str(number), {})
-    assert await store.verdict("0") == {}
-    await store.put_verdict("last", {})
+        await store.put_verdict("local", str(number), {})
+    assert await store.verdict(LOCAL, "0") == {}
+    await store.put_verdict("local", "last", {})
     assert await kept(store) == {"0", "last"}
 
 
 async def test_work_at_once_is_done_one_after_the_other(opened: Open) -> None:
     """SQLite is used in one thread, whatever number of requests want something of it."""
     store = await opened(1_000)
-    await asyncio.gather(*(store.put_spending("run", number) for number in range(200)))
-    await asyncio.gather(*(store.put_verdict(str(number), {}) for number in range(200)))
-    assert await store.spending("run") == 199
+    await asyncio.gather(*(store.put_spending(RunKey("local", "run"), number) for number in range(200)))
+    await asyncio.gather(*(store.put_verdict("local", str(number), {}) for number in range(200)))
+    assert await store.spending(RunKey("local", "run")) == 199
     assert await kept(store) == {str(number) for number in range(200)}
 
 

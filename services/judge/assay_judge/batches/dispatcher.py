@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import AssayError, OverloadedError, StorageError
+from assay.model.scope import Scope
 from assay.runtime.failpoints import failpoint
 from assay_judge.batches.lifecycle import BatchLifecycle
-from assay_judge.batches.orders import Order, new_id, outcome_from_text, outcome_text
+from assay_judge.batches.orders import Order, OrderName, new_id, outcome_from_text, outcome_text
 from assay_judge.batches.store import Finished, LeaseLostError
 from assay_judge.calls.provider_client import BudgetHandle, CallFailedError, spend_cap_failure
 from assay_judge.state.account import SpendCapReachedError
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from assay_judge.calls.provider_client import ProviderClient
     from assay_judge.calls.provider_registry import ProviderRegistry
     from assay_judge.clock import Clock
-    from assay_judge.model import Prompt
-    from assay_judge.providers.messages import Parameters
+    from assay_judge.model import Prompt, RunKey
+    from assay_judge.providers.verdict_request import JudgeParameters
     from assay_judge.state.account import Reservable
     from assay_judge.state.ledger import Ledger
     from assay_judge.verdicts.cache import VerdictCache
@@ -73,7 +74,7 @@ class Ordered:
     """
 
     item_id: str
-    run_id: str
+    run: RunKey
     reservation: Reservable | None
     close: Callable[[], None]
     batch_id: str = ""
@@ -131,8 +132,8 @@ class BatchDispatcher:
         self._clock = clock
         self._stopping = stopping
         self._stopped: asyncio.Task[Any] | None = None
-        self._ordering: dict[tuple[str, str, int | None], _Ordering] = {}
-        self._open: dict[str, Ordered] = {}
+        self._ordering: dict[tuple[Scope, str, str, int | None], _Ordering] = {}
+        self._open: dict[OrderName, Ordered] = {}
         self._collecting: dict[str, _Collecting] = {}
         self._lifecycles: dict[str, BatchLifecycle] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -141,9 +142,10 @@ class BatchDispatcher:
         """Resume what an earlier process left: orders, batches and reservations."""
         self._stopped = self._task(self._stopping.wait())
         for order in await self._store.open_orders():
-            account, close = await self._ledger.open(order.run_id)
+            account, close = await self._ledger.open(Scope(order.team), order.run_id)
             reservation = account.adopt(order.reserved, self._ledger.journal, order.reservation)
-            ordered = self._open[order.key] = Ordered(order.item_id, order.run_id, reservation, close, order.batch_id)
+            ordered = Ordered(order.item_id, account.run, reservation, close, order.batch_id)
+            self._open[OrderName(order.team, order.key)] = ordered
             ordered.is_kept.set()
             if not order.batch_id:
                 self._collect(order.client_key, order.size)
@@ -156,17 +158,22 @@ class BatchDispatcher:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def is_ordered(self, key: str) -> bool:
+    def is_ordered(self, scope: Scope, key: str) -> bool:
         """Return whether a verdict is ordered and pending."""
-        return key in self._open
+        return self._find_open(scope, key) is not None
+
+    def _find_open(self, scope: Scope, key: str) -> Ordered | None:
+        """Return the order without an outcome that a key has here in a team that the scope reaches, its own first."""
+        found = (self._open.get(OrderName(team, key)) for team in scope.reads)
+        return next((ordered for ordered in found if ordered is not None), None)
 
     async def find_outcome(self, prepared: PreparedGrading) -> Outcome | None:
         """Return the outcome of an open order, or the stored one of this run; None where there is neither."""
-        ordered = await self._joined(prepared.key)
+        grading = prepared.grading
+        ordered = await self._joined(grading.scope, prepared.key)
         if ordered is not None:
             return await self._awaited(ordered, prepared, _until(prepared))
-        grading = prepared.grading
-        return await self._store.fetch(prepared.key, grading.run_id, grading.rubric, grading.asker)
+        return await self._store.fetch(grading.scope, prepared.key, grading.run_id, grading.rubric, grading.asker)
 
     async def order_verdict(self, client: ProviderClient, prepared: PreparedGrading) -> Outcome:
         """Return the outcome of an order, which is made unless one is open.
@@ -176,7 +183,7 @@ class BatchDispatcher:
             StorageError: It cannot be kept.
         """
         until = _until(prepared)
-        ordered = self._open.get(prepared.key)
+        ordered = self._find_open(prepared.grading.scope, prepared.key)
         if ordered is None:
             ordering = self._ordering_of(client, prepared)
             await _first_of(ordering.work, ordering.waits_for_money)
@@ -191,14 +198,14 @@ class BatchDispatcher:
 
     async def _cached(self, prepared: PreparedGrading) -> Outcome:
         """Return the cached verdict where another request received the outcome, else "pending"."""
-        found = await self._cache.find(prepared.key, prepared.grading.rubric)
+        found = await self._cache.find(prepared.grading.scope, prepared.key, prepared.grading.rubric)
         if found is None:
             return self._pending("another request received the outcome", _LEAST_RETRY_S)
         return dataclasses.replace(found, cached=True)
 
-    async def _joined(self, key: str) -> Ordered | None:
+    async def _joined(self, scope: Scope, key: str) -> Ordered | None:
         """Return the open order of a key."""
-        return self._open.get(key)
+        return self._find_open(scope, key)
 
     async def _awaited(self, ordered: Ordered, prepared: PreparedGrading, until: float) -> Outcome | None:
         await _first_of(ordered.done, ordered.is_kept)
@@ -214,7 +221,7 @@ class BatchDispatcher:
     def _ordering_of(self, client: ProviderClient, prepared: PreparedGrading) -> _Ordering:
         """Return the task that makes an order; a caller that disconnects does not cancel it."""
         # Another run's cap must not decide about this one's order.
-        name = (prepared.key, prepared.grading.run_id, prepared.grading.cap)
+        name = (prepared.grading.scope, prepared.key, prepared.grading.run_id, prepared.grading.cap)
         ordering = self._ordering.get(name)
         if ordering is None:
             if self._backlog() + len(self._ordering) >= _MOST_ORDERS:
@@ -231,12 +238,12 @@ class BatchDispatcher:
     async def _order(
         self, client: ProviderClient, prepared: PreparedGrading, waits_for_money: asyncio.Event
     ) -> Ordered:
-        grading, key = prepared.grading, prepared.key
+        grading = prepared.grading
         client.check_price(grading.cap)
         prompt = prepared.prompt()
-        sent = client.accepted(prepared.parameters)
+        sent = client.learned.apply(prepared.parameters)
         most = client.price.most_nano(prompt, sent.max_tokens, batched=True) if client.price else 0
-        account, close = await self._ledger.open(grading.run_id)
+        account, close = await self._ledger.open(grading.scope, grading.run_id)
         try:
             reservation = await account.reserve(
                 most, grading.cap, self._ledger.journal, waits=waits_for_money, lasts_s=_LASTS_S
@@ -247,12 +254,12 @@ class BatchDispatcher:
         except BaseException:
             close()
             raise
-        other = self._open.get(key)
+        other = self._find_open(grading.scope, prepared.key)
         if other is not None:
             await release_reservation(reservation, close)
             return other
-        order = _order_of(prepared, prompt, sent, most, reservation.name)
-        ordered = self._open[key] = Ordered(order.item_id, order.run_id, reservation, close)
+        order = _order_of(prepared, account.run, prompt, sent, most, reservation.name)
+        ordered = self._open[order.name] = Ordered(order.item_id, order.run, reservation, close)
         await self._accept(order, ordered, reservation)
         return ordered
 
@@ -261,7 +268,7 @@ class BatchDispatcher:
         try:
             await self._store.add(order, self._clock.now())
         except StorageError:
-            del self._open[order.key]
+            del self._open[order.name]
             await release_reservation(reservation, ordered.close)
             message = "the judge's state cannot be written"
             failed = Outcome(Status.UNAVAILABLE, reason="batch_failed", message=message)
@@ -341,7 +348,7 @@ class BatchDispatcher:
             again, reservation = (None, None) if step.again is None else await self._afford(step.again)
             outcome = dataclasses.replace(step.outcome, message=self._registry.redact(step.outcome.message))
             if again is None:
-                await self._cache.keep(order.key, order.rubric, order.judge, outcome)
+                await self._cache.keep(order.run.team, order.key, order.rubric, order.judge, outcome)
             finished.append(Finished(order, outcome_text(outcome, order.round), step.cost, again))
             reservations.append(reservation)
         failpoint("judge.batch_before_settle")
@@ -354,7 +361,7 @@ class BatchDispatcher:
 
     async def _settled(self, finished: Sequence[Finished], reservations: Sequence[Reservable | None]) -> None:
         """Settle the cost of stored outcomes, and deliver them to waiting callers."""
-        settled = [self._open[one.order.key] for one in finished]
+        settled = [self._open[one.order.name] for one in finished]
         paying = [
             ordered.reservation.settle(one.cost)
             for ordered, one in zip(settled, finished, strict=True)
@@ -366,7 +373,7 @@ class BatchDispatcher:
                 ordered.item_id, ordered.reservation, ordered.batch_id = one.again.item_id, reservation, ""
                 self._collect(one.again.client_key, len(one.again.text))
             else:
-                del self._open[one.order.key]
+                del self._open[one.order.name]
                 ordered.close()
                 ordered.done.set_result(one.outcome)
 
@@ -374,7 +381,7 @@ class BatchDispatcher:
         """Set money aside for another turn, unless that would have to wait for other verdicts."""
         client = await self._registry.client(again.judge)
         most = client.price.most_nano(again.prompt, again.sent.max_tokens, batched=True) if client.price else 0
-        account, close = await self._ledger.open(again.run_id)
+        account, close = await self._ledger.open(Scope(again.run.team), again.run.run_id)
         try:
             reservation = await account.reserve_now(most, again.cap, self._ledger.journal, lasts_s=_LASTS_S)
         finally:
@@ -388,12 +395,14 @@ class BatchDispatcher:
         grading = prepared.grading
         text = ordered.done.result()
         outcome = outcome_from_text(text, grading.rubric) if text else None
-        if grading.run_id == ordered.run_id:
+        if grading.run_id == ordered.run.run_id:
             try:
-                fetched = await self._store.fetch(prepared.key, grading.run_id, grading.rubric, grading.asker)
+                fetched = await self._store.fetch(
+                    grading.scope, prepared.key, grading.run_id, grading.rubric, grading.asker
+                )
             except StorageError as error:
                 logger.warning(
-                    "cannot mark an outcome as delivered: key=%s run=%s: %s", prepared.key, ordered.run_id, error
+                    "cannot mark an outcome as delivered: key=%s run=%s: %s", prepared.key, ordered.run.run_id, error
                 )
                 return outcome
             if fetched is not None:
@@ -435,12 +444,14 @@ async def _first_of(work: asyncio.Future[Any], event: asyncio.Event) -> None:
         happened.cancel()
 
 
-def _order_of(prepared: PreparedGrading, prompt: Prompt, sent: Parameters, reserved: int, reservation: str) -> Order:
+def _order_of(
+    prepared: PreparedGrading, run: RunKey, prompt: Prompt, sent: JudgeParameters, reserved: int, reservation: str
+) -> Order:
     grading = prepared.grading
     return Order(
         new_id(),
         prepared.key,
-        grading.run_id,
+        run,
         grading.cap,
         reserved,
         grading.judge,

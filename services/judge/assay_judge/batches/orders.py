@@ -6,14 +6,14 @@ import dataclasses
 import json
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.judging.rubric import Criterion, Example, Rubric
 from assay_judge.calls.usage import CallAttempt, CallUsage
 from assay_judge.judges import JudgeChoice
-from assay_judge.model import Material, Prompt
+from assay_judge.model import Material, Prompt, RunKey, Tokens
 from assay_judge.providers.batch_api import BatchRequest
-from assay_judge.providers.messages import Form, Parameters, Tokens
+from assay_judge.providers.verdict_request import Form, JudgeParameters
 from assay_judge.verdicts.cache import outcome_from_record, verdict_record
 from assay_judge.verdicts.outcome import Outcome, Status
 from assay_judge.verdicts.parser import verdict_schema
@@ -25,6 +25,18 @@ MOST_ORDERS = 3
 """How often a request is ordered that its batch did not answer, or whose answer is missing: then it is given up."""
 
 
+class OrderName(NamedTuple):
+    """What an order without an outcome is found by: a team has one for each key.
+
+    Args:
+        team: The team whose order it is.
+        key: The key of the verdict.
+    """
+
+    team: str
+    key: str
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """One request of a batch.
@@ -32,12 +44,12 @@ class Order:
     Args:
         item_id: What names it in the batch; random, and new for each turn.
         key: What the verdict rests on.
-        run_id: The run that pays; empty for none.
+        run: The run that pays, and the team whose order it is.
         cap: Most that the run may spend, in billionths of a dollar; None for no cap.
         reserved: What is set aside for it, in billionths of a dollar.
         material: What is judged.
         prompt: What is sent; it holds the verdict_id.
-        sent: Parameters of the request.
+        sent: JudgeParameters of the request.
         turn: 1, or 2 after a reply that was no verdict.
         usage: What earlier turns have cost.
         round: The round in which it was ordered.
@@ -47,19 +59,24 @@ class Order:
 
     item_id: str
     key: str
-    run_id: str
+    run: RunKey
     cap: int | None
     reserved: int
     judge: JudgeChoice
     rubric: Rubric
     material: Material
     prompt: Prompt
-    sent: Parameters
+    sent: JudgeParameters
     turn: int = 1
     usage: CallUsage = field(default_factory=CallUsage)
     round: int = 0
     orders: int = 1
     reservation: str = ""
+
+    @property
+    def name(self) -> OrderName:
+        """What it is found by, as long as it has no outcome."""
+        return OrderName(self.run.team, self.key)
 
     @property
     def request(self) -> BatchRequest:
@@ -89,20 +106,22 @@ class Order:
         return _json(parts)
 
     @classmethod
-    def from_row(cls, item_id: str, key: str, run_id: str, cap: int | None, reserved: int, text: str) -> Order:
+    def from_row(
+        cls, item_id: str, key: str, team: str, run_id: str, cap: int | None, reserved: int, text: str
+    ) -> Order:
         """Return an order that was kept."""
         data = json.loads(text)
         return cls(
             item_id,
             key,
-            run_id,
+            RunKey(team, run_id),
             cap,
             reserved,
             JudgeChoice(**data["judge"]),
             _rubric_from(data["rubric"]),
             _material_from(data["material"]),
             Prompt(**data["prompt"]),
-            Parameters(**{**data["sent"], "form": Form(data["sent"]["form"])}),
+            JudgeParameters(**{**data["sent"], "form": Form(data["sent"]["form"])}),
             data["turn"],
             _usage_from(data["tally"]),
             data.get("round", 0),  # orders of earlier versions have none of these

@@ -11,12 +11,13 @@ from assay.errors import StorageError
 from assay.model.agent_response import clean_text
 from assay.runtime.failpoints import failpoint
 from assay_judge.batches.dispatcher import MOST_CHARS, BatchDispatcher, Ordered, release_reservation
-from assay_judge.batches.orders import outcome_text
+from assay_judge.batches.orders import OrderName, outcome_text
 from assay_judge.verdicts.outcome import Outcome, Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from assay.model.scope import Scope
     from assay_judge.batches.dispatcher import BatchRules
     from assay_judge.batches.orders import Order
     from assay_judge.batches.shared_store import SharedBatchStore
@@ -87,14 +88,15 @@ class SharedBatchDispatcher(BatchDispatcher):
         except StorageError as error:
             logger.warning("cannot release batch leases, they expire in %g s: %s", self._shared.lease_s, error)
 
-    async def _joined(self, key: str) -> Ordered | None:
+    async def _joined(self, scope: Scope, key: str) -> Ordered | None:
         """Return the open order of a key, made by any replica."""
-        ordered = self._open.get(key)
+        ordered = self._find_open(scope, key)
         if ordered is None:
-            found = await self._shared.find(key)
-            ordered = self._open.get(key)  # another caller may have found it meanwhile
+            found = await self._shared.find(scope, key)
+            ordered = self._find_open(scope, key)  # another caller may have found it meanwhile
             if ordered is None and found is not None:
-                ordered = self._open[key] = Ordered("", found.run_id, None, _nothing, found.batch_id)
+                ordered = Ordered("", found.run, None, _nothing, found.batch_id)
+                self._open[OrderName(found.run.team, key)] = ordered
                 ordered.is_kept.set()
         return ordered
 
@@ -105,7 +107,7 @@ class SharedBatchDispatcher(BatchDispatcher):
         finally:
             ordered.callers -= 1
             if not ordered.callers and ordered.is_kept.is_set():
-                self._drop(prepared.key, ordered)
+                self._drop(OrderName(ordered.run.team, prepared.key), ordered)
 
     def _backlog(self) -> int:
         return self._order_count
@@ -115,7 +117,7 @@ class SharedBatchDispatcher(BatchDispatcher):
         try:
             winner = await self._shared.add(order, self._clock.now())
         except StorageError:
-            self._drop(order.key, ordered)
+            self._drop(order.name, ordered)
             ordered.close()
             with contextlib.suppress(StorageError):  # else it stays set aside
                 await self._shared.withdraw(order)
@@ -123,7 +125,7 @@ class SharedBatchDispatcher(BatchDispatcher):
             ordered.done.set_result(outcome_text(failed, order.round))
             raise
         if winner is not None:
-            ordered.run_id = winner
+            ordered.run = winner
             await release_reservation(reservation, ordered.close)
         elif order.reservation:
             ordered.close()
@@ -138,12 +140,12 @@ class SharedBatchDispatcher(BatchDispatcher):
     async def _settled(self, finished: Sequence[Finished], reservations: Sequence[Reservable | None]) -> None:
         """Deliver outcomes to callers that wait here; their cost is settled."""
         for one in finished:
-            ordered = self._open.get(one.order.key)
+            ordered = self._open.get(one.order.name)
             if ordered is not None and one.again is not None:
                 ordered.batch_id = ""
             elif ordered is not None and not ordered.done.done():
                 ordered.done.set_result(one.outcome)
-                self._drop(one.order.key, ordered)
+                self._drop(one.order.name, ordered)
 
     async def _poll(self) -> None:
         while True:
@@ -181,24 +183,24 @@ class SharedBatchDispatcher(BatchDispatcher):
     async def _poll_outcomes(self) -> None:
         """Read the outcomes of orders in other replicas' batches, for callers that wait here."""
         waiting = {
-            key: ordered
-            for key, ordered in self._open.items()
+            name: ordered
+            for name, ordered in self._open.items()
             if ordered.is_kept.is_set() and ordered.batch_id not in self._lifecycles
         }
         if not waiting:
             return
-        for key, found in (await self._shared.progress(list(waiting))).items():
-            ordered = waiting[key]
-            own = next((one for one in found if one.run_id == clean_text(ordered.run_id)), None)
+        for name, found in (await self._shared.progress(list(waiting))).items():
+            ordered = waiting[name]
+            own = next((one for one in found if one.run.run_id == clean_text(ordered.run.run_id)), None)
             if own is not None and not own.outcome:
                 ordered.batch_id = own.batch_id
             elif not ordered.done.done():
                 ordered.done.set_result("" if own is None else own.outcome)
-                self._drop(key, ordered)
+                self._drop(name, ordered)
 
-    def _drop(self, key: str, ordered: Ordered) -> None:
-        if self._open.get(key) is ordered:
-            del self._open[key]
+    def _drop(self, name: OrderName, ordered: Ordered) -> None:
+        if self._open.get(name) is ordered:
+            del self._open[name]
 
 
 def _nothing() -> None:

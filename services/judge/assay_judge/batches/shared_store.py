@@ -15,14 +15,16 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from assay.runtime.failpoints import failpoint
-from assay_judge.batches.orders import Order, outcome_for_row
+from assay_judge.batches.orders import Order, OrderName, outcome_for_row
 from assay_judge.batches.store import OUTCOMES_KEPT_S, BatchRecord, LeaseLostError
+from assay_judge.model import RunKey
 from assay_judge.state.shared import schema, spending
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from assay.judging.rubric import Rubric
+    from assay.model.scope import Scope
     from assay.storage.database import Database
     from assay_judge.batches.store import Finished, OpenOrder
     from assay_judge.model import Asker
@@ -55,12 +57,12 @@ class Progress:
     """An order that was found.
 
     Args:
-        run_id: The run that pays.
+        run: The run that pays.
         batch_id: Its batch; empty where it waits for one.
         outcome: Its outcome as text; empty where it has none.
     """
 
-    run_id: str
+    run: RunKey
     batch_id: str
     outcome: str
 
@@ -87,18 +89,19 @@ class SharedBatchStore:
         """Return none: orders belong to no replica."""
         return []
 
-    async def add(self, order: Order, now: float) -> str | None:
-        """Keep an order unless its key has one without an outcome, or its run has one with this key."""
+    async def add(self, order: Order, now: float) -> RunKey | None:
+        """Keep an order unless its name has one without an outcome, or its run has one with this key."""
 
-        def work(connection: sa.Connection) -> str | None:
-            insert = postgresql.insert(_orders).values(key=order.key, run_id=order.run_id, **_values(order))
+        def work(connection: sa.Connection) -> RunKey | None:
+            insert = postgresql.insert(_orders).values(key=order.key, **order.run._asdict(), **_values(order))
             insert = insert.on_conflict_do_nothing()
             added = connection.execute(insert.returning(_orders.c.item_id)).one_or_none()
             failpoint("judge.order_before_commit")
             if added is not None:
                 return None
-            found = connection.execute(sa.select(_orders.c.run_id).where(_orders.c.key == order.key, _OPEN)).scalar()
-            return order.run_id if found is None else str(found)
+            is_named = (_orders.c.team == order.run.team, _orders.c.key == order.key)
+            found = connection.execute(sa.select(_orders.c.run_id).where(*is_named, _OPEN)).scalar()
+            return order.run if found is None else RunKey(order.run.team, str(found))
 
         return await self._database.write(work)
 
@@ -108,7 +111,7 @@ class SharedBatchStore:
 
         def work(connection: sa.Connection) -> None:
             if connection.execute(stored).one_or_none() is None and order.reservation:
-                spending.settle(connection, order.run_id, order.reservation, 0)
+                spending.settle(connection, order.run, order.reservation, 0)
 
         await self._database.write(work)
 
@@ -204,7 +207,7 @@ class SharedBatchStore:
     async def orders(self, batch_id: str, item_ids: Collection[str] | None = None) -> list[Order]:
         """Return the orders of a batch that have no outcome, all or some of them."""
         table = _orders.c
-        query = sa.select(table.item_id, table.key, table.run_id, table.cap, table.reserved, table.request)
+        query = sa.select(table.item_id, table.key, table.team, table.run_id, table.cap, table.reserved, table.request)
         query = query.where(table.batch_id == batch_id, _OPEN)
         if item_ids is not None:
             query = query.where(_among(table.item_id, item_ids))
@@ -216,13 +219,13 @@ class SharedBatchStore:
 
         def work(connection: sa.Connection) -> None:
             self._hold(connection, record)
-            for one in sorted(finished, key=lambda each: each.order.run_id):  # two that lock runs do so in one order
+            for one in sorted(finished, key=lambda each: each.order.run):  # two that lock runs do so in one order
                 order = one.order
                 values = {"outcome": one.outcome, "request": "", "size": 0, "changed_at": _NOW}
                 changed = _values(one.again) if one.again is not None else values
                 connection.execute(_orders.update().where(_orders.c.item_id == order.item_id).values(**changed))
                 if order.reservation:
-                    spending.settle(connection, order.run_id, order.reservation, one.cost)
+                    spending.settle(connection, order.run, order.reservation, one.cost)
 
         await self._database.write(work)
 
@@ -235,23 +238,25 @@ class SharedBatchStore:
 
         await self._database.write(work)
 
-    async def find(self, key: str) -> Progress | None:
-        """Return the order without an outcome that a key has."""
-        query = _PROGRESS.where(_orders.c.key == key, _OPEN)
-        row = await self._database.read(lambda connection: connection.execute(query).one_or_none())
-        return None if row is None else Progress(*row[1:])
+    async def find(self, scope: Scope, key: str) -> Progress | None:
+        """Return the order without an outcome that a key has in a team that the scope reaches, its own first."""
+        query = _PROGRESS.where(_orders.c.team.in_(scope.reads), _orders.c.key == key, _OPEN)
+        rows = await self._database.read(lambda connection: connection.execute(query).all())
+        return min(map(_progress, rows), key=lambda found: scope.reads.index(found.run.team), default=None)
 
-    async def progress(self, keys: Collection[str]) -> dict[str, list[Progress]]:
-        """Return the orders of some keys, of all runs."""
-        query = _PROGRESS.where(_among(_orders.c.key, keys))
-        found: dict[str, list[Progress]] = {key: [] for key in keys}
+    async def progress(self, names: Collection[OrderName]) -> dict[OrderName, list[Progress]]:
+        """Return the orders with some names, of all runs."""
+        query = _PROGRESS.where(_among(_orders.c.key, {name.key for name in names}))
+        found: dict[OrderName, list[Progress]] = {name: [] for name in names}
         for row in await self._database.read(lambda connection: connection.execute(query).all()):
-            found[row.key].append(Progress(*row[1:]))
+            if (name := OrderName(row.team, row.key)) in found:
+                found[name].append(_progress(row))
         return found
 
-    async def fetch(self, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
+    async def fetch(self, scope: Scope, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
         """Return the outcome of a run's order; None where there is nothing, or it is to be ordered anew."""
-        is_kept = (_orders.c.key == key, _orders.c.run_id == run_id, _orders.c.outcome.is_not(None))
+        is_of_run = _orders.c.team.in_(scope.reads) & (_orders.c.run_id == run_id)
+        is_kept = (_orders.c.key == key, is_of_run, _orders.c.outcome.is_not(None))
         query = sa.select(_orders.c.outcome).where(*is_kept)
 
         def work(connection: sa.Connection) -> Outcome | None:
@@ -282,12 +287,20 @@ class SharedBatchStore:
 
 
 _PROGRESS = sa.select(
-    _orders.c.key, _orders.c.run_id, _orders.c.batch_id, sa.func.coalesce(_orders.c.outcome, "").label("outcome")
+    _orders.c.key,
+    _orders.c.team,
+    _orders.c.run_id,
+    _orders.c.batch_id,
+    sa.func.coalesce(_orders.c.outcome, "").label("outcome"),
 )
 
 
+def _progress(row: Any) -> Progress:
+    return Progress(RunKey(row.team, row.run_id), row.batch_id, row.outcome)
+
+
 def _values(order: Order) -> dict[str, Any]:
-    """Return the columns of an order that waits for a batch, besides its key and run."""
+    """Return the columns of an order that waits for a batch, besides its key, team and run."""
     text = order.text
     return {
         "item_id": order.item_id,

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from assay.judging.rubric import Rubric
-    from assay_judge.model import Asker
+    from assay.model.scope import Scope
+    from assay_judge.model import Asker, RunKey
     from assay_judge.state.store import JudgeStore
     from assay_judge.verdicts.outcome import Outcome
 
 OUTCOMES_KEPT_S = 30 * 24 * 3600.0
 _WAITING = ""  # the batch of orders that have none yet
-_COLUMNS = "item_id, key, run_id, cap, reserved, request"
+_COLUMNS = "item_id, key, team, run_id, cap, reserved, request"
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class OpenOrder:
     batch_id: str
     client_key: str
     key: str
+    team: str
     run_id: str
     reserved: int
     size: int
@@ -83,8 +85,8 @@ class OrderStore(Protocol):
     async def open_orders(self) -> list[OpenOrder]:
         """Return the orders that an earlier process left to this one."""
 
-    async def add(self, order: Order, now: float) -> str | None:
-        """Keep an order; where the key has one already, keep nothing and return the run of that one."""
+    async def add(self, order: Order, now: float) -> RunKey | None:
+        """Keep an order; where its name has one already, keep nothing and return the run of that one."""
 
     async def form(
         self, batch_id: str, client_key: str, now: float, *, most: int, most_chars: int
@@ -106,7 +108,7 @@ class OrderStore(Protocol):
     async def remove(self, record: BatchRecord) -> None:
         """Forget a batch whose orders all have outcomes."""
 
-    async def fetch(self, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
+    async def fetch(self, scope: Scope, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
         """Return the outcome of a run's order; None where there is nothing, or it is to be ordered anew."""
 
 
@@ -140,12 +142,12 @@ class BatchStore:
     async def open_orders(self) -> list[OpenOrder]:
         """Return all orders without an outcome."""
         query = (
-            "SELECT item_id, batch_id, line, key, run_id, reserved, length(request), "
+            "SELECT item_id, batch_id, line, key, team, run_id, reserved, length(request), "
             "coalesce(json_extract(request, '$.reservation'), '') FROM orders WHERE outcome IS NULL"
         )
         return await self._store.run(lambda connection: [OpenOrder(*row) for row in connection.execute(query)])
 
-    async def add(self, order: Order, now: float) -> str | None:
+    async def add(self, order: Order, now: float) -> RunKey | None:
         """Keep an order that waits for a batch; here there are no others that add any."""
 
         def work(connection: sqlite3.Connection) -> None:
@@ -229,13 +231,15 @@ class BatchStore:
         query = "DELETE FROM batches WHERE batch_id = ?"
         await self._store.run(lambda connection: connection.execute(query, (record.batch_id,)))
 
-    async def fetch(self, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
+    async def fetch(self, scope: Scope, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
         """Return the outcome of a run's order; None where there is nothing, or it is to be ordered anew."""
 
         def work(connection: sqlite3.Connection) -> Outcome | None:
-            query = "SELECT item_id, outcome FROM orders WHERE key = ? AND run_id = ? AND outcome IS NOT NULL"
+            query = "SELECT team, item_id, outcome FROM orders WHERE key = ? AND run_id = ? AND outcome IS NOT NULL"
             found = None
-            for item_id, text in connection.execute(query, (key, run_id)).fetchall():
+            for team, item_id, text in connection.execute(query, (key, run_id)).fetchall():
+                if team not in scope.reads:
+                    continue
                 found, kept = outcome_for_row(asker, text, rubric)
                 if not kept:
                     connection.execute("DELETE FROM orders WHERE item_id = ?", (item_id,))
@@ -248,13 +252,14 @@ class BatchStore:
 
 def _insert(connection: sqlite3.Connection, order: Order, now: float) -> None:
     connection.execute(
-        "INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)",
+        "INSERT INTO orders (item_id, batch_id, line, key, team, run_id, cap, reserved, request, changed_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             order.item_id,
             _WAITING,
             order.client_key,
             order.key,
-            order.run_id,
+            *order.run,
             order.cap,
             order.reserved,
             order.text,

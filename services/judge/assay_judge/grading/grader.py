@@ -130,11 +130,11 @@ class Grader:
         if grading.judge.provider == "replay":
             return self._replayed(prepared)
         if grading.batch:
-            self.statistics.joined += self._batches.is_ordered(prepared.key)
+            self.statistics.joined += self._batches.is_ordered(grading.scope, prepared.key)
             ordered = await self._batches.find_outcome(prepared)
             if ordered is not None:
                 return ordered
-        cached = await self._cache.find(prepared.key, grading.rubric)
+        cached = await self._cache.find(grading.scope, prepared.key, grading.rubric)
         if cached is not None:
             self.statistics.hits += 1
             return dataclasses.replace(cached, cached=True)
@@ -148,7 +148,7 @@ class Grader:
         """Call the judge, or wait for the identical request that is in flight."""
         grading = prepared.grading
         # The cap is part of it: another run's cap must not decide about this run's verdict.
-        flight = (prepared.key, grading.run_id, grading.cap)
+        flight = (grading.scope, prepared.key, grading.run_id, grading.cap)
         joins = self._single_flight.is_in_flight(flight)
         if joins:
             self.statistics.joined += 1
@@ -171,7 +171,7 @@ class Grader:
 
     async def _call_and_cache(self, client: ProviderClient, prepared: PreparedGrading, usage: CallUsage) -> Outcome:
         grading = prepared.grading
-        account, close = await self._ledger.open(grading.run_id)
+        account, close = await self._ledger.open(grading.scope, grading.run_id)
         try:
             budget = BudgetHandle(account, grading.cap, self._ledger.journal)
             outcome = await self._call_judge(client, prepared, budget, usage)
@@ -180,7 +180,7 @@ class Grader:
         finally:
             close()
         outcome = dataclasses.replace(outcome, usage=usage, temperature=usage.temperature)
-        await self._cache.keep(prepared.key, grading.rubric, grading.judge, outcome)
+        await self._cache.keep(grading.scope.team, prepared.key, grading.rubric, grading.judge, outcome)
         return outcome
 
     async def _call_judge(

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from assay.model.scope import Scope
+    from assay_judge.model import RunKey
 
 _RETRIES_ALWAYS = 10
 
@@ -19,10 +23,13 @@ class SpendCapReachedError(Exception):
 class SpendJournal(Protocol):
     """Where spending is kept."""
 
-    async def spending(self, run_id: str) -> int:
+    async def account_of(self, scope: Scope, run_id: str) -> RunKey:
+        """Return the account of a run that a caller names: one that the scope reaches, else a new one of its team."""
+
+    async def spending(self, run: RunKey) -> int:
         """Return what a run has spent or set aside."""
 
-    async def put_spending(self, run_id: str, nano: int) -> None:
+    async def put_spending(self, run: RunKey, nano: int) -> None:
         """Keep what a run has spent or set aside."""
 
 
@@ -49,7 +56,7 @@ class Account:
     """What one run has spent, reserved and retried.
 
     Args:
-        run_id: The run; empty for calls of no run, whose spending is not recorded.
+        run: The run; without a run id for calls of no run, whose spending is not recorded.
         spent: In billionths of a dollar.
         reserved: Reserved for calls in flight.
         calls: Calls that were made.
@@ -57,7 +64,7 @@ class Account:
         users: Requests in flight.
     """
 
-    run_id: str
+    run: RunKey
     spent: int = 0
     reserved: int = 0
     calls: int = 0
@@ -67,6 +74,11 @@ class Account:
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _version: int = 0
     _written: int = 0
+
+    @property
+    def run_id(self) -> str:
+        """The run id; empty for calls of no run."""
+        return self.run.run_id
 
     async def refresh(self) -> None:
         """Read what other replicas have spent; here there are none."""
@@ -178,7 +190,7 @@ class Account:
         async with self._writing:
             if self._written < wanted:
                 version = self._version
-                await journal.put_spending(self.run_id, self.spent + self.reserved)
+                await journal.put_spending(self.run, self.spent + self.reserved)
                 self._written = version
 
 

@@ -11,11 +11,13 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from assay_judge.model import RunKey
 from assay_judge.state.account import Account
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from assay.model.scope import Scope
     from assay_judge.state.account import SpendJournal
     from assay_judge.state.shared.store import SharedStore
 
@@ -35,22 +37,23 @@ class Ledger:
         self.journal = journal
         self._shared = shared
         self._most = accounts
-        self._accounts: OrderedDict[str, Account] = OrderedDict()
+        self._accounts: OrderedDict[RunKey, Account] = OrderedDict()
         self._loading = asyncio.Lock()
 
-    async def open(self, run_id: str) -> tuple[Account, Callable[[], None]]:
-        """Return a run's account, and what is to be called when the request is over.
+    async def open(self, scope: Scope, run_id: str) -> tuple[Account, Callable[[], None]]:
+        """Return the account of a run that a caller names, and what is to be called when the request is over.
 
         Raises:
             StorageError: The journal cannot be read.
         """
-        account = self._accounts.get(run_id)
+        account = self._loaded(scope, run_id)
         if account is None:
             async with self._loading:
-                account = self._accounts.get(run_id)
+                account = self._loaded(scope, run_id)
                 if account is None:
-                    account = self._accounts[run_id] = await self._opened(run_id)
-        self._accounts.move_to_end(run_id)
+                    account = await self._load(scope, run_id)
+                    self._accounts[account.run] = account
+        self._accounts.move_to_end(account.run)
         account.users += 1
 
         def close() -> None:
@@ -59,16 +62,23 @@ class Ledger:
 
         return account, close
 
-    async def _opened(self, run_id: str) -> Account:
-        if self._shared is None or not run_id:
-            return Account(run_id, await self.journal.spending(run_id) if run_id else 0)
+    def _loaded(self, scope: Scope, run_id: str) -> Account | None:
+        found = (self._accounts.get(RunKey(team, run_id)) for team in scope.reads)
+        return next((account for account in found if account is not None), None)
+
+    async def _load(self, scope: Scope, run_id: str) -> Account:
+        if not run_id:
+            return Account(RunKey(scope.team, run_id))
+        if self._shared is None:
+            run = await self.journal.account_of(scope, run_id)
+            return Account(run, await self.journal.spending(run))
         from assay_judge.state.shared.accounts import SharedAccount  # imported here: it needs SQLAlchemy
 
-        account = SharedAccount(run_id, self._shared)
+        account = SharedAccount(await self._shared.account_of(scope, run_id), self._shared)
         await account.refresh()
         return account
 
     def _forget(self) -> None:
         surplus = len(self._accounts) - self._most
-        for run_id in [name for name, account in self._accounts.items() if not account.users][: max(0, surplus)]:
-            del self._accounts[run_id]
+        for run in [run for run, account in self._accounts.items() if not account.users][: max(0, surplus)]:
+            del self._accounts[run]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Files that were written before versions were counted have version 0 and some or all of these tables, with the same
-# columns. That is why both migrations say IF NOT EXISTS; later ones must not.
+# columns. That is why the first two migrations say IF NOT EXISTS; later ones must not.
 _VERDICTS_AND_SPENDING = (
     """CREATE TABLE IF NOT EXISTS verdicts (
     key TEXT PRIMARY KEY, used_at REAL NOT NULL, record TEXT NOT NULL
@@ -37,7 +37,25 @@ _BATCHES_AND_ORDERS = (
     "CREATE INDEX IF NOT EXISTS orders_by_key ON orders (key)",
     "CREATE INDEX IF NOT EXISTS orders_by_batch ON orders (batch_id, line)",
 )
-MIGRATIONS: tuple[Sequence[str], ...] = (_VERDICTS_AND_SPENDING, _BATCHES_AND_ORDERS)
+# What is stored belongs to a team; what was stored before belongs to the team "default".
+_TEAMS = (
+    """CREATE TABLE verdicts_of_teams (
+    team TEXT NOT NULL, key TEXT NOT NULL, used_at REAL NOT NULL, record TEXT NOT NULL, PRIMARY KEY (team, key)
+) WITHOUT ROWID""",
+    "INSERT INTO verdicts_of_teams SELECT 'default', key, used_at, record FROM verdicts",
+    "DROP TABLE verdicts",
+    "ALTER TABLE verdicts_of_teams RENAME TO verdicts",
+    "CREATE INDEX verdicts_used ON verdicts (used_at)",
+    """CREATE TABLE spending_of_teams (
+    team TEXT NOT NULL, run_id TEXT NOT NULL, nano INTEGER NOT NULL, changed_at REAL NOT NULL,
+    PRIMARY KEY (team, run_id)
+) WITHOUT ROWID""",
+    "INSERT INTO spending_of_teams SELECT 'default', run_id, nano, changed_at FROM spending",
+    "DROP TABLE spending",
+    "ALTER TABLE spending_of_teams RENAME TO spending",
+    "ALTER TABLE orders ADD COLUMN team TEXT NOT NULL DEFAULT 'default'",
+)
+MIGRATIONS: tuple[Sequence[str], ...] = (_VERDICTS_AND_SPENDING, _BATCHES_AND_ORDERS, _TEAMS)
 """Migration 1, 2, …: each the SQL statements of one transaction."""
 
 

@@ -1,4 +1,4 @@
-"""What a judge keeps on disk: valid verdicts by their key, and what runs have spent.
+"""What a judge keeps on disk: valid verdicts by team and key, and what runs have spent.
 
 SQLite, worked on by one thread. A verdict is a JSON object; nothing in it identifies the requester.
 """
@@ -15,11 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from assay.errors import SetupError, StorageError
+from assay_judge.model import RunKey
 from assay_judge.state.migrations import apply_migrations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from assay.model.scope import Scope
 
 T = TypeVar("T")
 
@@ -79,22 +82,26 @@ class JudgeStore:
         if self._lock is not None:
             os.close(self._lock)
 
-    async def verdict(self, key: str) -> dict[str, Any] | None:
-        """Return the record of a verdict; None where there is none that can be read."""
-        return await self._run(lambda: self._verdict(key))
+    async def verdict(self, scope: Scope, key: str) -> dict[str, Any] | None:
+        """Return the record of a verdict that a scope reaches; None where there is none that can be read."""
+        return await self._run(lambda: self._verdict(scope, key))
 
-    async def put_verdict(self, key: str, record: dict[str, Any]) -> None:
-        """Keep a valid verdict; the first one of a key stays."""
+    async def put_verdict(self, team: str, key: str, record: dict[str, Any]) -> None:
+        """Keep a valid verdict of a team; the first one of a key stays."""
         text = json.dumps(record, ensure_ascii=False, allow_nan=False)
-        await self._run(lambda: self._put_verdict(key, text))
+        await self._run(lambda: self._put_verdict(team, key, text))
 
-    async def spending(self, run_id: str) -> int:
+    async def account_of(self, scope: Scope, run_id: str) -> RunKey:
+        """Return the account of a run that a caller names: one that the scope reaches, else a new one of its team."""
+        return await self._run(lambda: self._account_of(scope, run_id))
+
+    async def spending(self, run: RunKey) -> int:
         """Return what a run has spent or set aside, in billionths of a dollar."""
-        return await self._run(lambda: self._spending(run_id))
+        return await self._run(lambda: self._spending(run))
 
-    async def put_spending(self, run_id: str, nano: int) -> None:
+    async def put_spending(self, run: RunKey, nano: int) -> None:
         """Keep what a run has spent or set aside; what a process that dies had set aside so counts as spent."""
-        await self._run(lambda: self._put_spending(run_id, nano))
+        await self._run(lambda: self._put_spending(run, nano))
 
     async def run(self, work: Callable[[sqlite3.Connection], T], *, surely: bool = False) -> T:
         """Do something with the database, all or nothing.
@@ -129,20 +136,23 @@ class JudgeStore:
         found: int = self._connection.execute("SELECT count(*) FROM verdicts").fetchone()[0]
         return found
 
-    def _verdict(self, key: str) -> dict[str, Any] | None:
-        row = self._connection.execute("SELECT record FROM verdicts WHERE key = ?", (key,)).fetchone()
+    def _verdict(self, scope: Scope, key: str) -> dict[str, Any] | None:
+        query = "SELECT record FROM verdicts WHERE team = ? AND key = ?"
+        found = ((team, self._connection.execute(query, (team, key)).fetchone()) for team in scope.reads)
+        team, row = next(((team, row) for team, row in found if row is not None), ("", None))
         if row is None:
             return None
-        self._connection.execute("UPDATE verdicts SET used_at = ? WHERE key = ?", (time.time(), key))
+        self._connection.execute("UPDATE verdicts SET used_at = ? WHERE team = ? AND key = ?", (time.time(), team, key))
         try:
             record = json.loads(row[0])
         except ValueError:
             return None
         return record if isinstance(record, dict) else None
 
-    def _put_verdict(self, key: str, text: str) -> None:
+    def _put_verdict(self, team: str, key: str, text: str) -> None:
         done = self._connection.execute(
-            "INSERT INTO verdicts VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING", (key, time.time(), text)
+            "INSERT INTO verdicts (team, key, used_at, record) VALUES (?, ?, ?, ?) ON CONFLICT (team, key) DO NOTHING",
+            (team, key, time.time(), text),
         )
         self.verdict_count += done.rowcount
         self._puts += 1
@@ -153,20 +163,26 @@ class JudgeStore:
         self.verdict_count = self._count()
         surplus = self.verdict_count - self._max_verdicts
         if surplus > 0:
-            oldest = "SELECT key FROM verdicts ORDER BY used_at LIMIT ?"
-            self._connection.execute(f"DELETE FROM verdicts WHERE key IN ({oldest})", (surplus,))  # noqa: S608 - ours
+            oldest = "SELECT team, key FROM verdicts ORDER BY used_at LIMIT ?"
+            self._connection.execute(f"DELETE FROM verdicts WHERE (team, key) IN ({oldest})", (surplus,))  # noqa: S608 - ours
             self.verdict_count -= surplus
         self._connection.execute("DELETE FROM spending WHERE changed_at < ?", (time.time() - _SPENDING_KEPT_S,))
 
-    def _spending(self, run_id: str) -> int:
-        row = self._connection.execute("SELECT nano FROM spending WHERE run_id = ?", (run_id,)).fetchone()
+    def _account_of(self, scope: Scope, run_id: str) -> RunKey:
+        query = "SELECT 1 FROM spending WHERE team = ? AND run_id = ?"
+        runs = [RunKey(team, run_id) for team in scope.reads]
+        return next((run for run in runs if self._connection.execute(query, run).fetchone() is not None), runs[0])
+
+    def _spending(self, run: RunKey) -> int:
+        query = "SELECT nano FROM spending WHERE team = ? AND run_id = ?"
+        row = self._connection.execute(query, run).fetchone()
         return 0 if row is None else int(row[0])
 
-    def _put_spending(self, run_id: str, nano: int) -> None:
+    def _put_spending(self, run: RunKey, nano: int) -> None:
         self._connection.execute(
-            "INSERT INTO spending VALUES (?, ?, ?) "
-            "ON CONFLICT (run_id) DO UPDATE SET nano = excluded.nano, changed_at = excluded.changed_at",
-            (run_id, min(nano, _MOST_NANO), time.time()),
+            "INSERT INTO spending (team, run_id, nano, changed_at) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (team, run_id) DO UPDATE SET nano = excluded.nano, changed_at = excluded.changed_at",
+            (*run, min(nano, _MOST_NANO), time.time()),
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.errors import StorageError
 from assay_judge.calls.usage import CallUsage
-from assay_judge.providers.messages import Tokens
+from assay_judge.model import Tokens
 from assay_judge.verdicts.outcome import Outcome, Status
 from assay_judge.verdicts.parser import InvalidVerdictError, verdict_from_data
 from assay_judge.verdicts.recording import append_record
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.judging.rubric import Rubric
+    from assay.model.scope import Scope
     from assay_judge.judges import JudgeChoice
     from assay_judge.verdicts.parser import JudgeVerdict
 
@@ -27,11 +28,11 @@ logger = logging.getLogger("assay_judge")
 class VerdictStore(Protocol):
     """Where verdicts are kept."""
 
-    async def verdict(self, key: str) -> dict[str, Any] | None:
+    async def verdict(self, scope: Scope, key: str) -> dict[str, Any] | None:
         """Return the record of a verdict; None where there is none that can be read."""
 
-    async def put_verdict(self, key: str, record: dict[str, Any]) -> None:
-        """Keep a valid verdict; the first one of a key stays."""
+    async def put_verdict(self, team: str, key: str, record: dict[str, Any]) -> None:
+        """Keep a valid verdict of a team; the first one of a key stays."""
 
 
 class VerdictCache:
@@ -48,19 +49,19 @@ class VerdictCache:
         self._is_enabled = is_enabled
         self._record_to = record_to
 
-    async def find(self, key: str, rubric: Rubric) -> Outcome | None:
-        """Return the verdict with a key, checked again."""
+    async def find(self, scope: Scope, key: str, rubric: Rubric) -> Outcome | None:
+        """Return the verdict with a key that a scope reaches, checked again."""
         if not self._is_enabled:
             return None
         try:
-            record = await self._store.verdict(key)
+            record = await self._store.verdict(scope, key)
         except StorageError as error:
             logger.warning("cannot read the cache, calling the judge: key=%s: %s", key, error)
             return None
         return None if record is None else outcome_from_record(record, rubric)
 
-    async def keep(self, key: str, rubric: Rubric, judge: JudgeChoice, outcome: Outcome) -> None:
-        """Store a valid verdict; a failure is logged and the caller still gets the verdict."""
+    async def keep(self, team: str, key: str, rubric: Rubric, judge: JudgeChoice, outcome: Outcome) -> None:
+        """Store a valid verdict for a team; a failure is logged and the caller still gets the verdict."""
         if outcome.verdict is None:
             return
         record = {
@@ -78,7 +79,7 @@ class VerdictCache:
         }
         try:
             if self._is_enabled:
-                await self._store.put_verdict(key, record)
+                await self._store.put_verdict(team, key, record)
             if self._record_to is not None:
                 await asyncio.to_thread(append_record, self._record_to, record)
         except StorageError as error:

@@ -101,7 +101,7 @@ class EmbeddedDispatcher:
             await work(*key)
         except TryAgainError as again:
             self._again(job, again.after_s)
-        except Exception:  # noqa: BLE001 - a defect must not lose the job
+        except Exception:  # noqa: BLE001 - the boundary of a task: a defect must not lose the job
             _log.exception("shard failed: run=%s shard=%s", job.run_id, job.shard_index)
             self._again(job, _RETRY_S)
         finally:

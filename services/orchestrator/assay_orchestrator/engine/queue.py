@@ -371,7 +371,8 @@ class QueueDispatcher:
                 is_gone = job.worker_id is not None and await _try_lock(connection, _ALIVE, job.worker_id)
                 if job.id in dead or is_gone:
                     _log.warning(
-                        "requeueing shard of a dead worker: run=%(run_id)s shard=%(shard_index)s", job.task_kwargs
+                        "requeueing shard of a lost worker: run=%(run_id)s shard=%(shard_index)s worker=%(worker)s",
+                        {**job.task_kwargs, "worker": job.worker_id},
                     )
                     await manager.retry_job(job)
                     failpoint("recovery.job_given_back")

@@ -141,7 +141,7 @@ class ShardWorker:
         except StorageError as problem:
             _log.warning("retrying shard later: run=%s shard=%s: %s", run_id, shard_index, problem.message)
             raise TryAgainError(_STORAGE_RETRY_S) from problem
-        except Exception as problem:  # noqa: BLE001 - the supervisor of a shard: a defect ends its run alone
+        except Exception as problem:  # noqa: BLE001 - the boundary of a task: a defect ends its run alone
             await self._supervisor.fail_run(run_id, problem)
 
     async def enqueue(self, change: Callable[[sa.Connection], list[ShardJob]]) -> None:

@@ -113,7 +113,7 @@ class Flusher:
                 write = _Batch(self._store, self._run_id, batch, self._open)
                 try:
                     stored = await self._store.outlast(write)
-                except Exception as problem:  # noqa: BLE001 - handed to every case that waits for it
+                except Exception as problem:  # noqa: BLE001 - the boundary of a task: every waiting case gets it
                     if isinstance(problem, StorageError):  # given up for all of the run
                         batch, self._waiting = [*batch, *self._waiting], []
                     for entry in batch:

@@ -40,7 +40,6 @@ class RunContext:
     """
 
     run_id: str
-    dataset_id: str
     case_count: int
     repeats: int
     concurrency: int

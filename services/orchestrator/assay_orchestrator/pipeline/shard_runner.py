@@ -144,7 +144,7 @@ class ShardRunner:
         context, first, count = self._context, self._shard.first_case, self._shard.case_count
         cases, finished, stored, earlier = await self._store.read(
             lambda connection: (
-                datasets.read_cases(connection, context.dataset_id, first, count),
+                datasets.read_cases(connection, context.run_id, first, count),
                 results.finished_keys(connection, context.run_id, first, count),
                 results.stored_answers(connection, context.run_id, first, count),
                 attempts.count_attempts(connection, context.run_id, first, count),

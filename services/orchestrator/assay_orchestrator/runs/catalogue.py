@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.model.run import DatasetRef, Deletion, RunState
+    from assay.model.scope import Scope
     from assay.storage.database import Database
     from assay_orchestrator.store.runs import RunRecord
 
@@ -81,36 +82,41 @@ class Catalogue:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def get(self, run_id: str, *, to_work_on: bool = False) -> Run:
-        """Return a run as it is stored.
-
-        Args:
-            to_work_on: Whether it is read to be worked on, not to be shown: then all of it must be readable.
+    async def get(self, scope: Scope, run_id: str) -> Run:
+        """Return a run as it is stored, to be shown.
 
         Raises:
-            NotFoundError: There is no such run; the message names the one that was probably meant.
-            WrongStateError: What is stored of it cannot be read.
+            NotFoundError: The scope reaches no such run.
         """
-
-        def load(connection: sa.Connection) -> tuple[RunRecord, DatasetRef] | None:
-            record = runs.get_run(connection, run_id)
-            if record is None:
-                return None
-            dataset = datasets.get_dataset(connection, record.dataset_id)
-            assert dataset is not None, "a foreign key holds the dataset"
-            return results.recounted(connection, record), dataset
-
-        loaded = await self._database.read(load)
+        loaded = await self._database.read(lambda c: _loaded(c, runs.get_run(c, scope, run_id)))
         if loaded is None:
             raise self.not_found(run_id)
-        return _whole(*loaded) if to_work_on else _shown(*loaded)
+        return _shown(*loaded)
+
+    async def load(self, run_id: str) -> Run:
+        """Return a run to be worked on in the background, for all teams.
+
+        Raises:
+            NotFoundError: It was deleted.
+            WrongStateError: What is stored of it cannot be read.
+        """
+        loaded = await self._database.read(lambda c: _loaded(c, runs.load_run(c, run_id)))
+        if loaded is None:
+            raise self.not_found(run_id)
+        return _whole(*loaded)
 
     async def list_newest(
-        self, count: int, before: tuple[str, str] | None, wanted: RunFilter, shown: Callable[[Run], Run]
+        self,
+        scope: Scope,
+        count: int,
+        before: tuple[str, str] | None,
+        wanted: RunFilter,
+        shown: Callable[[Run], Run],
     ) -> list[Run]:
         """Return up to `count` runs without summaries, newest first, older than (created_at, run_id) `before`.
 
         Args:
+            scope: What the caller reaches.
             count: Most runs.
             before: The run that they follow; None for the newest.
             wanted: The conditions that they meet.
@@ -119,24 +125,25 @@ class Catalogue:
         size = count if wanted.is_plain else max(count, _FILTERED_PAGE)
         found: list[Run] = []
         while len(found) < count:
-            page = await self._read_page(size, before, wanted)
+            page = await self._read_page(scope, size, before, wanted)
             found += filter(wanted.accepts_state, map(shown, page.runs))
             before = page.end
             if page.is_last:
                 break
         return found[:count]
 
-    async def _read_page(self, size: int, before: tuple[str, str] | None, wanted: RunFilter) -> _Page:
+    async def _read_page(self, scope: Scope, size: int, before: tuple[str, str] | None, wanted: RunFilter) -> _Page:
         """Read one page of stored runs, and keep those whose settings meet the conditions."""
 
         def load(connection: sa.Connection) -> tuple[list[tuple[RunRecord, DatasetRef]], list[RunRecord]]:
-            listed = runs.list_newest(connection, size, before, wanted.run_id_prefix)
+            listed = runs.list_newest(connection, scope, size, before, wanted.run_id_prefix)
             found = [record for record in listed if wanted.accepts_settings(record.spec)]
-            known = {record.dataset_id: datasets.get_dataset(connection, record.dataset_id) for record in found}
+            names = {(record.team, record.dataset_id) for record in found}
+            known = {name: datasets.get_dataset(connection, *name) for name in names}
             counted = [
                 (results.recounted(connection, record), dataset)
                 for record in found
-                if (dataset := known[record.dataset_id]) is not None
+                if (dataset := known[record.team, record.dataset_id]) is not None
             ]
             return counted, listed
 
@@ -147,15 +154,15 @@ class Catalogue:
             is_last=len(listed) < size,
         )
 
-    async def estimate_deletion(self, run_id: str) -> Deletion:
+    async def estimate_deletion(self, scope: Scope, run_id: str) -> Deletion:
         """Return what would go with a run.
 
         Raises:
-            NotFoundError: There is no such run.
+            NotFoundError: The scope reaches no such run.
         """
 
         def load(connection: sa.Connection) -> Deletion | None:
-            record = runs.get_run(connection, run_id)
+            record = runs.get_run(connection, scope, run_id)
             return deletions.estimate_deletion(connection, record) if record is not None else None
 
         found = await self._database.read(load)
@@ -164,10 +171,18 @@ class Catalogue:
         return found
 
     def not_found(self, run_id: str) -> NotFoundError:
-        """Return the error for a run that does not exist; it suggests no other, which may be that of another team."""
+        """Return the error for a run that a scope does not reach, the same whether there is such a run or not."""
         return NotFoundError(
             f"there is no run {run_id!r}: `assay runs list` shows the runs there are", reason="RUN_NOT_FOUND"
         )
+
+
+def _loaded(connection: sa.Connection, record: RunRecord | None) -> tuple[RunRecord, DatasetRef] | None:
+    if record is None:
+        return None
+    dataset = datasets.get_dataset(connection, record.team, record.dataset_id)
+    assert dataset is not None, "a foreign key holds the dataset"
+    return results.recounted(connection, record), dataset
 
 
 def _shown(record: RunRecord, dataset: DatasetRef) -> Run:

@@ -15,13 +15,14 @@ from assay.runtime.failpoints import failpoint
 from assay.storage.times import now
 from assay.version import __version__
 from assay_orchestrator.runs.planner import HOSTED_ADAPTERS, agent_key
-from assay_orchestrator.store import runs, shards
+from assay_orchestrator.store import datasets, runs, shards
 from assay_orchestrator.store.settings_json import settings_to_json
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.model.run import DatasetRef, RunSettings
+    from assay.model.scope import Scope
     from assay.storage.database import Database
     from assay_orchestrator.engine.worker import ShardWorker
     from assay_orchestrator.settings import Settings
@@ -45,7 +46,7 @@ class Creation:
         self._worker = worker
         self._settings = settings
 
-    async def create(self, request_id: str, settings: RunSettings, dataset: DatasetRef) -> str:
+    async def create(self, scope: Scope, request_id: str, settings: RunSettings, dataset: DatasetRef) -> str:
         """Accept a run and return its id; a repeated request returns that of the first.
 
         Raises:
@@ -54,15 +55,15 @@ class Creation:
         """
         content = json.dumps([settings_to_json(settings), dataset.dataset_id], sort_keys=True)
         request_hash = hashlib.sha256(content.encode()).hexdigest()
-        existing = await self._database.read(lambda c: runs.get_by_request(c, request_id))
+        existing = await self._database.read(lambda c: runs.get_by_request(c, scope, request_id))
         if existing is None:
-            existing = await self._accept(request_id, request_hash, settings, dataset)
+            existing = await self._accept(scope, request_id, request_hash, settings, dataset)
         if existing.request_hash != request_hash:
             raise ConflictError(f"request id {request_id!r} was used for another spec or dataset: use a new request id")
         return existing.run_id
 
     async def _accept(
-        self, request_id: str, request_hash: str, settings: RunSettings, dataset: DatasetRef
+        self, scope: Scope, request_id: str, request_hash: str, settings: RunSettings, dataset: DatasetRef
     ) -> RunRecord:
         agent = settings.agent
         record = runs.RunRecord(
@@ -74,20 +75,22 @@ class Creation:
             total_count=dataset.case_count * settings.repeats,
             assay_version=__version__,
             created_at=now(),
+            team=scope.team,
             agent_key=agent_key(agent, self._settings.agent_limits),
             concurrency=agent.concurrency,
             hosted=agent.adapter in HOSTED_ADAPTERS,
-            team=settings.team,
+            fair_share=settings.team,
             weight=settings.weight,
         )
         stored, is_new = record, False
 
         def accept(connection: sa.Connection) -> list[ShardJob]:
             nonlocal stored, is_new
-            if (existing := runs.get_by_request(connection, request_id)) is not None:
+            if (existing := runs.get_by_request(connection, scope, request_id)) is not None:
                 stored = existing
                 return []
             self._require_room(connection)
+            datasets.copy_to_own_team(connection, scope, dataset)
             stored, is_new = runs.create_run(connection, record)
             if not is_new:
                 return []
@@ -100,11 +103,12 @@ class Creation:
         failpoint("run.after_commit")
         if is_new:
             _log.info(
-                "accepted run: run=%s name=%s rows=%d agent=%s team=%s",
+                "accepted run: run=%s name=%s rows=%d agent=%s team=%s fair_share=%s",
                 stored.run_id,
                 settings.name,
                 stored.total_count,
                 agent.adapter,
+                scope.team,
                 settings.team or "none",
             )
         return stored

@@ -17,6 +17,7 @@ from assay.errors import (
     WrongStateError,
 )
 from assay.model.run import Run, RunSettings, RunState
+from assay.model.scope import Scope
 from assay.runtime.failpoints import failpoint
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.pipeline.session import Session
@@ -114,19 +115,19 @@ class RunManager:
             if record.phase is Phase.PAUSING:
                 await self._pause_stored(record.run_id, Command.DRAIN, runs.PAUSED_BY_OWNER)
             elif self._settings.recover == "auto":
-                await self._resume(record.run_id)
+                await self._resume(Scope(record.team), record.run_id)
             else:
                 await self._pause_stored(record.run_id, Command.INTERRUPT, _INTERRUPTED)
             failpoint("recovery.run_continued")
 
-    async def create(self, request_id: str, settings: RunSettings, dataset: DatasetRef) -> Run:
+    async def create(self, scope: Scope, request_id: str, settings: RunSettings, dataset: DatasetRef) -> Run:
         """Accept a run and start it; a repeated request returns the run of the first.
 
         Raises:
             ConflictError: The request id was used for something else.
             OverloadedError: Too many runs are active.
         """
-        return await self.get(await self._creation.create(request_id, settings, dataset))
+        return await self.get(scope, await self._creation.create(scope, request_id, settings, dataset))
 
     async def preflight_judge(self, settings: RunSettings) -> None:
         """Raise unless the judge service would judge for a run.
@@ -137,44 +138,46 @@ class RunManager:
         if problems := await self._planner.judge_problems(settings):
             raise SpecError(problems)
 
-    async def get(self, run_id: str) -> Run:
+    async def get(self, scope: Scope, run_id: str) -> Run:
         """Return a run as it is stored.
 
         Raises:
-            NotFoundError: There is no such run; the message names the one that was probably meant.
+            NotFoundError: The scope reaches no such run.
         """
-        return await self._catalogue.get(run_id)
+        return await self._catalogue.get(scope, run_id)
 
-    async def get_summarised(self, run_id: str) -> Run:
+    async def get_summarised(self, scope: Scope, run_id: str) -> Run:
         """Return a run as it is stored, with a partial summary where it has no final one.
 
         Raises:
-            NotFoundError: There is no such run.
+            NotFoundError: The scope reaches no such run.
         """
-        run = await self.get(run_id)
+        run = await self.get(scope, run_id)
         if run.summary is not None or run.settings.agent.adapter == UNREADABLE:
             return run
         return dataclasses.replace(run, summary=await self._partial.of(run))
 
-    async def list_newest(self, count: int, before: tuple[str, str] | None, wanted: RunFilter) -> list[Run]:
+    async def list_newest(
+        self, scope: Scope, count: int, before: tuple[str, str] | None, wanted: RunFilter
+    ) -> list[Run]:
         """Return up to `count` runs as clients see them, newest first, older than (created_at, run_id) `before`."""
-        return await self._catalogue.list_newest(count, before, wanted, self.shown)
+        return await self._catalogue.list_newest(scope, count, before, wanted, self.shown)
 
-    async def cancel(self, run_id: str) -> Run:
+    async def cancel(self, scope: Scope, run_id: str) -> Run:
         """Stop a run for good; what is stored stays.
 
         Raises:
             WrongStateError: The run has already ended in another way.
         """
-        if not await self._database.write(lambda c: control.cancel(c, run_id)):
+        if not await self._database.write(lambda c: control.cancel(c, scope, run_id)):
             raise self._catalogue.not_found(run_id)
         _log.info("cancelled run: run=%s", run_id)
         self._hosts.forget(run_id, "the run was cancelled")
         await self._worker.cancel(run_id)
         self.notifier.notify(run_id)
-        return await self.get(run_id)
+        return await self.get(scope, run_id)
 
-    async def pause(self, run_id: str) -> Run:
+    async def pause(self, scope: Scope, run_id: str) -> Run:
         """Let a run's questions in flight end and ask nothing more; the run is then PAUSED.
 
         Returns:
@@ -185,7 +188,7 @@ class RunManager:
         """
         moved = self.notifier.subscribe(run_id)
         try:
-            state = await self._database.write(lambda c: control.pause(c, run_id))
+            state = await self._database.write(lambda c: control.pause(c, scope, run_id))
             if state is None:
                 raise self._catalogue.not_found(run_id)
             if state is RunState.PAUSED:
@@ -194,27 +197,31 @@ class RunManager:
                 _log.info("pausing run once its questions in flight have ended: run=%s", run_id)
                 self._pausing.add(run_id)
                 self._hosts.hold(run_id)
-            run = await self._until_paused(run_id, moved)
+            run = await self._until_paused(scope, run_id, moved)
         finally:
             self.notifier.unsubscribe(run_id, moved)
         if run.state not in ACTIVE_STATES:
             await self._worker.until_left(run_id)
         return run
 
-    async def _until_paused(self, run_id: str, moved: asyncio.Event) -> Run:
+    async def _until_paused(self, scope: Scope, run_id: str, moved: asyncio.Event) -> Run:
         """Return a run once it has paused or changed otherwise, or a few seconds have passed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PAUSE_WAIT_S):
-                while (run := await self.get(run_id)).state in ACTIVE_STATES and run.pause_cause is not None:
+                while (run := await self.get(scope, run_id)).state in ACTIVE_STATES and run.pause_cause is not None:
                     await moved.wait()
                     moved.clear()
                 return run
-        return await self.get(run_id)
+        return await self.get(scope, run_id)
 
-    async def resume(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> Run:
+    async def resume(
+        self, scope: Scope, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None
+    ) -> Run:
         """Continue a paused run; on one that is running this does nothing.
 
         Args:
+            scope: What the caller reaches.
+            run_id: The run.
             retry_errors: Also retry rows with errors, of a run that is paused, has succeeded or has failed.
             spend_cap: Another cap on what it may spend on judging; None to keep its cap.
 
@@ -222,28 +229,31 @@ class RunManager:
             InvalidInputError: A cap for a run without a judge.
             WrongStateError: The run has ended, or is running while errors are to be retried or the cap to be changed.
         """
+        run = await self.get(scope, run_id)
         if spend_cap is not None:
-            check_spend_cap(await self.get(run_id), spend_cap)
+            check_spend_cap(run, spend_cap)
         self._worker.pauses.retry(run_id)
-        await self._resume(run_id, retry_errors=retry_errors, spend_cap=spend_cap)
-        return await self.get(run_id)
+        await self._resume(scope, run_id, retry_errors=retry_errors, spend_cap=spend_cap)
+        return await self.get(scope, run_id)
 
-    async def delete(self, run_id: str, *, only_check: bool = False) -> Deletion:
+    async def delete(self, scope: Scope, run_id: str, *, only_check: bool = False) -> Deletion:
         """Remove a run with all its rows, and its dataset where no other run uses it.
 
         Args:
+            scope: What the caller reaches.
+            run_id: The run.
             only_check: Delete nothing; only return what would go.
 
         Raises:
-            NotFoundError: There is no such run.
+            NotFoundError: The scope reaches no such run.
             WrongStateError: The run is running.
         """
-        self._require_at_rest(await self.get(run_id))
-        deletion = await self._catalogue.estimate_deletion(run_id)
+        self._require_at_rest(await self.get(scope, run_id))
+        deletion = await self._catalogue.estimate_deletion(scope, run_id)
         if only_check:
             return deletion
-        while (pending := await self._database.write(lambda c: deletions.begin_deletion(c, run_id))) is None:
-            self._require_at_rest(await self.get(run_id))  # another call has just resumed it
+        while (pending := await self._database.write(lambda c: deletions.begin_deletion(c, scope, run_id))) is None:
+            self._require_at_rest(await self.get(scope, run_id))  # another call has just resumed it
         failpoint("deletion.begun")
         self._hosts.forget(run_id, "the run was deleted")
         self.notifier.close_watches(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
@@ -259,7 +269,7 @@ class RunManager:
         phase = Phase.WAITING_FOR_STORAGE if is_stuck else phase_of(run.state, run.pause_cause)
         require_transition(run.run_id, phase, Command.DELETE)
 
-    async def attach(self, run: Run, concurrency: int) -> Attachment:
+    async def attach(self, scope: Scope, run: Run, concurrency: int) -> Attachment:
         """Attach a client that hosts the run's agent; a run that is paused as unattended resumes.
 
         Raises:
@@ -267,8 +277,8 @@ class RunManager:
         """
         _require_unfinished(run)
         with contextlib.suppress(StorageError):  # a host may come back before the store takes writes again
-            if await self._database.write(lambda c: attendance.attend(c, run.run_id)):
-                await self._resume(run.run_id)
+            if await self._database.write(lambda c: attendance.attend(c, scope, run.run_id)):
+                await self._resume(scope, run.run_id)
         attachment = self._hosts.attach(run.run_id, concurrency)
         _log.info("client hosts the agent: run=%s concurrency=%d", run.run_id, concurrency)
         return attachment
@@ -350,9 +360,7 @@ class RunManager:
     async def context_of(self, run_id: str) -> RunContext:
         """Return what the shards of a run work with."""
         pause_count = await self._database.read(lambda c: runs.count_pauses(c, run_id))
-        return self._planner.context_of(
-            await self._catalogue.get(run_id, to_work_on=True), asyncio.Event(), pause_count=pause_count
-        )
+        return self._planner.context_of(await self._catalogue.load(run_id), asyncio.Event(), pause_count=pause_count)
 
     async def conclude_run(self, run_id: str) -> None:
         """End a run whose shards are all done; one that has ended, is paused, or has rows to retry stays as it is.
@@ -372,12 +380,12 @@ class RunManager:
         There is no summary where rows are missing.
         """
         try:
-            run = await self._catalogue.get(run_id, to_work_on=True)
+            run = await self._catalogue.load(run_id)
         except NotFoundError:
             return None  # it was deleted
 
         def load(connection: sa.Connection) -> tuple[int, RunSummary | None] | None:
-            record = runs.get_run(connection, run_id)
+            record = runs.load_run(connection, run_id)
             if record is None or record.state not in ACTIVE_STATES or not shards.all_done(connection, run_id):
                 return None
             is_complete = results.count_finished(connection, run_id) == record.total_count
@@ -421,7 +429,9 @@ class RunManager:
             self._planner.hold(context.run_id)
         return session
 
-    async def _resume(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> None:
+    async def _resume(
+        self, scope: Scope, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None
+    ) -> None:
         """Bring a run into RUNNING and enqueue its next jobs."""
         held = await self._database.read(lambda c: shards.list_active(c, run_id))
         gone = set(await self._dispatcher.find_lost([one.job for one in held]))
@@ -431,7 +441,7 @@ class RunManager:
 
         def change(connection: sa.Connection) -> list[ShardJob]:
             nonlocal is_there
-            is_running = control.resume(connection, run_id, wanted)
+            is_running = control.resume(connection, scope, run_id, wanted)
             is_there = is_running is not None
             return self._worker.next_jobs(connection, run_id) if is_running else []
 
@@ -471,7 +481,7 @@ class RunManager:
             if not stop(connection):
                 return None
             failpoint("summary.before_commit")
-            run = runs.get_run(connection, run_id)
+            run = runs.load_run(connection, run_id)
             return run.state if run is not None else None
 
         state = await self._database.write(end)

@@ -107,7 +107,7 @@ class Peers:
                 await self.reconcile()
             except AssayError as problem:
                 _log.warning("cannot search for orphaned shards, retrying: %s", problem.message)
-            except Exception:  # noqa: BLE001 - the loop must not end
+            except Exception:  # noqa: BLE001 - the boundary of a task: the loop must not end
                 _log.exception("search for orphaned shards failed")
             await asyncio.sleep(self._reconcile_s)
 

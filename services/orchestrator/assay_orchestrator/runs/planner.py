@@ -81,7 +81,6 @@ class Planner:
             )
         return RunContext(
             run_id=run.run_id,
-            dataset_id=run.dataset.dataset_id,
             case_count=run.dataset.case_count,
             repeats=wanted.repeats,
             concurrency=wanted.agent.concurrency,

@@ -77,5 +77,5 @@ class UnattendedRuns:
                 await self.check()
             except AssayError as problem:
                 _log.warning("cannot check for unattended runs: %s", problem.message)
-            except Exception:  # noqa: BLE001 - the loop must not end
+            except Exception:  # noqa: BLE001 - the boundary of a task: the loop must not end
                 _log.exception("check for unattended runs failed")

@@ -146,7 +146,7 @@ async def _finish(waiting: _Waiting, slot: _Slot, run_id: str) -> None:
     except asyncio.CancelledError:
         waiting.result.cancel()
         raise
-    except Exception:  # noqa: BLE001 - the boundary of a row
+    except Exception:  # noqa: BLE001 - the boundary of a case
         _log.exception("scoring job failed: run=%s", run_id)
         result, failure = None, "scoring_failed"
     if failure:

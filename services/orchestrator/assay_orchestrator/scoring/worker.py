@@ -135,8 +135,8 @@ def _done(payload: bytes) -> tuple[Any, str]:
         result = _scores(job) if isinstance(job, ScoreRow) else _answer(job)
     except MemoryError:
         return None, "scoring_memory"
-    except Exception:  # noqa: BLE001 - the boundary of a row
-        _log.exception("a scoring job failed")
+    except Exception:  # noqa: BLE001 - the boundary of a case
+        _log.exception("scoring job failed")
         return None, "scoring_failed"
     return result, ""
 

@@ -16,18 +16,20 @@ from assay_orchestrator.store.run_conditions import is_active, is_runnable
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from assay.model.scope import Scope
 
-def attend(connection: sa.Connection, run_id: str) -> bool:
+
+def attend(connection: sa.Connection, scope: Scope, run_id: str) -> bool:
     """Note that a client hosts the agent of a run.
 
     Returns:
         Whether the run is paused because none did, so that it is to be resumed.
     """
-    runs.lock_phase(connection, run_id)
-    run = runs.get_run(connection, run_id)
+    run = runs.lock_run(connection, scope, run_id)
     if run is not None and run.pause_cause is PauseCause.UNATTENDED:
         return True
-    note_attended(connection, [run_id])
+    if run is not None:
+        note_attended(connection, [run_id])
     return False
 
 

@@ -2,7 +2,8 @@
 
 Each is one transaction that locks the run's row, looks its transition up in the table of `lifecycle`, and stores it
 with what belongs to it. A run that has succeeded without errors that can be retried stays as it is. Reopening is for
-shards that are done and lack rows: they wait again. Deleting is `deletions.begin_deletion`.
+shards that are done and lack rows: they wait again. Deleting is `deletions.begin_deletion`. What a client requests
+takes its scope; concluding and reopening are work in the background.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.model.run import SpendCap
+    from assay.model.scope import Scope
     from assay_orchestrator.store.runs import RunRecord
     from assay_orchestrator.store.shards import ActiveShard
 
@@ -42,13 +44,13 @@ class Resumption:
     lost: Sequence[ActiveShard] = ()
 
 
-def cancel(connection: sa.Connection, run_id: str) -> bool:
+def cancel(connection: sa.Connection, scope: Scope, run_id: str) -> bool:
     """End a run for good; return False where there is no such run.
 
     Raises:
         WrongStateError: The run has ended in another way.
     """
-    run = _locked(connection, run_id)
+    run = runs.lock_run(connection, scope, run_id)
     if run is None:
         return False
     require_transition(run_id, run.phase, Command.CANCEL)
@@ -56,7 +58,7 @@ def cancel(connection: sa.Connection, run_id: str) -> bool:
     return True
 
 
-def pause(connection: sa.Connection, run_id: str) -> RunState | None:
+def pause(connection: sa.Connection, scope: Scope, run_id: str) -> RunState | None:
     """Pause a run: at once where no shard of it is queued or taken, else with the last of them.
 
     Returns:
@@ -65,7 +67,7 @@ def pause(connection: sa.Connection, run_id: str) -> RunState | None:
     Raises:
         WrongStateError: The run has ended.
     """
-    run = _locked(connection, run_id)
+    run = runs.lock_run(connection, scope, run_id)
     if run is None:
         return None
     require_transition(run_id, run.phase, Command.PAUSE)
@@ -77,7 +79,7 @@ def pause(connection: sa.Connection, run_id: str) -> RunState | None:
     return RunState.PAUSED if shards.finish_pause(connection, run_id) else run.state
 
 
-def resume(connection: sa.Connection, run_id: str, wanted: Resumption) -> bool | None:
+def resume(connection: sa.Connection, scope: Scope, run_id: str, wanted: Resumption) -> bool | None:
     """Bring a run into RUNNING; what it does next is the caller's to enqueue, in the same transaction.
 
     Returns:
@@ -87,8 +89,10 @@ def resume(connection: sa.Connection, run_id: str, wanted: Resumption) -> bool |
     Raises:
         WrongStateError: The run has ended, or is running while its errors or its cap are to change.
     """
+    if runs.get_run(connection, scope, run_id) is None:  # before locks, which would show that there is such a run
+        return None
     shards.lock_sharing(connection, run_id)
-    run = _locked(connection, run_id)
+    run = runs.lock_run(connection, scope, run_id)
     if run is None:
         return None
     for one in wanted.lost:
@@ -180,4 +184,4 @@ def _require_complete(connection: sa.Connection, run: RunRecord) -> None:
 
 def _locked(connection: sa.Connection, run_id: str) -> RunRecord | None:
     runs.lock_phase(connection, run_id)
-    return runs.get_run(connection, run_id)
+    return runs.load_run(connection, run_id)

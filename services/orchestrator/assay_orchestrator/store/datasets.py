@@ -16,12 +16,14 @@ from assay.model.agent_response import clean_text
 from assay.model.case import Case, Turn, case_from_json, case_to_json
 from assay.model.run import DatasetRef
 from assay.storage.bulk import insert_rows
-from assay.storage.texts import json_text
+from assay.storage.texts import CleanString, json_text
 from assay.storage.times import now
 from assay_orchestrator.store import schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from assay.model.scope import Scope
 
 _LONGEST_UPLOAD = timedelta(days=1)
 _UNREADABLE = (AssayError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -74,15 +76,15 @@ def _used_twice(connection: sa.Connection, upload_id: str, case_ids: Sequence[st
     return sorted(case_id for case_id, count in counts.items() if count > 1)
 
 
-def finish_upload(connection: sa.Connection, upload_id: str, record: DatasetRef) -> DatasetRef:
-    """Make a complete upload a dataset; an equal dataset that is already stored is kept in its place."""
-    stored = get_dataset(connection, record.dataset_id)
+def finish_upload(connection: sa.Connection, scope: Scope, upload_id: str, record: DatasetRef) -> DatasetRef:
+    """Make a complete upload a dataset of the scope's team; an equal one that the team has is kept in its place."""
+    stored = get_dataset(connection, scope.team, record.dataset_id)
     if stored is None:
         try:
             with connection.begin_nested():
-                connection.execute(_insert(upload_id, record))
+                connection.execute(_insert(scope.team, upload_id, record))
         except sa.exc.IntegrityError:
-            stored = get_dataset(connection, record.dataset_id)  # an equal one was finished in the same moment
+            stored = get_dataset(connection, scope.team, record.dataset_id)  # finished in the same moment
             if stored is None:
                 raise
         else:
@@ -91,8 +93,9 @@ def finish_upload(connection: sa.Connection, upload_id: str, record: DatasetRef)
     return stored
 
 
-def _insert(upload_id: str, record: DatasetRef) -> sa.Insert:
+def _insert(team: str, upload_id: str, record: DatasetRef) -> sa.Insert:
     return schema.datasets.insert().values(
+        team=team,
         dataset_id=record.dataset_id,
         upload_id=upload_id,
         name=record.name,
@@ -134,20 +137,52 @@ def _compact(moment: datetime) -> str:
     return moment.strftime("%Y%m%dT%H%M%SZ")
 
 
-def get_dataset(connection: sa.Connection, dataset_id: str) -> DatasetRef | None:
-    """Return the dataset, or None."""
-    row = connection.execute(sa.select(schema.datasets).where(schema.datasets.c.dataset_id == dataset_id)).one_or_none()
+def find_dataset(connection: sa.Connection, scope: Scope, dataset_id: str) -> DatasetRef | None:
+    """Return the dataset with an id that a client gave, or None where the scope reaches no such dataset."""
+    found = (get_dataset(connection, team, dataset_id) for team in scope.reads)
+    return next((dataset for dataset in found if dataset is not None), None)
+
+
+def get_dataset(connection: sa.Connection, team: str, dataset_id: str) -> DatasetRef | None:
+    """Return a dataset of a team, or None."""
+    table = schema.datasets
+    query = sa.select(table).where(table.c.team == team, table.c.dataset_id == dataset_id)
+    row = connection.execute(query).one_or_none()
     return DatasetRef(row.dataset_id, row.name, row.format, row.case_count) if row is not None else None
 
 
-def read_cases(connection: sa.Connection, dataset_id: str, first_index: int, count: int) -> list[tuple[str, str]]:
-    """Return (case id, case text) pairs of up to `count` cases from position `first_index` on; see `stored_case`."""
-    cases, datasets = schema.dataset_cases, schema.datasets
+def copy_to_own_team(connection: sa.Connection, scope: Scope, dataset: DatasetRef) -> None:
+    """Copy a dataset that the scope reaches in another team, and that its own team lacks, to its own team.
+
+    A run and its dataset are of one team, so that neither is deleted under the other.
+    """
+    owner = next((team for team in scope.reads if get_dataset(connection, team, dataset.dataset_id) is not None), None)
+    if owner is None or owner == scope.team:
+        return
+    upload_id = new_upload_id()
+    cases = schema.dataset_cases
+    copied = sa.select(
+        sa.literal(upload_id, CleanString(64)), cases.c.case_index, cases.c.case_id, cases.c.case_json
+    ).where(cases.c.upload_id == _upload_of(owner, dataset.dataset_id))
+    connection.execute(cases.insert().from_select(["upload_id", "case_index", "case_id", "case_json"], copied))
+    finish_upload(connection, scope, upload_id, dataset)
+
+
+def _upload_of(team: str, dataset_id: str) -> sa.ScalarSelect[str]:
+    table = schema.datasets
+    return sa.select(table.c.upload_id).where(table.c.team == team, table.c.dataset_id == dataset_id).scalar_subquery()
+
+
+def read_cases(connection: sa.Connection, run_id: str, first_index: int, count: int) -> list[tuple[str, str]]:
+    """Return (case id, case text) pairs of up to `count` cases of a run from position `first_index` on.
+
+    See `stored_case`.
+    """
+    cases = schema.dataset_cases
     rows = connection.execute(
         sa.select(cases.c.case_id, cases.c.case_json)
-        .join(datasets, datasets.c.upload_id == cases.c.upload_id)
         .where(
-            datasets.c.dataset_id == dataset_id,
+            cases.c.upload_id == _upload_of_run(run_id),
             cases.c.case_index >= first_index,
             cases.c.case_index < first_index + count,
         )
@@ -169,29 +204,37 @@ def _empty(case_id: str) -> Case:
     return Case(case_id, (Turn(""),))
 
 
-def find_case(connection: sa.Connection, dataset_id: str, case_id: str) -> int | None:
-    """Return the position of a case, or None."""
-    cases, datasets = schema.dataset_cases, schema.datasets
+def _upload_of_run(run_id: str) -> sa.ScalarSelect[str]:
+    runs, datasets = schema.runs, schema.datasets
+    return (
+        sa.select(datasets.c.upload_id)
+        .join(runs, sa.and_(runs.c.team == datasets.c.team, runs.c.dataset_id == datasets.c.dataset_id))
+        .where(runs.c.run_id == run_id)
+        .scalar_subquery()
+    )
+
+
+def find_case(connection: sa.Connection, run_id: str, case_id: str) -> int | None:
+    """Return the position of a case in the dataset of a run, or None."""
+    cases = schema.dataset_cases
     position: int | None = connection.execute(
-        sa.select(cases.c.case_index)
-        .join(datasets, datasets.c.upload_id == cases.c.upload_id)
-        .where(datasets.c.dataset_id == dataset_id, cases.c.case_id == case_id)
+        sa.select(cases.c.case_index).where(cases.c.upload_id == _upload_of_run(run_id), cases.c.case_id == case_id)
     ).scalar_one_or_none()
     return position
 
 
 def read_questions(
-    connection: sa.Connection, dataset_id: str, indexes: Sequence[int]
+    connection: sa.Connection, run_id: str, indexes: Sequence[int]
 ) -> dict[int, list[tuple[str, tuple[str, ...]]]]:
-    """Return the input and the references of each turn of the cases at some positions, by position.
+    """Return the input and the references of each turn of a run's cases at some positions, by position.
 
     In place of an input that is empty stand the case's variables: a prompt is filled from them.
     """
-    cases, datasets = schema.dataset_cases, schema.datasets
+    cases = schema.dataset_cases
     rows = connection.execute(
-        sa.select(cases.c.case_index, cases.c.case_json)
-        .join(datasets, datasets.c.upload_id == cases.c.upload_id)
-        .where(datasets.c.dataset_id == dataset_id, schema.at_positions(cases.c.case_index, indexes))
+        sa.select(cases.c.case_index, cases.c.case_json).where(
+            cases.c.upload_id == _upload_of_run(run_id), schema.at_positions(cases.c.case_index, indexes)
+        )
     ).all()
     return {case_index: _questions(text) for case_index, text in rows}
 

@@ -10,9 +10,10 @@ import sqlalchemy as sa
 from assay.model.run import Deletion
 from assay.storage.times import now
 from assay_orchestrator.store import schema
-from assay_orchestrator.store.run_conditions import is_at_rest
+from assay_orchestrator.store.run_conditions import is_at_rest, is_reached
 
 if TYPE_CHECKING:
+    from assay.model.scope import Scope
     from assay_orchestrator.store.runs import RunRecord
 
 _OWNED = (schema.results, schema.answers, schema.row_history, schema.run_events)
@@ -32,38 +33,43 @@ class PendingDeletion:
     upload_id: str | None
 
 
-def begin_deletion(connection: sa.Connection, run_id: str) -> PendingDeletion | None:
+def begin_deletion(connection: sa.Connection, scope: Scope, run_id: str) -> PendingDeletion | None:
     """Remove a run, and its dataset where no other run uses it, and note that their rows are to follow.
 
     Returns:
         What is to follow; None where there is no such run at rest.
     """
     runs = schema.runs
-    dataset_id = connection.execute(
-        runs.delete().where(runs.c.run_id == run_id, is_at_rest()).returning(runs.c.dataset_id)
-    ).scalar_one_or_none()
-    if dataset_id is None:
+    removed = connection.execute(
+        runs.delete()
+        .where(runs.c.run_id == run_id, is_reached(scope), is_at_rest())
+        .returning(runs.c.team, runs.c.dataset_id)
+    ).one_or_none()
+    if removed is None:
         return None
     connection.execute(schema.shards.delete().where(schema.shards.c.run_id == run_id))
-    pending = PendingDeletion(run_id, _remove_unused(connection, dataset_id))
+    pending = PendingDeletion(run_id, _remove_unused(connection, *removed))
     connection.execute(schema.deletions.insert().values(run_id=run_id, upload_id=pending.upload_id, created_at=now()))
     return pending
 
 
-def _remove_unused(connection: sa.Connection, dataset_id: str) -> str | None:
+def _remove_unused(connection: sa.Connection, team: str, dataset_id: str) -> str | None:
     table = schema.datasets
+    is_used = sa.exists().where(_uses(team, dataset_id))
     try:
         with connection.begin_nested():
             upload_id: str | None = connection.execute(
-                table.delete().where(table.c.dataset_id == dataset_id, ~_used(dataset_id)).returning(table.c.upload_id)
+                table.delete()
+                .where(table.c.team == team, table.c.dataset_id == dataset_id, ~is_used)
+                .returning(table.c.upload_id)
             ).scalar_one_or_none()
     except sa.exc.IntegrityError:
         return None  # a run over it was created in the same moment
     return upload_id
 
 
-def _used(dataset_id: str) -> sa.Exists:
-    return sa.exists().where(schema.runs.c.dataset_id == dataset_id)
+def _uses(team: str, dataset_id: str) -> sa.ColumnElement[bool]:
+    return sa.and_(schema.runs.c.team == team, schema.runs.c.dataset_id == dataset_id)
 
 
 def list_pending(connection: sa.Connection) -> list[PendingDeletion]:
@@ -104,7 +110,7 @@ def _remove_first(connection: sa.Connection, table: sa.Table, owned: sa.ColumnEl
 
 def estimate_deletion(connection: sa.Connection, run: RunRecord) -> Deletion:
     """Return what would go with a run; its size is that of its first rows times their number."""
-    others = sa.select(sa.func.count()).select_from(schema.runs).where(schema.runs.c.dataset_id == run.dataset_id)
+    others = sa.select(sa.func.count()).select_from(schema.runs).where(_uses(run.team, run.dataset_id))
     is_last = connection.execute(others).scalar_one() == 1
     row_bytes = sum(
         _mean_bytes(connection, table.c[column], table.c.run_id == run.run_id)
@@ -112,13 +118,15 @@ def estimate_deletion(connection: sa.Connection, run: RunRecord) -> Deletion:
     )
     size = run.finished_count * (row_bytes + 2 * _ROW_OVERHEAD_BYTES)
     if is_last:
-        size += _dataset_bytes(connection, run.dataset_id)
+        size += _dataset_bytes(connection, run)
     return Deletion(run.finished_count, round(size), is_last)
 
 
-def _dataset_bytes(connection: sa.Connection, dataset_id: str) -> float:
+def _dataset_bytes(connection: sa.Connection, run: RunRecord) -> float:
     table = schema.datasets
-    dataset = connection.execute(sa.select(table).where(table.c.dataset_id == dataset_id)).one()
+    dataset = connection.execute(
+        sa.select(table).where(table.c.team == run.team, table.c.dataset_id == run.dataset_id)
+    ).one()
     cases = schema.dataset_cases
     mean = _mean_bytes(connection, cases.c.case_json, cases.c.upload_id == dataset.upload_id)
     return float(dataset.case_count * (mean + _ROW_OVERHEAD_BYTES))

@@ -5,6 +5,8 @@ applications", 1994): a queued shard has a finish tag, its rows by its run's wei
 time and its run's last tag, and the lowest is served first. The virtual time is the tag of the shard that was started
 last. A run's weight is its team's, divided among the team's active runs. As each of these counts only from its
 own start, a shard has the team's next tag instead where that is lower: many runs at once are served one by one.
+
+Team means here what the spec of a run calls so, which is stored as its `fair_share`: no right depends on it.
 """
 
 from __future__ import annotations
@@ -156,10 +158,10 @@ def _weights(connection: sa.Connection, run: Any, shares: FairShares) -> tuple[f
     table = schema.runs
     total, tag = connection.execute(
         sa.select(sa.func.sum(table.c.weight), sa.func.max(table.c.team_tag)).where(
-            table.c.team == run.team, is_active()
+            table.c.fair_share == run.fair_share, is_active()
         )
     ).one()
-    weight = shares.team_weights.get(run.team, 1.0)
+    weight = shares.team_weights.get(run.fair_share, 1.0)
     return weight, weight * run.weight / float(total), float(tag)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from assay.model.agent_response import AgentResponse
     from assay.model.run import RowAttempt, StateChange
+    from assay.model.scope import Scope
     from assay_orchestrator.store.results import RowKey
 
 _MAX_PAGE_CHARS = 2_500_000
@@ -27,9 +28,14 @@ _CUT_CHARS = 200
 
 
 def read_events(
-    connection: sa.Connection, run_id: str, after: int, count: int, *, with_answers: bool
+    connection: sa.Connection, scope: Scope, run_id: str, after: int, count: int, *, with_answers: bool
 ) -> list[StateChange | CaseResult]:
-    """Return up to `count` events after a sequence number, in order, none of the current ones left out."""
+    """Return up to `count` events after a sequence number, in order, none of the current ones left out.
+
+    Raises:
+        NotFoundError: The scope reaches no such run, or it was deleted.
+    """
+    runs.require_run(connection, scope, run_id)
     rows: Sequence[CaseResult] = results.read_sequence(connection, run_id, after, count)
     changes = runs.read_state_changes(connection, run_id, after, count)
     if with_answers:
@@ -41,6 +47,7 @@ def read_events(
 
 def read_page(
     connection: sa.Connection,
+    scope: Scope,
     run_id: str,
     after: RowKey,
     count: int,
@@ -54,14 +61,17 @@ def read_page(
 
     Args:
         connection: The store.
+        scope: What the reader reaches.
+        run_id: The run.
         after: The row before the first; (-1, -1) for the beginning.
         count: Most results.
         failed_only: Only rows that failed or have no verdict because of an error.
         case_index: Only the rows of the case at this position; None for all.
 
     Raises:
-        NotFoundError: The run was deleted; its rows may be there still.
+        NotFoundError: The scope reaches no such run, or it was deleted; its rows may be there still.
     """
+    runs.require_run(connection, scope, run_id)
     before_case = None
     if case_index is not None:
         after, before_case = max(after, (case_index, -1)), case_index + 1
@@ -78,36 +88,34 @@ def read_page(
     return page, len(found) > len(page)
 
 
-def find_case(connection: sa.Connection, run_id: str, dataset_id: str, case_id: str) -> int:
+def find_case(connection: sa.Connection, scope: Scope, run_id: str, case_id: str) -> int:
     """Return the position of a case in a run's dataset.
 
     Raises:
-        NotFoundError: The run's dataset has no such case.
+        NotFoundError: The scope reaches no such run, or the run's dataset has no such case.
     """
-    case_index = datasets.find_case(connection, dataset_id, case_id)
+    runs.require_run(connection, scope, run_id)
+    case_index = datasets.find_case(connection, run_id, case_id)
     if case_index is None:
         raise NotFoundError(f"run {run_id} is over no case {case_id!r}", reason="CASE_NOT_FOUND")
     return case_index
 
 
-def read_attempts(connection: sa.Connection, run_id: str, dataset_id: str, case_id: str) -> list[RowAttempt]:
+def read_attempts(connection: sa.Connection, scope: Scope, run_id: str, case_id: str) -> list[RowAttempt]:
     """Return every attempt at the rows of a case, by repeat, oldest first, the current one last.
 
     Raises:
-        NotFoundError: The run's dataset has no such case.
+        NotFoundError: The scope reaches no such run, or the run's dataset has no such case.
     """
-    return attempts.read_attempts(connection, run_id, find_case(connection, run_id, dataset_id, case_id))
+    return attempts.read_attempts(connection, run_id, find_case(connection, scope, run_id, case_id))
 
 
 def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> list[CaseResult]:
     """Return the rows with their answers, inputs and references."""
     if not rows:
         return []
-    record = runs.get_run(connection, run_id)
-    if record is None:
-        raise NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND")
     indexes = sorted({row.case_index for row in rows})
-    questions = datasets.read_questions(connection, record.dataset_id, indexes)
+    questions = datasets.read_questions(connection, run_id, indexes)
     answers = results.read_answers(connection, run_id, indexes)
     return [
         _completed(row, questions[row.case_index], answers.get((row.case_index, row.repeat_index), ())) for row in rows

@@ -168,7 +168,9 @@ def require_transition(run_id: str, phase: Phase, command: Command) -> Transitio
 def refusal(run_id: str, phase: Phase, command: Command) -> WrongStateError:
     """Return the error of a request that is refused in a phase."""
     if phase is Phase.CANCELLED and command is Command.RETRY:
-        return WrongStateError(f"run {run_id} was cancelled for good: start a new one", reason="RUN_FINISHED")
+        return WrongStateError(
+            f"run {run_id} is cancelled and cannot be resumed: start a new one", reason="RUN_FINISHED"
+        )
     if phase in _ENDED_PHASES:
         return WrongStateError(f"run {run_id} has already {phase.value}", reason="RUN_FINISHED")
     remedy = {

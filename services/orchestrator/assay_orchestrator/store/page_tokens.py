@@ -1,4 +1,4 @@
-"""Page tokens: opaque to callers, authenticated, and bound to the query whose pages they continue."""
+"""Page tokens: opaque to callers, authenticated, and bound to the query whose pages they continue and to its scope."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from assay_orchestrator.store import signing_keys
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from assay.model.scope import Scope
     from assay.storage.database import Database
 
 _KEY_NAME = "page_tokens"
@@ -34,37 +35,38 @@ class PageTokens:
         self._database = database
         self._key = b""
 
-    async def make(self, query: Sequence[str | bool], position: Sequence[str | int]) -> str:
+    async def make(self, scope: Scope, query: Sequence[str | bool], position: Sequence[str | int]) -> str:
         """Return the token of the page that follows a position.
 
         Args:
+            scope: What the caller reaches: the same pages for another team are another query.
             query: The method and every field that decides what its pages hold.
             position: Where the next page begins.
         """
         payload = json.dumps(position, separators=(",", ":")).encode()
-        return _encoded(await self._signature(query, payload) + payload)
+        return _encoded(await self._signature(scope, query, payload) + payload)
 
     async def read(
-        self, query: Sequence[str | bool], token: str, kinds: Sequence[type]
+        self, scope: Scope, query: Sequence[str | bool], token: str, kinds: Sequence[type]
     ) -> tuple[str | int, ...] | None:
         """Return the position that a token holds, or None for the first page.
 
         Raises:
-            ResumeExpiredError: The token was not made here, or is of another query.
+            ResumeExpiredError: The token was not made here, or is of another query or scope.
         """
         if not token:
             return None
         raw = _decoded(token)
         signature, payload = raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]
-        if not hmac.compare_digest(signature, await self._signature(query, payload)):
+        if not hmac.compare_digest(signature, await self._signature(scope, query, payload)):
             raise ResumeExpiredError("the page token does not belong to this query: start again without one")
         position = tuple(json.loads(payload))
         assert [type(part) for part in position] == list(kinds), "a query's positions are all of one kind"
         return position
 
-    async def _signature(self, query: Sequence[str | bool], payload: bytes) -> bytes:
+    async def _signature(self, scope: Scope, query: Sequence[str | bool], payload: bytes) -> bytes:
         self._key = self._key or await self._database.read(lambda c: signing_keys.get_key(c, _KEY_NAME))
-        signed = json.dumps(query, separators=(",", ":")).encode() + b"\0" + payload
+        signed = json.dumps([scope.reads, *query], separators=(",", ":")).encode() + b"\0" + payload
         return hmac.digest(self._key, signed, "sha256")[:_SIGNATURE_BYTES]
 
 

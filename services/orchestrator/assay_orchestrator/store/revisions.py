@@ -11,7 +11,7 @@ from assay_orchestrator.store import schema, signing_keys, views
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-HEAD_REVISION = "0014"
+HEAD_REVISION = "0015"
 
 
 def _create(connection: sa.Connection) -> None:

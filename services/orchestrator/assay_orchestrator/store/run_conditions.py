@@ -1,4 +1,4 @@
-"""SQL conditions on the state of runs, as `lifecycle` tells the states apart."""
+"""SQL conditions on runs: whether a scope reaches them, and their state, as `lifecycle` tells the states apart."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from assay_orchestrator.store.lifecycle import ACTIVE_STATES, PHASES_AT_REST
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
+
+    from assay.model.scope import Scope
+
+
+def is_reached(scope: Scope) -> sa.ColumnElement[bool]:
+    """Whether a run belongs to a team whose names a scope reaches."""
+    return schema.runs.c.team.in_(scope.reads)
 
 
 def is_active() -> sa.ColumnElement[bool]:

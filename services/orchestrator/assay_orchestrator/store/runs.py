@@ -10,11 +10,12 @@ import sqlalchemy as sa
 
 from assay.errors import NotFoundError
 from assay.model.run import FINISHED_STATES, PauseCause, RunState, StateChange
+from assay.model.scope import Scope
 from assay.storage.texts import CleanText, json_text
 from assay.storage.times import now
 from assay_orchestrator.store import datasets, schema
 from assay_orchestrator.store.lifecycle import TRANSITIONS, Command, Effect, Phase, Transition, phase_of
-from assay_orchestrator.store.run_conditions import is_active, waits_for_storage
+from assay_orchestrator.store.run_conditions import is_active, is_reached, waits_for_storage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,12 @@ _CREATION_LOCK = 0x41535352
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A stored run; times are ISO 8601 texts."""
+    """A stored run; times are ISO 8601 texts.
+
+    Args:
+        team: The team that it belongs to, with its dataset and its request id.
+        fair_share: The name in its spec's `team`, under which it shares the workers.
+    """
 
     run_id: str
     request_id: str
@@ -36,6 +42,7 @@ class RunRecord:
     total_count: int
     assay_version: str
     created_at: str
+    team: str
     state: RunState = RunState.PENDING
     state_reason: str = ""
     finished_count: int = 0
@@ -47,7 +54,7 @@ class RunRecord:
     started_at: str | None = None
     ended_at: str | None = None
     pause_cause: PauseCause | None = None
-    team: str = ""
+    fair_share: str = ""
     weight: float = 1.0
     agent_key: str = ""
     concurrency: int = 1
@@ -65,7 +72,7 @@ class RunRecord:
 
 
 def create_run(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bool]:
-    """Store a new run, unless its request id already made one.
+    """Store a new run, unless its request id already made one of its team.
 
     Returns:
         The stored run, and whether it is new.
@@ -73,7 +80,8 @@ def create_run(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bo
     Raises:
         NotFoundError: The dataset was deleted in this moment.
     """
-    existing = get_by_request(connection, run.request_id)
+    own = Scope(run.team)
+    existing = get_by_request(connection, own, run.request_id)
     if existing is not None:
         return existing, False
     try:
@@ -81,10 +89,10 @@ def create_run(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bo
         with connection.begin_nested():
             connection.execute(_insert(run))
     except sa.exc.IntegrityError:
-        existing = get_by_request(connection, run.request_id)  # another process has just created it
+        existing = get_by_request(connection, own, run.request_id)  # another process has just created it
         if existing is not None:
             return existing, False
-        if datasets.get_dataset(connection, run.dataset_id) is not None:
+        if datasets.find_dataset(connection, own, run.dataset_id) is not None:
             raise
         raise NotFoundError(
             f"dataset {run.dataset_id!r} has just been deleted with its last run: upload it again",
@@ -96,6 +104,7 @@ def create_run(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bo
 def _insert(run: RunRecord) -> sa.Insert:
     return schema.runs.insert().values(
         run_id=run.run_id,
+        team=run.team,
         request_id=run.request_id,
         request_hash=run.request_hash,
         spec_json=json_text(run.spec),
@@ -104,7 +113,7 @@ def _insert(run: RunRecord) -> sa.Insert:
         total_count=run.total_count,
         assay_version=run.assay_version,
         created_at=run.created_at,
-        team=run.team,
+        fair_share=run.fair_share,
         weight=run.weight,
         agent_key=run.agent_key,
         concurrency=run.concurrency,
@@ -112,30 +121,61 @@ def _insert(run: RunRecord) -> sa.Insert:
     )
 
 
-def get_run(connection: sa.Connection, run_id: str) -> RunRecord | None:
-    """Return the run, or None."""
+def get_run(connection: sa.Connection, scope: Scope, run_id: str) -> RunRecord | None:
+    """Return the run with an id that a client gave, or None where the scope reaches no such run."""
+    query = sa.select(schema.runs).where(schema.runs.c.run_id == run_id, is_reached(scope))
+    row = connection.execute(query).one_or_none()
+    return _record(row) if row is not None else None
+
+
+def load_run(connection: sa.Connection, run_id: str) -> RunRecord | None:
+    """Return a run for work in the background, which is for all teams; None where it was deleted."""
     row = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one_or_none()
     return _record(row) if row is not None else None
 
 
-def get_by_request(connection: sa.Connection, request_id: str) -> RunRecord | None:
-    """Return the run that a request id created, or None."""
-    row = connection.execute(sa.select(schema.runs).where(schema.runs.c.request_id == request_id)).one_or_none()
+def lock_run(connection: sa.Connection, scope: Scope, run_id: str) -> RunRecord | None:
+    """Lock a run that a client named until the commit, and return it; None where the scope reaches no such run."""
+    query = sa.select(schema.runs).where(schema.runs.c.run_id == run_id, is_reached(scope))
+    row = connection.execute(query.with_for_update()).one_or_none()
     return _record(row) if row is not None else None
 
 
+def require_run(connection: sa.Connection, scope: Scope, run_id: str) -> None:
+    """Raise unless a scope reaches a run.
+
+    Raises:
+        NotFoundError: It does not, or the run was deleted; its rows may be there still.
+    """
+    table = schema.runs
+    found = sa.select(table.c.run_id).where(table.c.run_id == run_id, is_reached(scope))
+    if connection.execute(found).one_or_none() is None:
+        raise NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND")
+
+
+def get_by_request(connection: sa.Connection, scope: Scope, request_id: str) -> RunRecord | None:
+    """Return the run that a request id created, or None; the scope's own team comes first."""
+    table = schema.runs
+    rows = connection.execute(sa.select(table).where(is_reached(scope), table.c.request_id == request_id)).all()
+    return _record(min(rows, key=lambda row: scope.reads.index(row.team))) if rows else None
+
+
 def list_newest(
-    connection: sa.Connection, count: int, before: tuple[str, str] | None, run_id_prefix: str = ""
+    connection: sa.Connection, scope: Scope, count: int, before: tuple[str, str] | None, run_id_prefix: str = ""
 ) -> list[RunRecord]:
     """Return up to `count` runs whose id begins so, newest first, older than the (created_at, run_id) `before`."""
     table = schema.runs
-    query = sa.select(table).order_by(table.c.created_at.desc(), table.c.run_id.desc()).limit(count)
+    newest_first = (table.c.created_at.desc(), table.c.run_id.desc())
+    query = sa.select(table.c.run_id).order_by(*newest_first).limit(count)
     if before is not None:
         query = query.where(sa.tuple_(table.c.created_at, table.c.run_id) < _moment(*before))
     if run_id_prefix:  # not LIKE, which ignores case in SQLite
         begins = sa.func.substr(table.c.run_id, 1, len(run_id_prefix))
         query = query.where(begins == sa.literal(run_id_prefix, CleanText))
-    return [_record(row) for row in connection.execute(query).all()]
+    # Team by team: in the index, the newest runs of one team lie together, those of several do not.
+    found = (sa.select(query.where(table.c.team == team).subquery()) for team in scope.reads)
+    page = sa.select(table).where(table.c.run_id.in_(sa.union_all(*found))).order_by(*newest_first).limit(count)
+    return [_record(row) for row in connection.execute(page).all()]
 
 
 def _moment(created_at: str, run_id: str) -> sa.Tuple:
@@ -333,6 +373,7 @@ def _record(row: sa.Row[Any]) -> RunRecord:
         total_count=row.total_count,
         assay_version=row.assay_version,
         created_at=row.created_at,
+        team=row.team,
         state=RunState(row.state),
         state_reason=row.state_reason,
         finished_count=row.finished_count,
@@ -344,7 +385,7 @@ def _record(row: sa.Row[Any]) -> RunRecord:
         started_at=row.started_at,
         ended_at=row.ended_at,
         pause_cause=PauseCause(row.pause_cause) if row.pause_cause else None,
-        team=row.team,
+        fair_share=row.fair_share,
         weight=row.weight,
         agent_key=row.agent_key,
         concurrency=row.concurrency,

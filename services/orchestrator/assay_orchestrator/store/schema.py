@@ -16,12 +16,14 @@ metadata = sa.MetaData()
 datasets = sa.Table(
     "datasets",
     metadata,
-    sa.Column("dataset_id", CleanString(64), primary_key=True),
+    sa.Column("dataset_id", CleanString(64), nullable=False),
     sa.Column("upload_id", CleanString(64), nullable=False, unique=True),
     sa.Column("name", CleanText, nullable=False),
     sa.Column("format", CleanText, nullable=False),
     sa.Column("case_count", sa.BigInteger, nullable=False),
     sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Column("team", CleanString(64), nullable=False),
+    sa.PrimaryKeyConstraint("team", "dataset_id"),
 )
 
 dataset_cases = sa.Table(
@@ -39,10 +41,10 @@ runs = sa.Table(
     "runs",
     metadata,
     sa.Column("run_id", CleanString(120), primary_key=True),
-    sa.Column("request_id", CleanString(100), nullable=False, unique=True),
+    sa.Column("request_id", CleanString(100), nullable=False),
     sa.Column("request_hash", sa.String(64), nullable=False),
     sa.Column("spec_json", sa.Text, nullable=False),
-    sa.Column("dataset_id", CleanString(64), sa.ForeignKey("datasets.dataset_id"), nullable=False),
+    sa.Column("dataset_id", CleanString(64), nullable=False),
     sa.Column("state", sa.String(16), nullable=False),
     sa.Column("state_reason", CleanText, nullable=False, server_default=""),
     sa.Column("total_count", sa.BigInteger, nullable=False),
@@ -53,11 +55,11 @@ runs = sa.Table(
     sa.Column("last_sequence", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("summary_json", sa.Text),
     sa.Column("assay_version", sa.Text, nullable=False),
-    sa.Column("created_at", sa.String(32), nullable=False, index=True),
+    sa.Column("created_at", sa.String(32), nullable=False),
     sa.Column("started_at", sa.String(32)),
     sa.Column("ended_at", sa.String(32)),
     sa.Column("pause_cause", sa.String(16), nullable=False, server_default=""),
-    sa.Column("team", CleanString(64), nullable=False, server_default=""),
+    sa.Column("fair_share", CleanString(64), nullable=False, server_default=""),
     sa.Column("weight", sa.Float, nullable=False, server_default="1"),
     sa.Column("agent_key", CleanText, nullable=False, server_default=""),
     sa.Column("concurrency", sa.Integer, nullable=False, server_default="1"),
@@ -65,6 +67,10 @@ runs = sa.Table(
     sa.Column("finish_tag", sa.Float, nullable=False, server_default="0"),
     sa.Column("team_tag", sa.Float, nullable=False, server_default="0"),
     sa.Column("attended_at", sa.String(32)),
+    sa.Column("team", CleanString(64), nullable=False),
+    sa.UniqueConstraint("team", "request_id", name="uq_runs_request_id"),
+    sa.ForeignKeyConstraint(("team", "dataset_id"), ("datasets.team", "datasets.dataset_id"), name="fk_runs_dataset"),
+    sa.Index("ix_runs_team_created_at", "team", "created_at"),
 )
 
 shards = sa.Table(

@@ -120,7 +120,7 @@ def _running(connection: sa.Connection, run_id: str) -> RunRecord | None:
     """Lock a run; return it where it is running and not pausing."""
     if runs.lock_phase(connection, run_id) not in RUNNABLE_PHASES:
         return None
-    return runs.get_run(connection, run_id)
+    return runs.load_run(connection, run_id)
 
 
 def _states(connection: sa.Connection, run_id: str) -> set[str]:
@@ -136,7 +136,7 @@ def _rows_wait(run: RunRecord) -> str:
 def change_spend_cap(connection: sa.Connection, run_id: str, usd: float | None) -> None:
     """Give the judge of a run another spend cap; None for no cap."""
     runs.lock_phase(connection, run_id)
-    run = runs.get_run(connection, run_id)
+    run = runs.load_run(connection, run_id)
     if run is not None and run.spec.get("judge") is not None:
         spec = {**run.spec, "judge": {**run.spec["judge"], "spend_cap_usd": usd}}
         connection.execute(

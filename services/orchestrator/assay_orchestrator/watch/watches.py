@@ -15,6 +15,7 @@ from assay_orchestrator.store.lifecycle import ACTIVE_STATES, client_view
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 
+    from assay.model.scope import Scope
     from assay.storage.database import Database
     from assay_orchestrator.watch.notifier import Notifier
 
@@ -47,7 +48,7 @@ class Watches:
     Args:
         database: The store.
         notifier: Wakes watchers, and keeps the latest events of watched runs.
-        read_run: Returns a run as it is stored; raises NotFoundError without one.
+        read_run: Returns a run as it is stored; raises NotFoundError where a scope reaches no such run.
         storage_problem: Returns why a run's rows cannot be stored in this process; empty where they can.
         stopping: Set when the process begins to stop.
         bookmark_s: Time between bookmarks while no event comes, in seconds.
@@ -57,7 +58,7 @@ class Watches:
         self,
         database: Database,
         notifier: Notifier,
-        read_run: Callable[[str], Coroutine[Any, Any, Run]],
+        read_run: Callable[[Scope, str], Coroutine[Any, Any, Run]],
         storage_problem: Callable[[str], str],
         stopping: asyncio.Event,
         *,
@@ -70,18 +71,19 @@ class Watches:
         self._stopping = stopping
         self._bookmark_s = bookmark_s
         self._reading: dict[tuple[object, ...], asyncio.Task[Any]] = {}
-        self._active: dict[str, tuple[int, Run]] = {}  # active runs, each with the version that was read
+        # Active runs, each with the version that was read, by run and by the scope that was checked.
+        self._active: dict[str, dict[Scope, tuple[int, Run]]] = {}
 
-    async def follow(self, run_id: str, after: int, *, with_answers: bool) -> AsyncGenerator[Step, None]:
+    async def follow(self, scope: Scope, run_id: str, after: int, *, with_answers: bool) -> AsyncGenerator[Step, None]:
         """Yield a snapshot, then events, until the run has ended.
 
         Raises:
-            NotFoundError: There is no such run, or no longer.
+            NotFoundError: The scope reaches no such run, or no longer.
             ResumeExpiredError: The run has not reached event `after`.
         """
         changed = self._notifier.subscribe(run_id)
         try:
-            run = await self._snapshot(run_id, after)
+            run = await self._snapshot(scope, run_id, after)
             if after > run.last_sequence:
                 raise ResumeExpiredError(
                     f"run {run_id} has reached event {run.last_sequence}, the watch asks for the events after {after}: "
@@ -93,17 +95,17 @@ class Watches:
             while True:
                 changed.clear()
                 self._notifier.raise_if_closed(run_id)
-                events = await self._events(run_id, cursor, with_answers=with_answers)
+                events = await self._events(scope, run_id, cursor, with_answers=with_answers)
                 if events:
                     failpoint("watch.page_read")
                     yield Step(cursor, events=events)
                     cursor = events[-1].sequence
                 elif bool(self._storage_problem(run_id)) is not is_shown_paused:  # there may be no event of it
                     is_shown_paused = not is_shown_paused
-                    run = await self._shared(run_id, ("run",), lambda: self._read_run(run_id))
+                    run = await self._read(scope, run_id)
                     yield Step(cursor, snapshot=self._view(run))
                 if _ends(events) or (run.finished and cursor >= run.last_sequence):
-                    run = await self._shared(run_id, ("run",), lambda: self._read_run(run_id))
+                    run = await self._read(scope, run_id)
                     if run.finished and cursor >= run.last_sequence:
                         return  # else its failed rows are being retried
                 while not events and not await self._until_changed(run_id, changed):
@@ -115,50 +117,58 @@ class Watches:
     def _view(self, run: Run) -> Run:
         return client_view(run, self._storage_problem(run.run_id))
 
-    async def _snapshot(self, run_id: str, after: int) -> Run:
+    async def _snapshot(self, scope: Scope, run_id: str, after: int) -> Run:
         """Return the run; an active one that has not changed since the last read is not read again.
 
         A run that is not active is read each time: another process may just have resumed it.
         """
         version = self._notifier.version(run_id)
-        run = self._known(run_id)
+        run = self._known(scope, run_id)
         if run is None or after > run.last_sequence:
-            run = await self._shared(run_id, ("run",), lambda: self._read_run(run_id))
+            run = await self._read(scope, run_id)
             if run.state in ACTIVE_STATES:
-                self._active[run_id] = (version, run)
+                self._active.setdefault(run_id, {})[scope] = (version, run)
         return run
 
-    def _known(self, run_id: str) -> Run | None:
+    def _known(self, scope: Scope, run_id: str) -> Run | None:
         """Return the run as it was last read, if it is active and has not changed since."""
-        version, run = self._active.get(run_id, (-1, None))
+        version, run = self._active.get(run_id, {}).get(scope, (-1, None))
         return run if version == self._notifier.version(run_id) else None
 
-    async def _events(self, run_id: str, after: int, *, with_answers: bool) -> Sequence[StateChange | CaseResult]:
-        if (run := self._known(run_id)) is not None and run.last_sequence <= after:
+    async def _read(self, scope: Scope, run_id: str) -> Run:
+        return await self._shared(scope, run_id, ("run",), lambda: self._read_run(scope, run_id))
+
+    async def _events(
+        self, scope: Scope, run_id: str, after: int, *, with_answers: bool
+    ) -> Sequence[StateChange | CaseResult]:
+        if (run := self._known(scope, run_id)) is not None and run.last_sequence <= after:
             return ()
         if not with_answers and (recent := self._notifier.recent_events(run_id, after, _EVENT_PAGE)):
             return recent
         events: Sequence[StateChange | CaseResult] = await self._shared(
+            scope,
             run_id,
             (after, with_answers),
             lambda: self._database.read(
-                lambda c: history.read_events(c, run_id, after, _EVENT_PAGE, with_answers=with_answers)
+                lambda c: history.read_events(c, scope, run_id, after, _EVENT_PAGE, with_answers=with_answers)
             ),
         )
         if not with_answers:
             self._notifier.cache_events(run_id, events)
         return events
 
-    async def _shared(self, run_id: str, what: tuple[object, ...], read: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _shared(
+        self, scope: Scope, run_id: str, what: tuple[object, ...], read: Callable[[], Coroutine[Any, Any, T]]
+    ) -> T:
         """Return the result of a read in flight, unless the run has changed since it began; else read."""
-        key = (run_id, self._notifier.version(run_id), *what)
+        key = (scope, run_id, self._notifier.version(run_id), *what)
         task: asyncio.Task[T] | None = self._reading.get(key)
         if task is None:
             task = self._reading[key] = asyncio.create_task(read())
-            task.add_done_callback(lambda done: self._read(key, done))
+            task.add_done_callback(lambda done: self._end_read(key, done))
         return await asyncio.shield(task)
 
-    def _read(self, key: tuple[object, ...], done: asyncio.Task[Any]) -> None:
+    def _end_read(self, key: tuple[object, ...], done: asyncio.Task[Any]) -> None:
         del self._reading[key]
         if not done.cancelled():
             done.exception()  # those that wait for it get it

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from assay_judge.state.account import Account, SpendCapReachedError
 
 if TYPE_CHECKING:
+    from assay_judge.model import RunKey
     from assay_judge.state.account import SpendJournal
     from assay_judge.state.shared.spending import SpendStatus
     from assay_judge.state.shared.store import SharedStore
@@ -25,15 +26,15 @@ class SharedAccount(Account):
         store: Where all of it is.
     """
 
-    def __init__(self, run_id: str, store: SharedStore) -> None:
-        super().__init__(run_id)
+    def __init__(self, run: RunKey, store: SharedStore) -> None:
+        super().__init__(run)
         self._store = store
         self._waiting: deque[_Turn] = deque()
         self._is_short = False
 
     async def refresh(self) -> None:
         """Read what is spent and reserved now."""
-        self._note(await self._store.read_spending(self.run_id))
+        self._note(await self._store.read_spending(self.run))
 
     async def reserve(
         self,
@@ -92,13 +93,13 @@ class SharedAccount(Account):
 
     async def settled(self, name: str, cost: int) -> None:
         """Replace a reservation by what was paid."""
-        self._note(await self._store.settle(self.run_id, name, cost))
+        self._note(await self._store.settle(self.run, name, cost))
         self._wake()
 
     async def _reserved(self, most: int, cap: int | None, lasts_s: float) -> SharedReservation | None:
         """Return a reservation; None where others may leave enough for it."""
         name = secrets.token_hex(16)
-        work = asyncio.ensure_future(self._store.reserve(self.run_id, name, most, cap, lasts_s))
+        work = asyncio.ensure_future(self._store.reserve(self.run, name, most, cap, lasts_s))
         try:
             found = await asyncio.shield(work)
         except asyncio.CancelledError:

@@ -7,9 +7,9 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from assay.storage.tables import ServiceTables
-from assay.storage.texts import CleanText
+from assay.storage.texts import CleanString, CleanText
 
-HEAD_REVISION = "0002"
+HEAD_REVISION = "0003"
 VERSION_TABLE = "judge_version"
 
 metadata = sa.MetaData()
@@ -17,18 +17,22 @@ metadata = sa.MetaData()
 verdicts = sa.Table(
     "judge_verdicts",
     metadata,
-    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("key", sa.String(64), nullable=False),
     sa.Column("used_at", sa.Float(53), nullable=False, index=True),
     sa.Column("record", sa.Text, nullable=False),
+    sa.Column("team", CleanString(64), nullable=False),
+    sa.PrimaryKeyConstraint("team", "key"),
 )
 
 # What a run has paid, in billionths of a dollar; the row is locked while an amount is set aside.
 spending = sa.Table(
     "judge_spending",
     metadata,
-    sa.Column("run_id", CleanText, primary_key=True),
+    sa.Column("run_id", CleanText, nullable=False),
     sa.Column("nano", sa.BigInteger, nullable=False),
     sa.Column("changed_at", sa.Float(53), nullable=False, index=True),
+    sa.Column("team", CleanString(64), nullable=False),
+    sa.PrimaryKeyConstraint("team", "run_id"),
 )
 
 # What is set aside for calls under way, of whichever process.
@@ -36,9 +40,11 @@ reservations = sa.Table(
     "judge_reservations",
     metadata,
     sa.Column("reservation_id", sa.String(32), primary_key=True),
-    sa.Column("run_id", CleanText, nullable=False, index=True),
+    sa.Column("run_id", CleanText, nullable=False),
     sa.Column("nano", sa.BigInteger, nullable=False),
     sa.Column("expires_at", sa.Float(53), nullable=False),
+    sa.Column("team", CleanString(64), nullable=False),
+    sa.Index("judge_reservations_of_run", "team", "run_id"),
 )
 
 # Batches that are not finished. The owner's lease ends at lease_until, by the database's clock; each acquisition
@@ -56,7 +62,7 @@ batches = sa.Table(
     sa.Column("lease_until", sa.Float(53), nullable=False),
 )
 
-# Orders, one for each key that has no outcome yet, and outcomes, one for each key of a run.
+# Orders, one for each key of a team that has no outcome yet, and outcomes, one for each key of a run.
 orders = sa.Table(
     "judge_orders",
     metadata,
@@ -71,10 +77,11 @@ orders = sa.Table(
     sa.Column("request", CleanText, nullable=False),
     sa.Column("outcome", CleanText),
     sa.Column("changed_at", sa.Float(53), nullable=False),
+    sa.Column("team", CleanString(64), nullable=False),
 )
 _OPEN = orders.c.outcome.is_(None)
-sa.Index("judge_orders_open", orders.c.key, unique=True, postgresql_where=_OPEN, sqlite_where=_OPEN)
-sa.Index("judge_orders_of_run", orders.c.key, orders.c.run_id, unique=True)
+sa.Index("judge_orders_open", orders.c.team, orders.c.key, unique=True, postgresql_where=_OPEN, sqlite_where=_OPEN)
+sa.Index("judge_orders_of_run", orders.c.team, orders.c.key, orders.c.run_id, unique=True)
 sa.Index("judge_orders_of_batch", orders.c.batch_id, orders.c.line)
 
 write_marks = sa.Table(

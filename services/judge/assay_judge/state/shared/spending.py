@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from assay_judge.model import RunKey
 from assay_judge.state.shared import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from assay.model.scope import Scope
 
 _MOST_NANO = 2**63 - 1
 _UPSERTS: dict[str, Callable[[sa.Table], postgresql.Insert | sqlite.Insert]] = {
@@ -36,43 +39,43 @@ class SpendStatus:
     fits: bool = False
 
 
-def read(connection: sa.Connection, run_id: str) -> SpendStatus:
+def read(connection: sa.Connection, run: RunKey) -> SpendStatus:
     """Return what a run has spent and reserved."""
     table = schema.spending
-    paid = connection.execute(sa.select(table.c.nano).where(table.c.run_id == run_id)).scalar() or 0
+    paid = connection.execute(sa.select(table.c.nano).where(_is_of(table, run))).scalar() or 0
     held = schema.reservations
-    amounts = connection.execute(sa.select(held.c.nano, held.c.expires_at).where(held.c.run_id == run_id)).all()
+    amounts = connection.execute(sa.select(held.c.nano, held.c.expires_at).where(_is_of(held, run))).all()
     now = time.time()
     lost = sum(row.nano for row in amounts if row.expires_at <= now)
     return SpendStatus(int(paid) + lost, sum(row.nano for row in amounts) - lost)
 
 
 def reserve(
-    connection: sa.Connection, run_id: str, reservation_id: str, most: int, cap: int | None, lasts_s: float
+    connection: sa.Connection, run: RunKey, reservation_id: str, most: int, cap: int | None, lasts_s: float
 ) -> SpendStatus:
     """Set an amount aside if it fits under a cap together with all that is spent and set aside."""
-    _lock(connection, run_id)
-    found = read(connection, run_id)
+    _lock(connection, run)
+    found = read(connection, run)
     if cap is not None and found.spent + found.reserved + most > cap:
         return found
     connection.execute(
         schema.reservations.insert().values(
-            reservation_id=reservation_id, run_id=run_id, nano=most, expires_at=time.time() + lasts_s
+            reservation_id=reservation_id, **run._asdict(), nano=most, expires_at=time.time() + lasts_s
         )
     )
     return SpendStatus(found.spent, found.reserved + most, fits=True)
 
 
-def settle(connection: sa.Connection, run_id: str, reservation_id: str, cost: int) -> SpendStatus:
+def settle(connection: sa.Connection, run: RunKey, reservation_id: str, cost: int) -> SpendStatus:
     """Replace what was set aside by what was paid; once for each reservation."""
-    _lock(connection, run_id)
+    _lock(connection, run)
     held, table = schema.reservations, schema.spending
     gone = connection.execute(held.delete().where(held.c.reservation_id == reservation_id)).rowcount
     if gone:
-        before = connection.execute(sa.select(table.c.nano).where(table.c.run_id == run_id)).scalar_one()
+        before = connection.execute(sa.select(table.c.nano).where(_is_of(table, run))).scalar_one()
         values = {"nano": min(before + cost, _MOST_NANO), "changed_at": time.time()}
-        connection.execute(table.update().where(table.c.run_id == run_id).values(**values))
-    return read(connection, run_id)
+        connection.execute(table.update().where(_is_of(table, run)).values(**values))
+    return read(connection, run)
 
 
 def upsert(connection: sa.Connection, table: sa.Table) -> postgresql.Insert | sqlite.Insert:
@@ -80,9 +83,21 @@ def upsert(connection: sa.Connection, table: sa.Table) -> postgresql.Insert | sq
     return _UPSERTS[connection.dialect.name](table)
 
 
-def _lock(connection: sa.Connection, run_id: str) -> None:
+def account_of(connection: sa.Connection, scope: Scope, run_id: str) -> RunKey:
+    """Return the account of a run that a caller names: one that the scope reaches, else a new one of its team."""
+    table = schema.spending
+    found = sa.select(table.c.team).where(table.c.team.in_(scope.reads), table.c.run_id == run_id)
+    teams = set(connection.execute(found).scalars())
+    return RunKey(next((team for team in scope.reads if team in teams), scope.team), run_id)
+
+
+def _lock(connection: sa.Connection, run: RunKey) -> None:
     """Lock the row of a run, which is made where it is missing."""
     table = schema.spending
-    row = {"run_id": run_id, "nano": 0, "changed_at": time.time()}
+    row = {**run._asdict(), "nano": 0, "changed_at": time.time()}
     connection.execute(upsert(connection, table).values(**row).on_conflict_do_nothing())
-    connection.execute(sa.select(table.c.run_id).where(table.c.run_id == run_id).with_for_update())
+    connection.execute(sa.select(table.c.run_id).where(_is_of(table, run)).with_for_update())
+
+
+def _is_of(table: sa.Table, run: RunKey) -> sa.ColumnElement[bool]:
+    return sa.and_(table.c.team == run.team, table.c.run_id == run.run_id)

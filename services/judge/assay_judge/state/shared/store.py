@@ -1,4 +1,4 @@
-"""The judge's shared store: verdicts by their key, and what runs have spent, for all replicas."""
+"""The judge's shared store: verdicts by team and key, and what runs have spent, for all replicas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from assay_judge.state.shared import schema, spending
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from assay.model.scope import Scope
     from assay.storage.database import Database
+    from assay_judge.model import RunKey
     from assay_judge.state.shared.spending import SpendStatus
 
 T = TypeVar("T")
@@ -56,16 +58,17 @@ class SharedStore:
         """Close the database after what is under way."""
         await asyncio.to_thread(self.database.close)
 
-    async def verdict(self, key: str) -> dict[str, Any] | None:
-        """Return the record of a verdict; None where there is none that can be read."""
+    async def verdict(self, scope: Scope, key: str) -> dict[str, Any] | None:
+        """Return the record of a verdict that a scope reaches; None where there is none that can be read."""
         table = schema.verdicts
-        query = sa.select(table.c.record, table.c.used_at).where(table.c.key == key)
-        row = await self.database.read(lambda connection: connection.execute(query).one_or_none())
-        if row is None:
+        query = sa.select(table.c.team, table.c.record, table.c.used_at)
+        query = query.where(table.c.team.in_(scope.reads), table.c.key == key)
+        rows = await self.database.read(lambda connection: connection.execute(query).all())
+        if not rows:
             return None
-        now = time.time()
+        row, now = min(rows, key=lambda row: scope.reads.index(row.team)), time.time()
         if row.used_at < now - _TOUCH_AFTER_S:
-            used = table.update().where(table.c.key == key).values(used_at=now)
+            used = table.update().where(table.c.team == row.team, table.c.key == key).values(used_at=now)
             await self.database.write(lambda connection: connection.execute(used))
         try:
             record = json.loads(row.record)
@@ -73,13 +76,13 @@ class SharedStore:
             return None
         return record if isinstance(record, dict) else None
 
-    async def put_verdict(self, key: str, record: dict[str, Any]) -> None:
-        """Keep a valid verdict; the first one of a key stays."""
+    async def put_verdict(self, team: str, key: str, record: dict[str, Any]) -> None:
+        """Keep a valid verdict of a team; the first one of a key stays."""
         text = json.dumps(record, ensure_ascii=True, allow_nan=False)
 
         def put(connection: sa.Connection) -> int:
             table = schema.verdicts
-            values = {"key": key, "used_at": time.time(), "record": text}
+            values = {"team": team, "key": key, "used_at": time.time(), "record": text}
             insert = spending.upsert(connection, table).values(**values).on_conflict_do_nothing()
             return len(connection.execute(insert.returning(table.c.key)).all())
 
@@ -88,28 +91,32 @@ class SharedStore:
         if self._puts % _PRUNE_EVERY == 0:
             self.verdict_count = await self.database.write(self._prune)
 
-    async def read_spending(self, run_id: str) -> SpendStatus:
+    async def account_of(self, scope: Scope, run_id: str) -> RunKey:
+        """Return the account of a run that a caller names: one that the scope reaches, else a new one of its team."""
+        return await self.database.read(lambda connection: spending.account_of(connection, scope, run_id))
+
+    async def read_spending(self, run: RunKey) -> SpendStatus:
         """Return what a run has spent and set aside."""
-        return await self.database.read(lambda connection: spending.read(connection, run_id))
+        return await self.database.read(lambda connection: spending.read(connection, run))
 
     async def reserve(
-        self, run_id: str, reservation_id: str, most: int, cap: int | None, lasts_s: float
+        self, run: RunKey, reservation_id: str, most: int, cap: int | None, lasts_s: float
     ) -> SpendStatus:
         """Set an amount aside if it fits, over all replicas; durable when this returns."""
         return await self.database.write(
-            lambda connection: spending.reserve(connection, run_id, reservation_id, most, cap, lasts_s)
+            lambda connection: spending.reserve(connection, run, reservation_id, most, cap, lasts_s)
         )
 
-    async def settle(self, run_id: str, reservation_id: str, cost: int) -> SpendStatus:
+    async def settle(self, run: RunKey, reservation_id: str, cost: int) -> SpendStatus:
         """Replace what was set aside by what was paid; a second time changes nothing."""
-        return await self.database.write(lambda connection: spending.settle(connection, run_id, reservation_id, cost))
+        return await self.database.write(lambda connection: spending.settle(connection, run, reservation_id, cost))
 
     def _prune(self, connection: sa.Connection) -> int:
         table, count = schema.verdicts, _count(connection)
         surplus = max(0, count - self._max_verdicts)
         if surplus:
-            oldest = sa.select(table.c.key).order_by(table.c.used_at).limit(surplus)
-            connection.execute(table.delete().where(table.c.key.in_(oldest)))
+            oldest = sa.select(table.c.team, table.c.key).order_by(table.c.used_at).limit(surplus)
+            connection.execute(table.delete().where(sa.tuple_(table.c.team, table.c.key).in_(oldest)))
         old = time.time() - _SPENDING_KEPT_S
         connection.execute(schema.spending.delete().where(schema.spending.c.changed_at < old))
         connection.execute(schema.reservations.delete().where(schema.reservations.c.expires_at < old))

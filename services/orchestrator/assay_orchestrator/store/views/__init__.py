@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NEWEST", "create_views"]
 
-NEWEST = "0014"
+NEWEST = "0015"
 
 
 def create_views(connection: sa.Connection, revision: str = NEWEST) -> None:

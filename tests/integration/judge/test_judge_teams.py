@@ -1,0 +1,172 @@
+"""Teams at the judge: what one has paid for is neither found nor used up by another; what is older is found still."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+import sqlite3
+import time
+from contextlib import AsyncExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+from tests.integration.judge.conftest import ALLOWED, GOOD, KEY, PRICES, Judge
+
+from assay.model.scope import LOCAL, Scope
+from assay.rpc.channel import open_channel
+from assay.rpc.server import RpcServer
+from assay.storage import revisions
+from assay.testing.judges import says
+from assay.v1 import judge_pb2_grpc
+from assay_judge.judges import JudgeChoice
+from assay_judge.model import RunKey
+from assay_judge.resources import open_service
+from assay_judge.service import SERVICE_NAME
+from assay_judge.settings import Settings
+from assay_judge.state.ledger import Ledger
+from assay_judge.state.migrations import MIGRATIONS, apply_migrations
+from assay_judge.state.shared import schema
+from assay_judge.state.shared.store import SharedStore
+from assay_judge.state.store import JudgeStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from assay.testing.providers import ScriptedProvider
+
+    StartTeams = Callable[..., Any]
+
+A, B = Scope("a"), Scope("b")
+COST_USD = 0.00195  # of one verdict
+QUICK: dict[str, Any] = {"batch_base_urls": ("http://127.0.0.1:*",), "batch_wait_s": 0.05, "batch_poll_s": 0.02}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of an empty database of all replicas; empty where one process has its own file."""
+    return str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else ""
+
+
+@pytest.fixture
+async def start_teams(
+    tmp_path: Path, scripted: Callable[..., ScriptedProvider], database_url: str
+) -> AsyncIterator[StartTeams]:
+    """Return a function that starts one judge service, and returns a client of it for each of two teams."""
+    async with AsyncExitStack() as stack:
+
+        async def start(*replies: Any, **changes: Any) -> list[Judge]:
+            provider = scripted(*replies)
+            (tmp_path / "prices.yaml").write_text(PRICES)
+            own: dict[str, Any] = {
+                **dataclasses.asdict(JudgeChoice("openai", "judge-1", provider.openai_url, "JUDGE_KEY")),
+                **dict.fromkeys(ALLOWED, ("*",)),
+                "prices": tmp_path / "prices.yaml",
+                "database_url": database_url,
+            }
+            settings = Settings(**own, **changes)
+            stopping = asyncio.Event()
+            service = await stack.enter_async_context(open_service(settings, {"JUDGE_KEY": KEY}, stopping))
+            made = []
+            for scope in (A, B):
+                one, server = copy.copy(service), RpcServer()
+                one._scope = scope
+                server.add(SERVICE_NAME, lambda to, one=one: judge_pb2_grpc.add_JudgeServiceServicer_to_server(one, to))  # type: ignore[misc]
+                address = await server.start(f"unix:{tmp_path}/{scope.team}.sock")
+                stack.push_async_callback(server.stop, 0)
+                server.set_serving(True)
+                channel = await stack.enter_async_context(open_channel(address))
+                made.append(Judge(judge_pb2_grpc.JudgeServiceStub(channel), provider, server))
+            return made
+
+        yield start
+
+
+async def test_a_team_pays_for_its_own_verdicts(start_teams: StartTeams) -> None:
+    """The verdict that one team has paid for is a cache hit for that team alone."""
+    first, second = await start_teams(says(GOOD))
+    assert [(await judge.grade()).verdict.cached for judge in (first, second, first, second)] == [
+        False, False, True, True
+    ]  # fmt: skip
+    assert len(first.provider.requests) == 2
+
+
+async def test_requests_of_two_teams_at_once_are_two_calls(start_teams: StartTeams) -> None:
+    """Neither joins the call of the other, also where they name the same run."""
+    first, second = await start_teams(says(GOOD))
+    found = await asyncio.gather(*(judge.grade(run_id="r") for judge in (first, second)))
+    assert [response.verdict.cached for response in found] == [False, False]
+    assert [response.spending.spent_usd for response in found] == [pytest.approx(COST_USD)] * 2
+
+
+async def test_a_team_uses_up_no_cap_of_another(start_teams: StartTeams) -> None:
+    """The same run id is an account of each team: neither sees nor spends what the other has."""
+    first, second = await start_teams(says(GOOD))
+    assert (await first.grade(run_id="r")).spending.spent_usd == pytest.approx(COST_USD)
+    assert (await second.grade("", run_id="r")).spending.spent_usd == 0
+
+
+async def test_teams_order_verdicts_of_their_own(start_teams: StartTeams) -> None:
+    """An order of one team is neither joined nor fetched by another."""
+    first, second = await start_teams(says(GOOD), **QUICK)
+    fields = {"batch": True, "run_id": "r"}
+    found = await asyncio.gather(*(judge.grade(**fields) for judge in (first, second)))
+    assert [response.verdict.usage.requests for response in found] == [1, 1]
+    assert len(first.provider.batches.paid) == 2
+    assert [(await judge.grade("", run_id="r")).spending.spent_usd for judge in (first, second)] == [
+        pytest.approx(COST_USD / 2)
+    ] * 2
+
+
+async def test_what_a_file_of_before_holds_is_found(tmp_path: Path) -> None:
+    """Cached verdicts, and what runs have spent, of before there were teams; new rows are of the own team."""
+    with closing(sqlite3.connect(tmp_path / "judge.db", isolation_level=None)) as database:
+        apply_migrations(database, "judge.db", MIGRATIONS[:2])
+        database.execute("INSERT INTO verdicts VALUES ('k', 1.0, '{\"score\": 4}')")
+        database.execute("INSERT INTO spending VALUES ('r', 80, 1.0)")
+    store = await JudgeStore.open(tmp_path)
+    try:
+        await check_store_of_before(store, Ledger(store))
+    finally:
+        await store.aclose()
+
+
+async def test_what_a_shared_database_of_before_holds_is_found(tmp_path: Path, database_url: str) -> None:
+    """The same in the database of all replicas."""
+    if database_url:
+        import psycopg
+
+        engine = sa.create_engine(
+            "postgresql+psycopg://", creator=lambda: psycopg.connect(database_url), poolclass=sa.NullPool
+        )
+    else:
+        engine = sa.create_engine(f"sqlite:///{tmp_path}/judge.db", poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        revisions.upgrade(connection, schema.TABLES, "0002")
+        connection.exec_driver_sql("INSERT INTO judge_verdicts VALUES ('k', 1.0, '{\"score\": 4}')")
+        connection.exec_driver_sql("INSERT INTO judge_spending VALUES ('r', 50, 1.0)")
+        later = time.time() + 600
+        connection.exec_driver_sql(f"INSERT INTO judge_reservations VALUES ('i', 'r', 30, {later})")
+        connection.commit()
+    store = await SharedStore.open(database_url, path=tmp_path / "judge.db")
+    try:
+        await check_store_of_before(store, Ledger(await JudgeStore.open(None), shared=store))
+    finally:
+        await store.aclose()
+
+
+async def check_store_of_before(store: JudgeStore | SharedStore, ledger: Ledger) -> None:
+    """Check that a verdict and an account of before are found by their readers alone."""
+    assert await store.verdict(LOCAL, "k") == {"score": 4}
+    assert await store.verdict(A, "k") is None
+    for scope, name, known in ((LOCAL, "default", 80), (A, "a", 0)):
+        account, close = await ledger.open(scope, "r")
+        assert (account.run, account.spent + account.reserved) == (RunKey(name, "r"), known)
+        close()
+    account, close = await ledger.open(LOCAL, "new")
+    assert account.run == RunKey("local", "new")
+    close()
+    await store.put_verdict("local", "k", {"score": 5})
+    assert await store.verdict(LOCAL, "k") == {"score": 5}

@@ -1,0 +1,348 @@
+"""Teams: what belongs to one is, for the calls of another, not there at all."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+import sqlalchemy as sa
+
+from assay.client.client import Client
+from assay.errors import NotFoundError, ResumeExpiredError
+from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.case import Case, Turn
+from assay.model.run import FINISHED_STATES, CaseResult, DatasetRef, RunState
+from assay.model.scope import LOCAL, Scope
+from assay.rpc.server import RpcServer
+from assay.rpc.status import translated
+from assay.storage import revisions
+from assay.storage.texts import json_text
+from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import orchestrator_pb2_grpc
+from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
+from assay_orchestrator.runs.manager import RunManager
+from assay_orchestrator.runs.planner import Planner
+from assay_orchestrator.service import RunService
+from assay_orchestrator.settings import Settings
+from assay_orchestrator.store import attendance, control, datasets, deletions, history, results, runs, schema, shards
+from assay_orchestrator.store.control import Resumption
+from assay_orchestrator.store.database import open_database
+from assay_orchestrator.store.revisions import TABLES
+from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store.settings_json import settings_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from assay.model.run import RunSettings
+    from assay.storage.database import Database
+
+    SettingsOf = Callable[..., RunSettings]
+    Open = Callable[[], Database]
+    ServeTeams = Callable[..., contextlib.AbstractAsyncContextManager[list[Client]]]
+
+A, B = Scope("a"), Scope("b")
+AT = "2026-05-01T00:00:00.000Z"
+DATASET = DatasetRef("d", "names", "plain/json", 1)
+RECORDED = AgentResponse(AgentStatus.SUCCESS, text="yes")
+CASES = [Case(f"c{n}", (Turn("?", references=("yes",)),), recorded=RECORDED) for n in range(3)]
+
+
+def store_dataset(connection: sa.Connection, scope: Scope, upload_id: str) -> None:
+    """Store the same content under a team."""
+    datasets.add_cases(connection, upload_id, 0, [("c", datasets.case_text(Case("c", (Turn("q"),))))])
+    datasets.finish_upload(connection, scope, upload_id, DATASET)
+
+
+def store_run(connection: sa.Connection, scope: Scope, run_id: str, *, at: str = "2026-05-01") -> None:
+    """Store a run that was paused, with one row."""
+    record = RunRecord(run_id, "same request", "h", {"name": "n", "repeats": 1}, "d", 1, "0", at, scope.team)
+    runs.create_run(connection, record)
+    shards.create_shards(connection, run_id, 1, 1)
+    row = CaseResult("c", 0, 0, "", AgentStatus.ERROR, None, (), 1.5, "it failed")
+    runs.change_state(connection, run_id, RunState.RUNNING)
+    results.put_rows(connection, run_id, [], [row], {})
+    runs.change_state(connection, run_id, RunState.PAUSED)
+
+
+@pytest.fixture
+async def store(open_store: Open) -> AsyncIterator[Database]:
+    """Return a store in which two teams have equal datasets and a run each, made by equal requests."""
+    database = open_store()
+
+    def fill(connection: sa.Connection) -> None:
+        for scope in (A, B):
+            store_dataset(connection, scope, f"u-{scope.team}")
+            store_run(connection, scope, f"run-{scope.team}")
+
+    try:
+        await database.write(fill)
+        yield database
+    finally:
+        database.close()
+
+
+async def test_equal_content_and_requests_of_two_teams_are_two(store: Database) -> None:
+    """Neither team gets the dataset or the run of the other in place of its own."""
+
+    def found(connection: sa.Connection) -> list[object]:
+        made = [runs.get_by_request(connection, scope, "same request") for scope in (A, B)]
+        return [record.run_id if record is not None else None for record in made]
+
+    assert await store.read(found) == ["run-a", "run-b"]
+    uploads = sa.select(schema.datasets.c.team, schema.datasets.c.upload_id).order_by(schema.datasets.c.team)
+    assert [tuple(row) for row in await store.read(lambda c: c.execute(uploads).all())] == [("a", "u-a"), ("b", "u-b")]
+
+
+async def test_nothing_of_another_team_is_read(store: Database) -> None:
+    """No query finds a run or dataset by a name that belongs to another team."""
+
+    def read(connection: sa.Connection) -> None:
+        assert runs.get_run(connection, A, "run-b") is None
+        assert [run.run_id for run in runs.list_newest(connection, A, 9, None)] == ["run-a"]
+        assert runs.list_newest(connection, A, 9, None, "run-b") == []
+        for read_rows in (
+            lambda: history.read_page(connection, A, "run-b", (-1, -1), 9, failed_only=False),
+            lambda: history.read_events(connection, A, "run-b", 0, 9, with_answers=False),
+            lambda: history.read_events(connection, A, "run-b", 0, 9, with_answers=True),
+            lambda: history.find_case(connection, A, "run-b", "c"),
+            lambda: history.read_attempts(connection, A, "run-b", "c"),
+        ):
+            with pytest.raises(NotFoundError):
+                read_rows()
+        assert datasets.find_dataset(connection, Scope("c"), "d") is None
+
+    await store.read(read)
+
+
+async def test_nothing_of_another_team_is_changed(store: Database) -> None:
+    """Its run is neither cancelled, paused, resumed, retried, attended nor deleted, and its dataset stays."""
+
+    def change(connection: sa.Connection) -> None:
+        assert not control.cancel(connection, A, "run-b")
+        assert control.pause(connection, A, "run-b") is None
+        assert control.resume(connection, A, "run-b", Resumption()) is None
+        assert control.resume(connection, A, "run-b", Resumption(retry_errors=True)) is None
+        assert not attendance.attend(connection, A, "run-b")
+        assert deletions.begin_deletion(connection, A, "run-b") is None
+
+    before = await store.read(lambda c: runs.load_run(c, "run-b"))
+    await store.write(change)
+    assert await store.read(lambda c: runs.load_run(c, "run-b")) == before
+    pending = await store.write(lambda c: deletions.begin_deletion(c, A, "run-a"))
+    assert pending is not None
+    assert pending.upload_id == "u-a"
+    assert await store.read(lambda c: datasets.find_dataset(c, B, "d")) is not None
+    assert len(await store.read(lambda c: datasets.read_cases(c, "run-b", 0, 9))) == 1
+
+
+async def test_a_scope_lists_the_runs_of_all_its_teams_by_age(store: Database) -> None:
+    """Pages over several teams are newest first and leave nothing out."""
+
+    def fill(connection: sa.Connection) -> None:
+        for number in range(6):
+            record = RunRecord(
+                f"more-{number}", f"q{number}", "h", {}, "d", 1, "0", f"2026-06-0{number // 2}", "ab"[number % 2]
+            )
+            runs.create_run(connection, record)
+
+    await store.write(fill)
+    both, listed, before = Scope("b", reads=("a", "b")), [], None
+    while page := await store.read(lambda c, before=before: runs.list_newest(c, both, 3, before)):  # type: ignore[misc]
+        listed += [run.run_id for run in page]
+        before = (page[-1].created_at, page[-1].run_id)
+    assert listed == [f"more-{number}" for number in range(5, -1, -1)] + ["run-b", "run-a"]
+
+
+async def test_a_run_over_a_dataset_of_before_gets_one_of_its_own_team(open_store: Open) -> None:
+    """A dataset that was stored before there were teams is used by its id; deleting either leaves the other."""
+    database = open_store()
+    try:
+        await database.write(lambda c: store_dataset(c, Scope("default"), "old"))
+        for _ in range(2):
+            await database.write(lambda c: datasets.copy_to_own_team(c, LOCAL, DATASET))
+        await database.write(lambda c: store_run(c, LOCAL, "r"))
+        assert len(await database.read(lambda c: datasets.read_cases(c, "r", 0, 9))) == 1
+        pending = await database.write(lambda c: deletions.begin_deletion(c, LOCAL, "r"))
+        assert pending is not None
+        assert pending.upload_id not in (None, "old")
+        assert await database.read(lambda c: datasets.get_dataset(c, "local", "d")) is None
+        assert await database.read(lambda c: datasets.get_dataset(c, "default", "d")) == DATASET
+    finally:
+        database.close()
+
+
+@asynccontextmanager
+async def clients(folder: Path, url: str, *scopes: Scope) -> AsyncIterator[list[Client]]:
+    """Serve one orchestrator to several teams; yield a client of each."""
+    settings = Settings(database=folder / "assay.db", database_url=url)
+    database = open_database(settings)
+    manager = RunManager(database, settings, Planner(settings, None), open_dispatcher(settings, database))
+    async with AsyncExitStack() as stack:
+        stack.callback(database.close)
+        made = []
+        servers = [RpcServer(settings.server_options) for _ in scopes]
+        for scope, server in zip(scopes, servers, strict=True):
+            service = RunService(database, manager, settings, server.stopping, scope)
+            server.add(
+                "assay.v1.RunService",
+                lambda grpc, service=service: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc),  # type: ignore[misc]
+            )
+            address = await server.start(f"unix:{folder}/{scope.team}.sock")
+            server.set_serving(True)
+            made.append(await stack.enter_async_context(Client(address, patience_s=60.0)))
+        await manager.start()
+        yield made
+        for server in servers:
+            server.begin_stopping()
+        await manager.aclose()
+        for server in servers:
+            await server.stop(0)
+
+
+@pytest.fixture
+def serve_teams(tmp_path: Path, database_url: str) -> ServeTeams:
+    """Return a function that serves the test's database to teams."""
+    return lambda *scopes: clients(tmp_path, database_url, *scopes)
+
+
+def store_paused_run_of_0014(connection: sa.Connection, settings: RunSettings) -> None:
+    """Store a paused run with its dataset as the version before teams did."""
+    content = json.dumps([settings_to_json(settings), "old"], sort_keys=True)
+    request_hash = hashlib.sha256(content.encode()).hexdigest()
+    revisions.upgrade(connection, TABLES, "0014")
+    dataset = {"dataset_id": "old", "upload_id": "u", "name": "d", "format": "", "case_count": 3, "created_at": AT}
+    run = {
+        "run_id": "old-run", "request_id": "nightly", "request_hash": request_hash, "dataset_id": "old",
+        "spec_json": json_text(settings_to_json(settings)), "state": "paused", "pause_cause": "owner",
+        "total_count": 3, "last_sequence": 2, "assay_version": "0.1.0", "created_at": AT, "team": settings.team,
+    }  # fmt: skip
+    stored: list[tuple[str, dict[str, object]]] = [("datasets", dataset), ("runs", run)]
+    for index, case in enumerate(CASES):
+        text = datasets.case_text(case)
+        of_case = {"upload_id": "u", "case_index": index, "case_id": case.case_id, "case_json": text}
+        stored.append(("dataset_cases", of_case))
+    for sequence, state in enumerate(("running", "paused"), start=1):
+        event = {"run_id": "old-run", "sequence": sequence, "state": state, "reason": "", "created_at": AT}
+        stored.append(("run_events", event))
+    shard = {"run_id": "old-run", "shard_index": 0, "first_case": 0, "case_count": 3, "row_count": 3}
+    for table, values in [*stored, ("shards", shard)]:
+        columns, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
+        connection.execute(sa.text(f"INSERT INTO {table} ({columns}) VALUES ({marks})"), values)
+    connection.commit()
+
+
+async def test_what_was_stored_before_teams_is_used_as_before(
+    serve: Callable[..., contextlib.AbstractAsyncContextManager[Client]], settings_of: SettingsOf, engine: sa.Engine
+) -> None:
+    """An old run is listed, found by its request, resumed to its end and deleted; its dataset serves new runs."""
+    settings = dataclasses.replace(settings_of(), team="search")
+    with engine.connect() as connection:
+        store_paused_run_of_0014(connection, settings)
+    async with serve() as client:
+        assert [run.run_id for run in await client.list_runs()] == ["old-run"]
+        assert (await client.create_run(settings, "old", request_id="nightly")).run_id == "old-run"
+        new = await client.create_run(settings, "old", request_id="another")
+        async for _ in client.watch_run(new.run_id):
+            pass
+        await client.resume_run("old-run")
+        async for _ in client.watch_run("old-run"):
+            pass
+        for run_id in (new.run_id, "old-run"):
+            assert [row.passed async for row in client.list_results(run_id)] == [True, True, True]
+        with engine.connect() as connection:
+            found = connection.execute(sa.select(schema.runs.c.team, schema.runs.c.fair_share)).all()
+        assert sorted(map(tuple, found)) == [("default", "search"), ("local", "search")]
+        assert (await client.delete_run("old-run")).dataset_removed
+        assert len([row async for row in client.list_results(new.run_id)]) == 3
+
+
+async def finished_run(client: Client, settings: RunSettings, request_id: str | None = None) -> str:
+    """Return the id of a run that has ended."""
+    dataset = await client.upload_dataset(CASES, name="d")
+    run = await client.create_run(settings, dataset.dataset_id, request_id=request_id)
+    async for _ in client.watch_run(run.run_id):
+        pass
+    return run.run_id
+
+
+async def refusal(stub: orchestrator_pb2_grpc.RunServiceAsyncStub, method: str, run_id: str) -> tuple[object, ...]:
+    """Return how a method refuses a run, without the id."""
+    call: Any
+    if method == "ServeAgent":
+        call = stub.ServeAgent(iter([pb.ServeAgentRequest(attach=pb.AttachAgent(run_id=run_id, concurrency=1))]))
+    else:
+        named = {"case_id": "c0"} if method == "ListAttempts" else {}
+        call = getattr(stub, method)(getattr(pb, f"{method}Request")(run_id=run_id, **named))
+    is_stream = method in ("WatchRun", "ServeAgent", "ListAttempts")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await (call.read() if is_stream else call)
+    details = str(caught.value.details()).replace(run_id, "RUN")
+    trailing = [str(value).replace(run_id, "RUN") for _, value in caught.value.trailing_metadata() or ()]
+    return caught.value.code(), details, [text for text in trailing if "RUN" in text]
+
+
+METHODS = ("GetRun", "CancelRun", "PauseRun", "ResumeRun", "DeleteRun", "WatchRun", "ListResults", "ListAttempts")
+
+
+async def test_a_run_of_another_team_is_refused_like_a_missing_one(
+    serve_teams: ServeTeams, settings_of: SettingsOf
+) -> None:
+    """Every method answers NOT_FOUND in the same words, so that no team learns which runs others have."""
+    async with serve_teams(A, B) as (first, second):
+        run_id = await finished_run(first, settings_of())
+        stub = orchestrator_pb2_grpc.RunServiceStub(second._channel)
+        for method in (*METHODS, "ServeAgent"):
+            refused = await refusal(stub, method, run_id)
+            assert refused[0] is grpc.StatusCode.NOT_FOUND, method
+            assert refused == await refusal(stub, method, "test-20260101-000000-abcdef"), method
+        assert (await first.get_run(run_id)).state in FINISHED_STATES
+
+
+async def test_a_watched_run_is_shown_to_its_own_team_alone(serve_teams: ServeTeams, settings_of: SettingsOf) -> None:
+    """What is in memory of an active run, because one team watches it, is not shown to another team."""
+    async with serve_teams(A, B) as (first, second):
+        dataset = await first.upload_dataset(CASES, name="d")
+        run = await first.create_run(settings_of("python", "m:f"), dataset.dataset_id)
+        watched = first.watch_run(run.run_id)
+        assert await anext(watched) is not None
+        with pytest.raises(NotFoundError):
+            await anext(second.watch_run(run.run_id))
+        assert isinstance(watched, AsyncGenerator)
+        await watched.aclose()
+
+
+async def test_teams_neither_see_nor_reuse_what_others_have(serve_teams: ServeTeams, settings_of: SettingsOf) -> None:
+    """The same request id makes a run for each team, a dataset is found by its own team, a list holds own runs."""
+    async with serve_teams(A, B) as (first, second):
+        own = await finished_run(first, settings_of(), "nightly")
+        dataset_id = (await first.get_run(own)).dataset.dataset_id
+        with pytest.raises(NotFoundError, match="upload it first"):
+            await second.create_run(settings_of(), dataset_id)
+        other = await finished_run(second, settings_of(), "nightly")
+        assert other != own
+        assert [run.run_id for run in await second.list_runs()] == [other]
+        assert await first.list_runs(run_id_prefix=other) == []
+        assert (await first.delete_run(own)).dataset_removed
+        assert len([row async for row in second.list_results(other)]) == len(CASES)
+
+
+async def test_a_page_token_of_another_team_is_refused(serve_teams: ServeTeams, settings_of: SettingsOf) -> None:
+    """A token continues the list of the team to which it was given, and no other's."""
+    async with serve_teams(A, B) as teams:
+        stubs = [orchestrator_pb2_grpc.RunServiceStub(client._channel) for client in teams]
+        for client in teams:
+            for _ in range(2):
+                await finished_run(client, settings_of())
+        token = (await stubs[0].ListRuns(pb.ListRunsRequest(page_size=1))).next_page_token
+        with pytest.raises(ResumeExpiredError), translated():
+            await stubs[1].ListRuns(pb.ListRunsRequest(page_size=1, page_token=token))
+        assert len((await stubs[0].ListRuns(pb.ListRunsRequest(page_token=token))).runs) == 1
