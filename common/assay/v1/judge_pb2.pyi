@@ -310,7 +310,7 @@ class CacheStatistics(_message.Message):
     misses: _builtins.int
     """Asked of the judge."""
     joined: _builtins.int
-    """Answered together with an identical request that was under way."""
+    """Answered together with an identical request that was in flight."""
     entries: _builtins.int
     """Verdicts in the cache."""
     def __init__(
@@ -341,7 +341,7 @@ class Spending(_message.Message):
     spent_usd: _builtins.float
     """Paid, in US dollars. A call whose outcome is unknown counts with the most that it may have cost."""
     reserved_usd: _builtins.float
-    """Set aside for calls under way, in US dollars."""
+    """Reserved for calls in flight, in US dollars."""
     cap_usd: _builtins.float
     """The cap, in US dollars; absent where there is none."""
     def __init__(
@@ -421,7 +421,7 @@ class Verdict(_message.Message):
     fingerprint: _builtins.str
     """Hash of model, parameters, template, schema and parser."""
     cached: _builtins.bool
-    """Whether the verdict came from the cache, or from an identical request that was under way."""
+    """Whether the verdict came from the cache, or from an identical request that was in flight."""
     message: _builtins.str
     """The same as reason, as a sentence for people; empty when VALID. Untrusted text."""
     attempts: _builtins.int

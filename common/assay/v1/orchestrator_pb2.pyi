@@ -40,12 +40,12 @@ class _RunStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunState.Val
     RUN_STATE_SUCCEEDED: _RunState.ValueType  # 4
     """Every case has a result."""
     RUN_STATE_FAILED: _RunState.ValueType  # 5
-    """The run cannot go on; state_reason says why."""
+    """The run cannot continue; state_reason says why."""
     RUN_STATE_CANCELLED: _RunState.ValueType  # 6
     """Stopped by CancelRun."""
 
 class RunState(_RunState, metaclass=_RunStateEnumTypeWrapper):
-    """RunState is where a run stands."""
+    """RunState is the state of a run."""
 
 RUN_STATE_UNSPECIFIED: RunState.ValueType  # 0
 """Not said."""
@@ -60,7 +60,7 @@ state_reason says why.
 RUN_STATE_SUCCEEDED: RunState.ValueType  # 4
 """Every case has a result."""
 RUN_STATE_FAILED: RunState.ValueType  # 5
-"""The run cannot go on; state_reason says why."""
+"""The run cannot continue; state_reason says why."""
 RUN_STATE_CANCELLED: RunState.ValueType  # 6
 """Stopped by CancelRun."""
 Global___RunState: _TypeAlias = RunState  # noqa: Y015
@@ -170,11 +170,11 @@ class _AttemptOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Attemp
     ATTEMPT_OUTCOME_UNSPECIFIED: _AttemptOutcome.ValueType  # 0
     """Not said."""
     ATTEMPT_OUTCOME_STANDS: _AttemptOutcome.ValueType  # 1
-    """Its result stands."""
+    """It has the current result."""
     ATTEMPT_OUTCOME_RETRIED: _AttemptOutcome.ValueType  # 2
     """ResumeRun with retry_errors set it aside, and the row was tried again."""
     ATTEMPT_OUTCOME_INTERRUPTED: _AttemptOutcome.ValueType  # 3
-    """The orchestrator was killed while it was going on."""
+    """The orchestrator was killed during it."""
 
 class AttemptOutcome(_AttemptOutcome, metaclass=_AttemptOutcomeEnumTypeWrapper):
     """AttemptOutcome says what became of an attempt."""
@@ -182,11 +182,11 @@ class AttemptOutcome(_AttemptOutcome, metaclass=_AttemptOutcomeEnumTypeWrapper):
 ATTEMPT_OUTCOME_UNSPECIFIED: AttemptOutcome.ValueType  # 0
 """Not said."""
 ATTEMPT_OUTCOME_STANDS: AttemptOutcome.ValueType  # 1
-"""Its result stands."""
+"""It has the current result."""
 ATTEMPT_OUTCOME_RETRIED: AttemptOutcome.ValueType  # 2
 """ResumeRun with retry_errors set it aside, and the row was tried again."""
 ATTEMPT_OUTCOME_INTERRUPTED: AttemptOutcome.ValueType  # 3
-"""The orchestrator was killed while it was going on."""
+"""The orchestrator was killed during it."""
 Global___AttemptOutcome: _TypeAlias = AttemptOutcome  # noqa: Y015
 
 @_typing.final
@@ -872,9 +872,9 @@ class JudgeSpec(_message.Message):
     spend_cap_usd: _builtins.float
     """Most that the run may spend on judging, in US dollars, at least 0; absent for no cap."""
     concurrency: _builtins.int
-    """Most verdicts under way, 1 to 200; 0 means 16."""
+    """Most verdicts in flight, 1 to 200; 0 means 16."""
     canary_rate: _builtins.float
-    """Share of the cases for which the judge is also asked about an answer whose worth is known, 0 to 1; absent: 0.05."""
+    """Share of the cases for which the judge is also asked about an answer of known quality, 0 to 1; absent: 0.05."""
     batch: _builtins.bool
     """Whether verdicts are asked for through the provider's batch API: about half the price, within a day."""
     recorded_file: _builtins.str
@@ -929,7 +929,7 @@ Global___JudgeSpec: _TypeAlias = JudgeSpec  # noqa: Y015
 @_typing.final
 class DatasetReading(_message.Message):
     """DatasetReading is what a client recognised a file of cases as. The orchestrator
-    only keeps it, so that a run tells later what its cases were made from; at most
+    only keeps it, so that a run names what its cases were made from; at most
     500,000 bytes as JSON.
     """
 
@@ -1129,7 +1129,7 @@ class Run(_message.Message):
     run_id: _builtins.str
     """Unique, readable, safe as a file name."""
     state: Global___RunState.ValueType
-    """Where it stands."""
+    """Its state."""
     state_reason: _builtins.str
     """Why it is in this state, for people; empty where the state says enough."""
     last_sequence: _builtins.int
@@ -1266,7 +1266,7 @@ class RunSummary(_message.Message):
     decided: _builtins.int
     """Rows that passed or failed."""
     repeats_json: _builtins.str
-    """What several runs of each case tell (pass@k, pass^k, variance): the text of one JSON object,
+    """Statistics over several runs of each case (pass@k, pass^k, variance): the text of one JSON object,
     or empty with one run a case.
     """
     weighted_json: _builtins.str
@@ -1420,7 +1420,7 @@ class JudgingSummary(_message.Message):
     asked_count: _builtins.int
     """Asked of the judge."""
     cached_count: _builtins.int
-    """From the cache, or from an identical request that was under way."""
+    """From the cache, or from an identical request that was in flight."""
     by_rule_count: _builtins.int
     """Of empty answers: the lowest score by rule, without a call of the judge."""
     failed_count: _builtins.int
@@ -1445,7 +1445,7 @@ class JudgingSummary(_message.Message):
 
     @_builtins.property
     def canaries(self) -> Global___CanarySummary:
-        """Verdicts on answers whose worth is known; no part of the other counts. Absent where the run has none."""
+        """Verdicts on answers of known quality; no part of the other counts. Absent where the run has none."""
 
     @_builtins.property
     def jurors(self) -> _containers.RepeatedCompositeFieldContainer[Global___JurorSummary]:
@@ -1597,7 +1597,7 @@ Global___JuryAgreement: _TypeAlias = JuryAgreement  # noqa: Y015
 
 @_typing.final
 class CanarySummary(_message.Message):
-    """CanarySummary counts what a judge said of answers whose worth is known."""
+    """CanarySummary counts what a judge said of answers of known quality."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2162,7 +2162,7 @@ Global___CancelRunRequest: _TypeAlias = CancelRunRequest  # noqa: Y015
 
 @_typing.final
 class CancelRunResponse(_message.Message):
-    """CancelRunResponse carries the run as it stands."""
+    """CancelRunResponse carries the current run."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2208,7 +2208,7 @@ Global___PauseRunRequest: _TypeAlias = PauseRunRequest  # noqa: Y015
 
 @_typing.final
 class PauseRunResponse(_message.Message):
-    """PauseRunResponse carries the run as it stands."""
+    """PauseRunResponse carries the current run."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2296,7 +2296,7 @@ Global___SpendCap: _TypeAlias = SpendCap  # noqa: Y015
 
 @_typing.final
 class ResumeRunResponse(_message.Message):
-    """ResumeRunResponse carries the run as it stands."""
+    """ResumeRunResponse carries the current run."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

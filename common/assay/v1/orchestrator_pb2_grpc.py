@@ -34,6 +34,9 @@ class RunServiceStub(object):
     RUN_NOT_FOUND or DATASET_NOT_FOUND), RESOURCE_EXHAUSTED with RetryInfo
     (reason OVERLOADED), UNAVAILABLE (starting, stopping, or storage that cannot
     be written: reason STORAGE_UNAVAILABLE).
+
+    Runs, datasets and request ids belong to a team. A call finds the names that its
+    scope reaches; a name of another team is NOT_FOUND, like one that does not exist.
     """
 
     def __init__(self, channel):
@@ -113,14 +116,17 @@ class RunServiceServicer(object):
     RUN_NOT_FOUND or DATASET_NOT_FOUND), RESOURCE_EXHAUSTED with RetryInfo
     (reason OVERLOADED), UNAVAILABLE (starting, stopping, or storage that cannot
     be written: reason STORAGE_UNAVAILABLE).
+
+    Runs, datasets and request ids belong to a team. A call finds the names that its
+    scope reaches; a name of another team is NOT_FOUND, like one that does not exist.
     """
 
     def UploadDataset(self, request_iterator, context):
         """UploadDataset stores a dataset: one header, then cases in order. The same
         header with the same cases in the same order gives the same dataset_id, stored
-        once. A case that could not be stored, read and run is INVALID_ARGUMENT, every
-        one with its position and field: recorded answers have the rules of agents'
-        answers, names and ids no control characters. Idempotent.
+        once for a team. A case that could not be stored, read and run is
+        INVALID_ARGUMENT, every one with its position and field: recorded answers have
+        the rules of agents' answers, names and ids no control characters. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -163,8 +169,8 @@ class RunServiceServicer(object):
         """PauseRun lets the questions in flight end, stores their answers and asks
         nothing new; the run is then PAUSED, cause OWNER, and only ResumeRun
         continues it. It returns when the run is paused, or after a few seconds with
-        the run as it stands while questions in flight take longer: WatchRun tells
-        when it is done. Pausing a finished run is FAILED_PRECONDITION (reason
+        the current run while questions in flight take longer: WatchRun shows when
+        it has paused. Pausing a finished run is FAILED_PRECONDITION (reason
         RUN_FINISHED). Idempotent while unfinished.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -202,7 +208,7 @@ class RunServiceServicer(object):
         the event that finishes the run. While nothing happens it sends bookmarks.
         Resume by asking for events after the last sequence seen. A watcher that does
         not take a message for long is RESOURCE_EXHAUSTED (reason WATCH_TOO_SLOW):
-        ErrorInfo.metadata["resume_sequence"] says after which event it may go on. A
+        ErrorInfo.metadata["resume_sequence"] names the event to resume after. A
         sequence that the run has not reached is OUT_OF_RANGE (reason SEQUENCE_UNKNOWN).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -219,7 +225,7 @@ class RunServiceServicer(object):
 
     def ListAttempts(self, request, context):
         """ListAttempts sends every attempt at the rows of one case: those that were
-        retried or interrupted, and the one whose result stands. One attempt a
+        retried or interrupted, and the one with the current result. One attempt a
         message, by repeat, oldest first. An unknown case is NOT_FOUND (reason
         CASE_NOT_FOUND).
         """
@@ -317,6 +323,9 @@ class RunService(object):
     RUN_NOT_FOUND or DATASET_NOT_FOUND), RESOURCE_EXHAUSTED with RetryInfo
     (reason OVERLOADED), UNAVAILABLE (starting, stopping, or storage that cannot
     be written: reason STORAGE_UNAVAILABLE).
+
+    Runs, datasets and request ids belong to a team. A call finds the names that its
+    scope reaches; a name of another team is NOT_FOUND, like one that does not exist.
     """
 
     @staticmethod

@@ -35,6 +35,9 @@ class RunServiceStub:
     RUN_NOT_FOUND or DATASET_NOT_FOUND), RESOURCE_EXHAUSTED with RetryInfo
     (reason OVERLOADED), UNAVAILABLE (starting, stopping, or storage that cannot
     be written: reason STORAGE_UNAVAILABLE).
+
+    Runs, datasets and request ids belong to a team. A call finds the names that its
+    scope reaches; a name of another team is NOT_FOUND, like one that does not exist.
     """
 
     @_typing.overload
@@ -44,9 +47,9 @@ class RunServiceStub:
     UploadDataset: _grpc.StreamUnaryMultiCallable[_orchestrator_pb2.UploadDatasetRequest, _orchestrator_pb2.UploadDatasetResponse]
     """UploadDataset stores a dataset: one header, then cases in order. The same
     header with the same cases in the same order gives the same dataset_id, stored
-    once. A case that could not be stored, read and run is INVALID_ARGUMENT, every
-    one with its position and field: recorded answers have the rules of agents'
-    answers, names and ids no control characters. Idempotent.
+    once for a team. A case that could not be stored, read and run is
+    INVALID_ARGUMENT, every one with its position and field: recorded answers have
+    the rules of agents' answers, names and ids no control characters. Idempotent.
     """
     CreateRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.CreateRunRequest, _orchestrator_pb2.CreateRunResponse]
     """CreateRun accepts a run and returns at once. Idempotent by request_id; the
@@ -68,8 +71,8 @@ class RunServiceStub:
     """PauseRun lets the questions in flight end, stores their answers and asks
     nothing new; the run is then PAUSED, cause OWNER, and only ResumeRun
     continues it. It returns when the run is paused, or after a few seconds with
-    the run as it stands while questions in flight take longer: WatchRun tells
-    when it is done. Pausing a finished run is FAILED_PRECONDITION (reason
+    the current run while questions in flight take longer: WatchRun shows when
+    it has paused. Pausing a finished run is FAILED_PRECONDITION (reason
     RUN_FINISHED). Idempotent while unfinished.
     """
     ResumeRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeRunRequest, _orchestrator_pb2.ResumeRunResponse]
@@ -95,7 +98,7 @@ class RunServiceStub:
     the event that finishes the run. While nothing happens it sends bookmarks.
     Resume by asking for events after the last sequence seen. A watcher that does
     not take a message for long is RESOURCE_EXHAUSTED (reason WATCH_TOO_SLOW):
-    ErrorInfo.metadata["resume_sequence"] says after which event it may go on. A
+    ErrorInfo.metadata["resume_sequence"] names the event to resume after. A
     sequence that the run has not reached is OUT_OF_RANGE (reason SEQUENCE_UNKNOWN).
     """
     ListResults: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListResultsRequest, _orchestrator_pb2.ListResultsResponse]
@@ -104,7 +107,7 @@ class RunServiceStub:
     """
     ListAttempts: _grpc.UnaryStreamMultiCallable[_orchestrator_pb2.ListAttemptsRequest, _orchestrator_pb2.ListAttemptsResponse]
     """ListAttempts sends every attempt at the rows of one case: those that were
-    retried or interrupted, and the one whose result stands. One attempt a
+    retried or interrupted, and the one with the current result. One attempt a
     message, by repeat, oldest first. An unknown case is NOT_FOUND (reason
     CASE_NOT_FOUND).
     """
@@ -125,15 +128,18 @@ class RunServiceAsyncStub(RunServiceStub):
     RUN_NOT_FOUND or DATASET_NOT_FOUND), RESOURCE_EXHAUSTED with RetryInfo
     (reason OVERLOADED), UNAVAILABLE (starting, stopping, or storage that cannot
     be written: reason STORAGE_UNAVAILABLE).
+
+    Runs, datasets and request ids belong to a team. A call finds the names that its
+    scope reaches; a name of another team is NOT_FOUND, like one that does not exist.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     UploadDataset: _aio.StreamUnaryMultiCallable[_orchestrator_pb2.UploadDatasetRequest, _orchestrator_pb2.UploadDatasetResponse]  # type: ignore[assignment]
     """UploadDataset stores a dataset: one header, then cases in order. The same
     header with the same cases in the same order gives the same dataset_id, stored
-    once. A case that could not be stored, read and run is INVALID_ARGUMENT, every
-    one with its position and field: recorded answers have the rules of agents'
-    answers, names and ids no control characters. Idempotent.
+    once for a team. A case that could not be stored, read and run is
+    INVALID_ARGUMENT, every one with its position and field: recorded answers have
+    the rules of agents' answers, names and ids no control characters. Idempotent.
     """
     CreateRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.CreateRunRequest, _orchestrator_pb2.CreateRunResponse]  # type: ignore[assignment]
     """CreateRun accepts a run and returns at once. Idempotent by request_id; the
@@ -155,8 +161,8 @@ class RunServiceAsyncStub(RunServiceStub):
     """PauseRun lets the questions in flight end, stores their answers and asks
     nothing new; the run is then PAUSED, cause OWNER, and only ResumeRun
     continues it. It returns when the run is paused, or after a few seconds with
-    the run as it stands while questions in flight take longer: WatchRun tells
-    when it is done. Pausing a finished run is FAILED_PRECONDITION (reason
+    the current run while questions in flight take longer: WatchRun shows when
+    it has paused. Pausing a finished run is FAILED_PRECONDITION (reason
     RUN_FINISHED). Idempotent while unfinished.
     """
     ResumeRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeRunRequest, _orchestrator_pb2.ResumeRunResponse]  # type: ignore[assignment]
@@ -182,7 +188,7 @@ class RunServiceAsyncStub(RunServiceStub):
     the event that finishes the run. While nothing happens it sends bookmarks.
     Resume by asking for events after the last sequence seen. A watcher that does
     not take a message for long is RESOURCE_EXHAUSTED (reason WATCH_TOO_SLOW):
-    ErrorInfo.metadata["resume_sequence"] says after which event it may go on. A
+    ErrorInfo.metadata["resume_sequence"] names the event to resume after. A
     sequence that the run has not reached is OUT_OF_RANGE (reason SEQUENCE_UNKNOWN).
     """
     ListResults: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListResultsRequest, _orchestrator_pb2.ListResultsResponse]  # type: ignore[assignment]
@@ -191,7 +197,7 @@ class RunServiceAsyncStub(RunServiceStub):
     """
     ListAttempts: _aio.UnaryStreamMultiCallable[_orchestrator_pb2.ListAttemptsRequest, _orchestrator_pb2.ListAttemptsResponse]  # type: ignore[assignment]
     """ListAttempts sends every attempt at the rows of one case: those that were
-    retried or interrupted, and the one whose result stands. One attempt a
+    retried or interrupted, and the one with the current result. One attempt a
     message, by repeat, oldest first. An unknown case is NOT_FOUND (reason
     CASE_NOT_FOUND).
     """
@@ -211,6 +217,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     RUN_NOT_FOUND or DATASET_NOT_FOUND), RESOURCE_EXHAUSTED with RetryInfo
     (reason OVERLOADED), UNAVAILABLE (starting, stopping, or storage that cannot
     be written: reason STORAGE_UNAVAILABLE).
+
+    Runs, datasets and request ids belong to a team. A call finds the names that its
+    scope reaches; a name of another team is NOT_FOUND, like one that does not exist.
     """
 
     @_abc_1.abstractmethod
@@ -221,9 +230,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_orchestrator_pb2.UploadDatasetResponse, _abc.Awaitable[_orchestrator_pb2.UploadDatasetResponse]]:
         """UploadDataset stores a dataset: one header, then cases in order. The same
         header with the same cases in the same order gives the same dataset_id, stored
-        once. A case that could not be stored, read and run is INVALID_ARGUMENT, every
-        one with its position and field: recorded answers have the rules of agents'
-        answers, names and ids no control characters. Idempotent.
+        once for a team. A case that could not be stored, read and run is
+        INVALID_ARGUMENT, every one with its position and field: recorded answers have
+        the rules of agents' answers, names and ids no control characters. Idempotent.
         """
 
     @_abc_1.abstractmethod
@@ -275,8 +284,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         """PauseRun lets the questions in flight end, stores their answers and asks
         nothing new; the run is then PAUSED, cause OWNER, and only ResumeRun
         continues it. It returns when the run is paused, or after a few seconds with
-        the run as it stands while questions in flight take longer: WatchRun tells
-        when it is done. Pausing a finished run is FAILED_PRECONDITION (reason
+        the current run while questions in flight take longer: WatchRun shows when
+        it has paused. Pausing a finished run is FAILED_PRECONDITION (reason
         RUN_FINISHED). Idempotent while unfinished.
         """
 
@@ -320,7 +329,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         the event that finishes the run. While nothing happens it sends bookmarks.
         Resume by asking for events after the last sequence seen. A watcher that does
         not take a message for long is RESOURCE_EXHAUSTED (reason WATCH_TOO_SLOW):
-        ErrorInfo.metadata["resume_sequence"] says after which event it may go on. A
+        ErrorInfo.metadata["resume_sequence"] names the event to resume after. A
         sequence that the run has not reached is OUT_OF_RANGE (reason SEQUENCE_UNKNOWN).
         """
 
@@ -341,7 +350,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_orchestrator_pb2.ListAttemptsResponse], _abc.AsyncIterator[_orchestrator_pb2.ListAttemptsResponse]]:
         """ListAttempts sends every attempt at the rows of one case: those that were
-        retried or interrupted, and the one whose result stands. One attempt a
+        retried or interrupted, and the one with the current result. One attempt a
         message, by repeat, oldest first. An unknown case is NOT_FOUND (reason
         CASE_NOT_FOUND).
         """
