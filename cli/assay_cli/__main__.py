@@ -35,7 +35,7 @@ def main() -> None:
         status = exit_status(assay)
     except KeyboardInterrupt:
         status = _INTERRUPTED
-    except Exception:  # noqa: BLE001 - the edge of the process
+    except Exception:  # noqa: BLE001 - the boundary of a process: printed with its traceback
         _show_crash()
         status = _CRASHED
     sys.exit(status)

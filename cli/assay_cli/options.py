@@ -69,32 +69,39 @@ server_option = click.option(
     metavar="HOST:PORT",
     envvar="ASSAY_SERVER",
     callback=check_address,
-    help="Use this orchestrator instead of the local stack.",
+    help="Orchestrator to use; default: $ASSAY_SERVER, else the local stack.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one machine-readable JSON document.")
-# Read from the command line where an error is told.
+# Read from the command line where an error is printed.
 debug_option = click.option(
-    "--debug", is_flag=True, expose_value=False, help="Show Assay's own traceback when something fails."
+    "--debug", is_flag=True, expose_value=False, help="Show Assay's own traceback of a failure."
 )
 bad_case_option = click.option(
     "--on-bad-case",
     type=click.Choice(ON_BAD_CASE),
-    help="Refuse a dataset with records that are wrong (the default), or skip and list them.",
+    help="Refuse a dataset with wrong records, or skip and list them; default: refuse, unless the spec says skip.",
 )
 
 format_option = click.option(
-    "--format", "dataset_format", metavar="NAME", help="Read the dataset as this format, whatever it looks like."
+    "--format",
+    "dataset_format",
+    metavar="NAME",
+    help="Format of the dataset; default: recognised, unless the spec names one.",
 )
 
 prices_option = click.option(
     "--prices",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Prices of judges as YAML or JSON, in place of Assay's list prices; for a judge that is started here.",
+    help="Prices of a judge that this command starts, as YAML or JSON; default: Assay's list prices.",
 )
 
 map_option = click.option(
-    "--map", "mapping", multiple=True, metavar="FIELD=NAME", help="What holds a field in the dataset, e.g. input=frage."
+    "--map",
+    "mapping",
+    multiple=True,
+    metavar="FIELD=NAME",
+    help="Which name a field has in the dataset, e.g. input=frage; repeatable.",
 )
 
 

@@ -93,11 +93,17 @@ def labels_of(given: Sequence[str]) -> dict[str, str]:
 def selection_options(command: F) -> F:
     """Add the options that select cases of a dataset; the command gets them as `selection`."""
 
-    @click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case, or cases like 'inv-*'.")
-    @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag.")
-    @click.option("--category", "categories", multiple=True, metavar="NAME", help="Only cases of this category.")
+    @click.option(
+        "--case", "cases", multiple=True, metavar="ID", help="Only this case, or cases like 'inv-*'; repeatable."
+    )
+    @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag; repeatable.")
+    @click.option(
+        "--category", "categories", multiple=True, metavar="NAME", help="Only cases of this category; repeatable."
+    )
     @click.option("--quick", is_flag=True, help=f"Only the first {QUICK_CASES} of these cases: a smoke test.")
-    @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N of these cases.")
+    @click.option(
+        "--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N of these cases; default: all."
+    )
     @functools.wraps(command)
     def selecting(
         *args: Any,
@@ -118,9 +124,15 @@ def selection_options(command: F) -> F:
 def marks_options(command: F) -> F:
     """Add the options that name and label a run; the command gets them as `marks`."""
 
-    @click.option("--name", metavar="NAME", help="A name for this run in place of the spec's.")
-    @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label to find the run by.")
-    @click.option("--note", metavar="TEXT", help="A remark that is kept with the run.")
+    @click.option("--name", metavar="NAME", help="Name of this run; default: the spec's.")
+    @click.option(
+        "--label",
+        "labels",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Label to find the run by; adds to the spec's; repeatable.",
+    )
+    @click.option("--note", metavar="TEXT", help="Remark that is stored with the run; default: the spec's.")
     @functools.wraps(command)
     def marking(*args: Any, name: str | None, labels: tuple[str, ...], note: str | None, **kwargs: Any) -> Any:
         return command(*args, marks=Marks(name, labels_of(labels), note), **kwargs)

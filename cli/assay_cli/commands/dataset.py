@@ -52,7 +52,7 @@ def dataset() -> None:
 @click.argument("file")
 @format_option
 @map_option
-@click.option("--encoding", metavar="NAME", help="The file's encoding (UTF-8).")
+@click.option("--encoding", metavar="NAME", help="Encoding of the file; default: UTF-8.")
 @json_option
 def inspect(
     file: str, dataset_format: str | None, mapping: tuple[str, ...], encoding: str | None, as_json: bool

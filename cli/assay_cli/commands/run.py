@@ -46,15 +46,32 @@ _REPORTS = Path("assay-reports")
 
 @click.command(epilog="\b\nExamples:\n  assay run\n  assay run assay.yaml --quick\n  assay run --failed-of latest")
 @click.argument("spec", type=click.Path(path_type=Path), default=".")
-@click.option("--dataset", type=click.Path(path_type=Path), help="A dataset in place of the spec's.")
-@click.option("--output-dir", type=click.Path(path_type=Path), help="Where reports go (assay-reports/RUN_ID).")
+@click.option("--dataset", type=click.Path(path_type=Path), help="Dataset to run over; default: the spec's.")
+@click.option(
+    "--output-dir", type=click.Path(path_type=Path), help="Folder for the reports; default: assay-reports/RUN_ID."
+)
 @selection_options
-@click.option("--failed-of", metavar="RUN", default="", help="Only cases that failed in this run, or had an error.")
-@click.option("--metrics", metavar="A,B", help="Only these metrics, with the spec's parameters.")
-@click.option("--repeats", type=click.IntRange(1, 100), metavar="N", help="Run each case N times.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the spec.")
+@click.option(
+    "--failed-of",
+    metavar="RUN",
+    default="",
+    help="Only cases with a failing row, or an error, in this run; default: all.",
+)
+@click.option(
+    "--metrics", metavar="A,B", help="Only these metrics, with the spec's parameters; default: all of the spec's."
+)
+@click.option(
+    "--repeats", type=click.IntRange(1, 100), metavar="N", help="Run each case N times; default: the spec's, else 1."
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a value of the spec, e.g. agent.timeout=5s; repeatable.",
+)
 @marks_options
-@click.option("--resume", "resume_id", metavar="RUN", help="Continue this run instead of starting one.")
+@click.option("--resume", "resume_id", metavar="RUN", help="Run to continue; default: start a new one.")
 @format_option
 @map_option
 @bad_case_option
@@ -62,7 +79,7 @@ _REPORTS = Path("assay-reports")
     "--record-verdicts",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the judge's verdicts to FILE, for `judge: {replay: FILE}` in a spec; replaces the file.",
+    help="File for the judge's verdicts, for `judge: {replay: FILE}` in a spec; is replaced; default: none.",
 )
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 @click.option("--verbose", is_flag=True, help="Print each row when it is finished: question, answer, scores, verdict.")

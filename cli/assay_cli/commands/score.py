@@ -38,28 +38,36 @@ _REASON_WIDTH = 60
 @click.argument("metric")
 @click.argument("text", required=False)
 @click.argument("right", required=False, metavar="[REFERENCE]")
-@click.option("--answer", metavar="TEXT", help="The answer; - reads it from stdin.")
+@click.option("--answer", metavar="TEXT", help="Answer to score; - reads it from stdin; default: the argument ANSWER.")
 @click.option(
-    "--reference", "references", multiple=True, metavar="TEXT", help="The right answer; several: any is right."
+    "--reference", "references", multiple=True, metavar="TEXT", help="Right answer; repeatable: any of them is right."
 )
-@click.option("--field", "fields", multiple=True, metavar="KEY=VALUE", help="A field of the case or of the answer.")
-@click.option("--set", "parameters", multiple=True, metavar="KEY=VALUE", help="A parameter of the metric.")
-@click.option("--threshold", type=float, help="Short for --set threshold=...; exit status 1 if it is missed.")
+@click.option(
+    "--field", "fields", multiple=True, metavar="KEY=VALUE", help="Field of the case or of the answer; repeatable."
+)
+@click.option("--set", "parameters", multiple=True, metavar="KEY=VALUE", help="Parameter of the metric; repeatable.")
+@click.option(
+    "--threshold",
+    type=float,
+    help="Value from which the score passes, else exit status 1; default: the metric's, without an exit status.",
+)
 @click.option(
     "--file",
     "path",
     metavar="FILE",
-    help="Score every row of a dataset with recorded answers; - is JSON on stdin.",
+    help="Score every row of this dataset with recorded answers, - for JSON on stdin; default: score one answer.",
 )
-@click.option("--map", "mapping", multiple=True, metavar="FIELD=NAME", help="What holds a field in the file.")
-@click.option("--encoding", metavar="NAME", help="The file's encoding (UTF-8).")
+@click.option(
+    "--map", "mapping", multiple=True, metavar="FIELD=NAME", help="Which name a field has in the file; repeatable."
+)
+@click.option("--encoding", metavar="NAME", help="Encoding of the file; default: UTF-8.")
 @bad_case_option
 @click.option(
     "--embedder",
     metavar="HOST:PORT",
     envvar="ASSAY_EMBEDDER",
     callback=check_address,
-    help="Use this embedder, not a local one.",
+    help="Embedder to use; default: $ASSAY_EMBEDDER, else a local one.",
 )
 @json_option
 @debug_option

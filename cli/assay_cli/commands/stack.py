@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--no-embedder", is_flag=True, help="Start the orchestrator alone.")
-@click.option("--judge", is_flag=True, help="Start the judge, too; it has the keys that are in the environment now.")
-@click.option("--model", "models", multiple=True, metavar="NAME", help=f"Model to load ({DEFAULT_MODEL}).")
+@click.option("--no-embedder", is_flag=True, help="Start the orchestrator without an embedder.")
+@click.option("--judge", is_flag=True, help="Start a judge too, with the provider keys in the present environment.")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="NAME",
+    help=f"Embedding model to load; repeatable; default: {DEFAULT_MODEL}.",
+)
 @prices_option
 @debug_option
 def up(no_embedder: bool, judge: bool, models: tuple[str, ...], prices: Path | None) -> int:

@@ -36,9 +36,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("spec", type=click.Path(path_type=Path), default=".")
-@click.option("--dataset", type=click.Path(path_type=Path), help="A dataset in place of the spec's.")
+@click.option("--dataset", type=click.Path(path_type=Path), help="Dataset to check; default: the spec's.")
 @selection_options
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the spec.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a value of the spec, e.g. agent.timeout=5s; repeatable.",
+)
 @format_option
 @map_option
 @bad_case_option
@@ -48,7 +54,7 @@ if TYPE_CHECKING:
     metavar="HOST:PORT",
     envvar="ASSAY_SERVER",
     callback=check_address,
-    help="Where it is to run: environment variables that SPEC names are that machine's, and not looked for here.",
+    help="Orchestrator that will run SPEC: its environment variables count, not those here; default: the local stack.",
 )
 @json_option
 @debug_option
@@ -171,7 +177,7 @@ def _find_more(found: _Findings, path: Path, overrides: tuple[str, ...], dataset
         _check_dataset(data, dataset, path.parent)
     except InvalidInputError as error:
         found.problems += error.problems
-    except AssayError:  # what this machine lacks is told once the spec is right
+    except AssayError:  # what this machine lacks is reported once the spec is right
         pass
     agent = data.get("agent")
     target = agent.get("target") if isinstance(agent, dict) and agent.get("adapter") == "python" else None

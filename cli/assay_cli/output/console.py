@@ -208,7 +208,7 @@ def _survivors(metric: MetricSummary) -> str:
 
 
 def _unanswerable(metric: MetricSummary) -> str:
-    """Return how many questions nobody could have answered, and how many of them were declined; empty for none."""
+    """Return how many questions were unanswerable, and how many of them were declined; empty for none."""
     count, share = metric.detail.get("unanswerable"), metric.detail.get("unanswerable_share")
     if not count or share is None:
         return ""

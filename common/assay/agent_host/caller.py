@@ -45,7 +45,7 @@ class AgentCaller:
         self._receives_text = receives_text(agent)
         self._max_answer_bytes = max_answer_bytes
         call = agent if inspect.isroutine(agent) else getattr(agent, "__call__", agent)  # noqa: B004
-        # What cannot be told from outside, such as a partial or a lambda, is called in a thread, and what it
+        # What inspection cannot decide, such as a partial or a lambda, is called in a thread, and what it
         # returns is awaited here.
         self._is_async = inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
         self._threads = CallThreads()
@@ -62,7 +62,7 @@ class AgentCaller:
                 returned = await self._invoke(request, limit)
         except GeneratorExit:
             raise
-        except BaseException as problem:
+        except BaseException as problem:  # the boundary of a case: agents raise SystemExit and cancel themselves
             if isinstance(problem, asyncio.CancelledError) and _is_cancelled_from_outside():
                 raise
             failure = self._failures.of(problem)
@@ -99,7 +99,7 @@ class AgentCaller:
                 returned = response_to_json(returned)
             check_bounds(returned, self._max_answer_bytes)
             return response_from_json(returned)
-        except Exception as problem:  # noqa: BLE001 - an object of the user's may raise whatever is done with it
+        except Exception as problem:  # noqa: BLE001 - the boundary of a case: reading the user's object may raise
             return self._failures.of_unreadable(problem)
 
 

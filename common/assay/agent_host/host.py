@@ -104,7 +104,7 @@ class _Host:
         return True
 
     async def outgoing(self, run_id: str, concurrency: int) -> AsyncIterator[pb.ServeAgentRequest]:
-        """Yield what the orchestrator is to be told."""
+        """Yield the messages to the orchestrator."""
         yield pb.ServeAgentRequest(attach=pb.AttachAgent(run_id=run_id, concurrency=concurrency))
         while not self._closed:
             await self._moved.wait()
@@ -151,7 +151,7 @@ class _Host:
         """Wait, where this process was suspended, until the questions that are over have been cancelled."""
         while (count := self.suspensions.check()) > self._reconciled:
             if count > self._reported:
-                _log.info("process suspended: asking the orchestrator which questions are still open")
+                _log.info("process was suspended, asking the orchestrator which questions are still open")
                 self._reported = count
                 self._moved.set()
             self._reconciliation.clear()

@@ -41,7 +41,7 @@ class _Job:
     def execute(self) -> Outcome:
         try:
             return Outcome(value=self.context.run(self.function, self.argument))
-        except BaseException as problem:  # noqa: BLE001 - even SystemExit is only this call's failure
+        except BaseException as problem:  # noqa: BLE001 - the boundary of a case: even SystemExit is only this call's failure
             return Outcome(error=problem)
 
 
@@ -107,7 +107,7 @@ class CallThreads:
             try:
                 job.loop.call_soon_threadsafe(self._finish, job, outcome)
             except RuntimeError:
-                return  # the loop has been closed: nobody waits any more
+                return  # the loop is closed: no caller waits
             del job, outcome  # an idle thread must not keep an answer alive
 
     def _finish(self, job: _Job, outcome: Outcome) -> None:

@@ -242,7 +242,7 @@ class Client:
 
         Raises:
             NotFoundError: There is no such run.
-            WrongStateError: The run is going on.
+            WrongStateError: The run is active.
         """
         estimate = await self._delete_run(run_id, only_check=True)
         if only_check:

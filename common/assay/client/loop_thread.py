@@ -44,7 +44,7 @@ def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
     def run() -> None:
         try:
             outcome.set_result(asyncio.run(main()))
-        except BaseException as problem:  # noqa: BLE001 - it is raised in the thread that waits
+        except BaseException as problem:  # noqa: BLE001 - the boundary of a task: raised in the thread that waits
             outcome.set_exception(problem)
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name="assay-evaluate", daemon=True)

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: a live line on a terminal, plain lines elsewhere."""
+"""The progress of a run: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ class _Hidden:
         elif isinstance(event, Run):
             self._done_before = event.counts.finished
         elif event.state is RunState.RUNNING and event.reason:
-            self.say(event.reason)  # it goes on, and this may take hours
+            self.say(event.reason)  # the run continues, and this may take hours
         elif event.reason:
-            # Said when the run goes on; a run that stays so ends with a sentence of its own.
+            # Printed when the run continues; a run that stays paused ends with a sentence of its own.
             self._unsaid = f"{event.state.value}: {event.reason}"
 
     def wait_for(self, services: Sequence[str]) -> None:

@@ -104,7 +104,7 @@ def _check_repeats(spec: Spec, dataset: Dataset, info: DatasetInfo) -> list[Prob
     if not single or not is_compared:
         return []
     said = f"{single:,} of {info.case_count:,} cases hold a single recorded answer, which is that of all repeats"
-    return [Problem(f"{said}: consistency is 1 there and says nothing", file=info.name)]
+    return [Problem(f"{said}: consistency is always 1 there", file=info.name)]
 
 
 def _check_prompts(spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
@@ -203,7 +203,7 @@ async def drive_run(
 
     Args:
         client: To the orchestrator.
-        run: The run, going on.
+        run: The active run.
         caller: The agent on this side; None where the orchestrator asks it.
         listener: Called with every snapshot and event.
         stack: The local stack, watched for services that end by themselves.
@@ -273,7 +273,7 @@ async def follow(
 
 
 async def _paused(client: Client, run_id: str, event: Run | StateChange | CaseResult) -> Run | None:
-    """Return the run if it is paused now; an old pause of a run that goes on again is followed by more."""
+    """Return the run if it is paused now; an old pause of a resumed run is followed by further events."""
     if isinstance(event, CaseResult) or event.state is not RunState.PAUSED:
         return None
     run = event if isinstance(event, Run) else await client.get_run(run_id, partial=False)

@@ -19,7 +19,7 @@ _SHOW_S = 1.0
 
 @asynccontextmanager
 async def telling_of_start(stack: LocalStack | None, progress: Progress) -> AsyncIterator[None]:
-    """Let the progress of a run show which services are still starting, while the run goes on."""
+    """Let the progress of a run show which services are still starting, during the run."""
     sockets = stack.started if stack is not None else {}
     # The run is there, so the orchestrator takes work.
     starting = {service: socket for service, socket in sockets.items() if service != "orchestrator"}
@@ -28,7 +28,7 @@ async def telling_of_start(stack: LocalStack | None, progress: Progress) -> Asyn
         yield
     finally:
         telling.cancel()
-        # What keeps a service from starting is told by whoever guards the stack.
+        # What keeps a service from starting is reported by the task that guards the stack.
         await asyncio.gather(telling, return_exceptions=True)
 
 

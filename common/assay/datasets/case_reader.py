@@ -294,7 +294,7 @@ class CaseReader:
 
 
 def _has_more(records: Iterator[Record]) -> bool:
-    """Return whether a file goes on, with whatever that may be."""
+    """Return whether a file has more data, of any kind."""
     try:
         return next(records, None) is not None
     except BadFileError:
@@ -302,7 +302,7 @@ def _has_more(records: Iterator[Record]) -> bool:
 
 
 def _problem_of(chosen: Format, part: Record) -> BadRecordError | None:
-    """Return why a record cannot be a part of a case, as told of the record itself; None where it can."""
+    """Return why a record cannot be a part of a case, as reported for the record itself; None where it can."""
     assert chosen.joined is not None, "only formats that have parts join them"
     try:
         chosen.joined([part.data], "")

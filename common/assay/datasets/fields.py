@@ -203,7 +203,7 @@ class FieldMap:
     def unused(self) -> list[str]:
         """Return what is wrong with the user's mapping after all records were seen."""
         if self._named:
-            # A question that no variable holds was told with every record.
+            # A question that no variable holds was reported with every record.
             return [
                 f"{name}: no record has a field {shown(source)}"
                 for name, source in self._named.items()

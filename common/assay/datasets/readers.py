@@ -44,7 +44,7 @@ class Container:
 
     @property
     def name(self) -> str:
-        """The kind as people are told it, e.g. "jsonl.gz"."""
+        """The kind as messages name it, e.g. "jsonl.gz"."""
         return self.kind + (".gz" if self.path.suffix.lower() == ".gz" else "")
 
     def records(self) -> Iterator[Record]:

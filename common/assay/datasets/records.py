@@ -135,7 +135,7 @@ class JsonText:
 
 
 def _ignored(name: str) -> None:
-    """Take a NaN or an infinity, which another reading has told already."""
+    """Take a NaN or an infinity, which another reading has already reported."""
 
 
 def _count_keys(data: Any) -> int:

@@ -1,4 +1,4 @@
-"""What is odd about a dataset, for whoever calls Assay from Python: as warnings of Python's own."""
+"""What is odd about a dataset, for callers from Python: as Python warnings."""
 
 from __future__ import annotations
 

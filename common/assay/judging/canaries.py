@@ -168,6 +168,6 @@ class CanaryFold:
 
 
 def canary_of(document: Mapping[str, Any]) -> Canary | None:
-    """Return the canary that a stored verdict is about; None where that cannot be told."""
+    """Return the canary that a stored verdict is about; None where that is unknown."""
     kind = document.get("kind")
     return Canary(kind, "") if isinstance(kind, str) and kind in KINDS else None

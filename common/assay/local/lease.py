@@ -30,7 +30,7 @@ class Lease:
         _open.add(self)
 
     def take(self) -> None:
-        """Take the share; waits while a stack that nobody used any more is ending."""
+        """Take the share; waits while an unused stack is ending."""
         fcntl.flock(self._fd, fcntl.LOCK_SH)
 
     def take_alone(self) -> int:
@@ -70,7 +70,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 def watch_lease(path: Path, loop: asyncio.AbstractEventLoop, on_released: Callable[[], None]) -> None:
-    """Call `on_released` in the loop once nobody holds a share of the lease any more.
+    """Call `on_released` in the loop once no process holds a share of the lease.
 
     Args:
         path: The lease's file.
@@ -79,7 +79,7 @@ def watch_lease(path: Path, loop: asyncio.AbstractEventLoop, on_released: Callab
     """
 
     def wait() -> None:
-        # Not closed on purpose: whoever comes next waits until this process is gone.
+        # Not closed on purpose: the next command waits until this process is gone.
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX)
         try:

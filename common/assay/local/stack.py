@@ -1,4 +1,4 @@
-"""The local stack: services started where needed, shared while used, stopped when nobody uses them."""
+"""The local stack: services started where needed, shared while used, stopped when unused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class LocalStack:
         self._home = home
         self._stay = stay
         self._lease = Lease(home.sockets / "lease")
-        # The same shares once more, on a file that services never lock: it tells whether others are left.
+        # The same shares on a file that services never lock: it shows whether other commands are left.
         self._user = Lease(home.sockets / "users")
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._models: tuple[str, ...] = ()
@@ -101,8 +101,8 @@ class LocalStack:
             passing = [service for service in self._needed if service not in missing and self._ends_soon(service)]
             if self._stay and passing:
                 raise SetupError(
-                    f"the {' and the '.join(passing)} of a run that is going on would end with it: call this again "
-                    "when the run is done",
+                    f"the {' and the '.join(passing)} is in use by an active run and would stop with it: "
+                    "retry when that run has finished",
                     reason="SERVICE_OF_A_RUN",
                 )
             for service in missing:  # before any is started: a stack that stays would keep the first of them
@@ -146,7 +146,7 @@ class LocalStack:
             if child.poll() is not None:
                 tail = _last_words(self._home.log(service), service)
                 raise SetupError(
-                    f"the local {service} could not go on (status {child.returncode}); its last words:\n{tail}",
+                    f"the local {service} exited with status {child.returncode}; the end of its log:\n{tail}",
                     reason="SERVICE_ENDED",
                 )
 
@@ -173,7 +173,7 @@ class LocalStack:
         if any(service in self._children and self._children[service].returncode >= 0 for service in ended):
             self.check()
         for service in ended:
-            # Whoever stops in order takes the socket away; one that was killed leaves it behind.
+            # A service that stops in order removes its socket; one that was killed leaves it behind.
             if service not in self._children and not self._home.socket(service).exists():
                 raise _stopped(service)
         if not self.start_missing():
@@ -187,7 +187,7 @@ class LocalStack:
         return True
 
     def _ends_soon(self, service: str) -> bool:
-        """Return whether another command started a service that ends when nobody uses it."""
+        """Return whether another command started a service that ends when unused."""
         return service not in self._children and _life(self._home, service).read_bytes() == _LEASED
 
     def _goes_on(self, service: str) -> bool:
@@ -196,7 +196,7 @@ class LocalStack:
         return _runs(self._home, service)
 
     async def wait_until_stopped(self, timeout_s: float = 15.0) -> None:
-        """Give the lease back and wait until the services started here have ended, if nobody else uses them."""
+        """Give the lease back and wait until the services started here have ended, if no other command uses them."""
         self._lease.close()
         self._user.close()
         if self._stay:
@@ -241,10 +241,10 @@ class LocalStack:
             # A model may take its time to download; one that cannot be loaded ends the embedder, which is seen here.
             arguments += ["--embedder-patience-s", "3600"]
         elif service == "judge":
-            # Runs say who judges; nobody else can reach it here. Its verdicts outlive it.
+            # Runs name their judge; no other user can reach it here. Its verdicts outlive it.
             for kind in ("judges", "base-urls", "key-variables"):
                 arguments += [f"--allow-{kind}", "*"]
-            # Whoever writes `batch` beside an address of their own knows that there is a batch API.
+            # `batch` beside an address of one's own states that the address has a batch API.
             arguments += ["--batch-base-urls", "*"]
             arguments += ["--state-dir", str(self._home.verdicts), "--database-url", "", "--no-reflection"]
         else:
@@ -257,7 +257,7 @@ class LocalStack:
 
 
 def environment_for(server: str | None, service: str = "orchestrator") -> Mapping[str, str] | None:
-    """Return the environment of whoever calls agents, or of the judge: this one, if it is to be started from here.
+    """Return the environment of the process that calls agents, or of the judge: this one, if it is started from here.
 
     Args:
         server: The orchestrator's address; None for the local stack.
@@ -368,7 +368,7 @@ def _is_shared(home: Home) -> bool:
 
 
 def _is_locked(path: Path, kind: int) -> bool:
-    """Return whether somebody's lock keeps one of this kind from being taken."""
+    """Return whether another process's lock keeps one of this kind from being taken."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)

@@ -32,9 +32,9 @@ INFO = MetricInfo(
     (
         Parameter("values", "text_list", None, "The texts looked for.", required=True),
         Parameter("mode", "text", "all", "Whether all of them must occur, or any.", choices=("all", "any")),
-        Parameter("case_sensitive", "boolean", False, "Tell upper from lower case."),
+        Parameter("case_sensitive", "boolean", False, "Whether upper and lower case differ."),
         Parameter("fold", "boolean", False, "Ignore Arabic diacritics, look-alikes and spacing."),
-        Parameter("as_words", "boolean", False, "Count a text only where it stands as words."),
+        Parameter("as_words", "boolean", False, "Count a text only as whole words."),
         Parameter("threshold", "number", None, "Least share of the run's rows.", 0.0, 1.0),
     ),
     reads=("answer",),

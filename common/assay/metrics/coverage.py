@@ -5,7 +5,7 @@ A row is covered when (a) the agent retrieved at least one item, (b) its folded 
 Agent errors are in the total, not covered. A threshold applies to the rate; rows get no verdict.
 
 Of a case of the category `out_of_scope` there is nothing to find: its rows are skipped (unanswerable) and not part of
-the rate, so that whoever invents an answer gains nothing. They are counted apart: unanswerable rows, their share of
+the rate, so an agent that invents an answer gains nothing. They are counted apart: unanswerable rows, their share of
 all rows, and those declined: the agent did not fail, and its status is out_of_scope or its folded answer holds a
 fallback phrase or a decline phrase.
 """

@@ -6,7 +6,7 @@ A verdict counts only when it is valid (ranges are checked here, since providers
 is an error of the row, never 0. One whose overall score contradicts its parts is kept, marked and counted. By a
 rubric of your own, its criteria stand in place of the three parts: they are brought from its scale to [0, 1], and the
 score is its `overall_score`, or their mean where it has none. Whether a row passes is decided here from score and
-threshold, as "more than": the judge is never asked. A row whose answer nobody judged is skipped (no_verdict); an
+threshold, as "more than": the judge is never asked. A row whose answer no judge graded is skipped (no_verdict); an
 agent error is not judged, and fails where the case has a reference. The aggregate is the mean; threshold and target
 apply to it, as "more than".
 """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 INFO = MetricInfo(
     "mrr",
     "Mean reciprocal rank",
-    "How far up the first expected source stands.",
+    "How high the first expected source is ranked.",
     (
         Parameter("k", "integer", None, "How many sources count, from the top; none for all.", 1),
         Parameter("threshold", "number", 0.70, "The run's mean must be more than this.", 0.0, 1.0),

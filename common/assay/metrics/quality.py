@@ -4,8 +4,8 @@
 
 The judge sees the question and the reference, where there is one. Its verdict is {"reasoning", "score"}; a
 reply in words counts when it holds one such object, or exactly one distinct whole number from 1 to 5, apart from
-a denominator such as "/5". Anything else is an error of the row, never a rating. A row whose answer nobody
-judged is skipped (no_verdict); an agent error is not rated, and fails where the case has a reference. A row
+a denominator such as "/5". Anything else is an error of the row, never a rating. A row whose answer no judge
+graded is skipped (no_verdict); an agent error is not rated, and fails where the case has a reference. A row
 passes with a rating of at least the threshold, which also applies to the average, inclusive.
 """
 

@@ -34,7 +34,7 @@ INFO = MetricInfo(
         Parameter(
             "mode", "text", "search", "Whether it may be anywhere or must be all.", choices=("search", "fullmatch")
         ),
-        Parameter("case_sensitive", "boolean", True, "Tell upper from lower case."),
+        Parameter("case_sensitive", "boolean", True, "Whether upper and lower case differ."),
         Parameter("threshold", "number", None, "Least share of the run's rows.", 0.0, 1.0),
     ),
     reads=("answer",),

@@ -78,7 +78,7 @@ class AgentError:
         type: The exception's type or the provider's error code, where there is one.
         http_status: The HTTP status, where there is one.
         retryable: Whether asking again may help.
-        retry_after_s: How long the agent's server asked to be left alone, in seconds; not on the wire.
+        retry_after_s: The agent server's retry-after, in seconds; not on the wire.
         traceback: Where a Python agent raised, as Python prints it, without Assay's frames; otherwise empty.
     """
 

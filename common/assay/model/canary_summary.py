@@ -13,7 +13,7 @@ LIMIT = 0.1
 
 KNOWN_BAD, KNOWN_GOOD, INJECTION, MASTER_KEY, EMPTY = "known_bad", "known_good", "injection", "master_key", "empty"
 KINDS = (KNOWN_BAD, KNOWN_GOOD, INJECTION, MASTER_KEY, EMPTY)
-"""In the order in which a run comes to them."""
+"""In the order in which a run uses them."""
 
 
 @dataclass(frozen=True, slots=True)

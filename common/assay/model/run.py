@@ -395,7 +395,7 @@ class JudgingSummary:
 
     @property
     def hit_rate(self) -> float | None:
-        """The share of the verdicts that the cache gave, among those that somebody had to be asked for."""
+        """The share of the verdicts that the cache gave, among those that were not decided by rule."""
         needed = self.asked + self.cached
         return self.cached / needed if needed else None
 

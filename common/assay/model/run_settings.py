@@ -178,7 +178,7 @@ class RunSettings:
         repeats: How often each case is run.
         preset: The preset that the spec was built on, or empty.
         dataset: How the client read the cases; None where it did not say.
-        judge: Who judges answers; None for nobody: metrics that need a verdict are then skipped.
+        judge: The judge of answers; None without one: metrics that need a verdict are then skipped.
         team: Whose run it is, at most 64 characters: teams share the workers by their weights.
         weight: How much the run has beside other runs of its team, 0.01 to 100.
         max_agent_errors: Largest share of the rows whose agent may fail; with more the run is incomplete.

@@ -33,7 +33,7 @@ class Health(health_pb2_grpc.HealthServicer):
         self._changed = asyncio.Event()
 
     def set_serving(self, serving: bool) -> None:
-        """Tell everybody whether the process takes work."""
+        """Publish whether the process takes work."""
         self._serving = serving
         self._wake()
 

@@ -132,7 +132,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 raise
             logger.warning("call cancelled inside the server: method=%s", method)
             await _abort(context, UnavailableError("the server cancelled the call: retry it"))
-        except Exception as error:  # noqa: BLE001  # the last stop before the wire; logged with its traceback
+        except Exception as error:  # noqa: BLE001 - the boundary of a request: logged with its traceback
             if limit.expired() and isinstance(error, TimeoutError):
                 message = f"the call took longer than {deadline_s:g} s, the server's limit: ask for less in one call"
                 await _abort(context, DeadlineError(message))
@@ -148,7 +148,7 @@ def _decoded(handler: Handler, method: str, raw: Any) -> Any:
     try:
         return handler.request_deserializer(raw)
     except DecodeError as problem:
-        logger.warning("refusing malformed request method=%s bytes=%d: %s", method, len(raw), problem)
+        logger.warning("refusing malformed request: method=%s bytes=%d: %s", method, len(raw), problem)
         message = "the request is not a valid message of this method: check the client's version of the contract"
         raise InvalidInputError(message, reason=MALFORMED) from None
 
@@ -188,7 +188,7 @@ def presentable(error: Exception, method: str) -> AssayError:
         return domain_errors[0]
     if all(isinstance(cause, RecursionError) for cause in causes):
         # What nests deeper than Python follows; its traceback has 1,000 lines.
-        logger.warning("refusing malformed request method=%s: nested too deeply, at %s", method, _place(causes[0]))
+        logger.warning("refusing malformed request: method=%s: nested too deeply, at %s", method, _place(causes[0]))
         return InvalidInputError("the request holds something that is nested too deeply", reason=MALFORMED)
     error_id = uuid.uuid4().hex[:12]
     logger.error("call failed: method=%s error_id=%s", method, error_id, exc_info=error)

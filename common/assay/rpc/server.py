@@ -254,7 +254,7 @@ def _check_address(address: str) -> None:
 
 
 def _free_socket_path(path: Path) -> None:
-    """Remove a socket file that nobody listens at; gRPC would also take one that is in use."""
+    """Remove a socket file without a listener; gRPC would also take one that is in use."""
     if len(bytes(path)) > _MAX_SOCKET_PATH_BYTES:
         message = f"The socket path {path} is longer than {_MAX_SOCKET_PATH_BYTES} bytes; use a shorter one."
         raise SetupError(message, reason="BAD_ADDRESS")

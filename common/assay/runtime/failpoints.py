@@ -64,7 +64,7 @@ FAILPOINTS = {
     "judge.batch_before_submit": "a batch is about to be created at the provider, its lease is not checked yet",
     "judge.batch_after_submit": "the provider has a batch, its id is not stored",
     "judge.batch_before_settle": "results of a batch were read, nothing of them is stored",
-    "stop.draining": "the process was told to stop and lets work in flight end",
+    "stop.draining": "the process stops and drains the work in flight",
     "store.clock": "the store reads the clock",
     "client.dataset_uploaded": "a client knows that its dataset is stored",
     "client.run_created": "a client knows of the run that it has started",

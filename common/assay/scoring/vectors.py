@@ -126,7 +126,7 @@ class ServiceVectors:
         return found
 
     def close(self) -> None:
-        """Close the connection; stop the embedder if it was started here and nobody else uses it."""
+        """Close the connection; stop the embedder if it was started here and no other process uses it."""
         if self._loop is None or self._thread is None:
             return
         try:
@@ -164,7 +164,7 @@ class ServiceVectors:
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # Ctrl-C: the call must not outlive whoever waits for it
+            future.cancel()  # Ctrl-C: the call must not outlive its caller
             raise
 
     async def _connect(self, address: str) -> None:

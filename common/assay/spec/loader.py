@@ -351,8 +351,8 @@ class _Reader:
             options=options,
         )
         # A file that could not be read has been reported; that its text is missing is no news.
-        told = {problem.field for problem in found}
-        found = [problem for problem in check_agent(agent) if problem.field not in told]
+        reported = {problem.field for problem in found}
+        found = [problem for problem in check_agent(agent) if problem.field not in reported]
         if not found and self._environ is not None:
             found = missing_variables(agent, self._environ)
         self._take(found)

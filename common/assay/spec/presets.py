@@ -47,7 +47,7 @@ PRESETS: Mapping[str, Preset] = {
         ),
         Preset(
             "sql-agent",
-            "An agent that turns questions into SQL and tells what it found.",
+            "An agent that turns questions into SQL and reports what it found.",
             {"retrieval_accuracy": {}, "generation_fidelity": {}, "latency": {}},
             ("pass_rate >= 0.85",),
         ),

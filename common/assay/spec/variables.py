@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
-from assay.spec.prompt_options import PROVIDERS
+from assay.providers.own_services import KEY_VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ def missing_variables(agent: AgentSettings, environ: Mapping[str, str]) -> list[
 
     Args:
         agent: Settings without problems of their own.
-        environ: The environment of whoever calls the agent.
+        environ: The environment of the process that calls the agent.
     """
     named: dict[str, str] = {}
     for text, field in _texts(agent):
@@ -44,11 +44,11 @@ def _texts(agent: AgentSettings) -> Iterator[tuple[str, str]]:
         yield agent.target, "agent.target"
         for name in _FILLED:
             yield from _leaves(agent.options.get(name), f"agent.{name}")
-    elif provider := PROVIDERS.get(agent.adapter):
+    elif agent.adapter in KEY_VARIABLES:
         key = agent.options.get("api_key")
         if key is None and not agent.options.get("base_url"):
             # The provider's own service takes the provider's own key; another service may take none.
-            key = f"${{{provider.key_variable}}}"
+            key = f"${{{KEY_VARIABLES[agent.adapter]}}}"
         yield from _leaves(key, "agent.api_key")
 
 

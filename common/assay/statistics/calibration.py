@@ -97,7 +97,7 @@ def calibrate_scores(
 
     Args:
         judge: A score an item, on the rubric's scale; None where there is no valid one.
-        people: The scores that people gave each item, on the same scale; empty where nobody did.
+        people: The scores that people gave each item, on the same scale; empty where none did.
         whole: Whether the scale has whole numbers only.
         passing: When a score passes; None where nothing decides.
     """
@@ -131,7 +131,7 @@ def calibrate_labels(
 
     Args:
         judge: A score an item; None where there is no valid one.
-        people: "pass" or "fail" of everybody who labelled an item.
+        people: "pass" or "fail", of each person who labelled an item.
         passing: When a score passes.
     """
     verdicts = [None if score is None else passing.label(score) for score in judge]
@@ -155,7 +155,7 @@ def calibrate_pairs(
 
     Args:
         judge: What it says of each pair in both orders; None where either verdict is not valid.
-        people: "a", "b" or "tie" of everybody who labelled a pair.
+        people: "a", "b" or "tie", of each person who labelled a pair.
         winners: Who wins each pair where that is not what `judge` says, as with a jury; there are then no figures of
             places.
     """
@@ -183,7 +183,7 @@ def judges_alpha(judges: Sequence[Sequence[Hashable | None]], level: Level) -> F
 
 
 def majority(labels: Sequence[str]) -> str | None:
-    """Return what most people say, be it one alone; None where nobody does or two labels lead together."""
+    """Return what most people say, be it one alone; None where none does or two labels lead together."""
     ranked = Counter(labels).most_common(2)
     return None if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]) else ranked[0][0]
 

@@ -15,7 +15,7 @@ class ExactSum:
 
     It keeps non-overlapping partial sums, as `math.fsum` does (Shewchuk, "Adaptive Precision
     Floating-Point Arithmetic", 1997), but takes the terms one by one. From the first term near the end of what a
-    float holds it goes on with fractions, which are slower and do not overflow.
+    float holds it continues with fractions, which are slower and do not overflow.
     """
 
     def __init__(self) -> None:

@@ -54,7 +54,7 @@ class PairTally:
 
     Args:
         wins: Pairs that A wins.
-        ties: Pairs that nobody wins.
+        ties: Pairs without a winner.
         losses: Pairs that B wins.
         flip_rate: Pairs whose two orders disagree.
         first_position_rate: Verdicts of one order, ties left out, that chose the answer shown first.

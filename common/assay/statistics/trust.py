@@ -39,7 +39,7 @@ _WORDS = {
     "unknown": "Cannot be said how far it may be trusted",
 }
 _WHY_UNKNOWN = {
-    "one_label_only": "all labels and verdicts are the same, so that nothing tells agreement from chance: "
+    "one_label_only": "all labels and verdicts are the same, so that agreement and chance look alike: "
     "add items that people judge differently",
     "nothing_to_compare": "no item has both a label and a valid verdict",
 }

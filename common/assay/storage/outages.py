@@ -44,7 +44,7 @@ class Outages:
 
         Args:
             attempt: What to do. Whatever it changes it changes once, however often it is made.
-            gave_up: Set when nobody waits for it any more: then it is not made again.
+            gave_up: Set when no caller waits any more: it is then not retried.
 
         Raises:
             sqlalchemy.exc.DBAPIError: It failed for good.
@@ -73,16 +73,16 @@ class Outages:
     def _lasts(self, failure_count: int, problem: BaseException) -> bool:
         """Return whether to try again after so many failures in a row."""
         if failure_count == 1:
-            return True  # most likely a connection that ended while nobody used it
+            return True  # most likely a connection that ended while idle
         with self._mutex:
             now = time.monotonic()
             if self._since is None:
                 self._since = now
-                _log.warning("%s; retrying for %g s", self._describe(problem), self._patience_s)
+                _log.warning("retrying for %g s: %s", self._patience_s, self._describe(problem))
             return now - self._since < self._patience_s
 
     def _end(self) -> None:
         with self._mutex:
             if self._since is not None:
-                _log.warning("database reachable again after %.1f s", time.monotonic() - self._since)
+                _log.warning("database reachable again: outage_s=%.1f", time.monotonic() - self._since)
                 self._since = None

@@ -33,7 +33,7 @@ _READER_COUNT = 4
 _WRITER_COUNT = 4
 _STATEMENT_TIMEOUT_S = 120
 UPGRADE_LOCK = 0x4153535A
-# A read keeps nobody from anything, and what it has read is summed up before it ends.
+# A read blocks no other transaction, and its rows are aggregated before it ends.
 _READING = "-c idle_in_transaction_session_timeout=10min"
 # Notice a host that is gone within half a minute, on either side: the server then gives up the locks of its rows.
 _KEEPALIVE: dict[str, Any] = {
@@ -46,7 +46,7 @@ _KEEPALIVE: dict[str, Any] = {
 }
 _SESSION = {
     "statement_timeout": f"{_STATEMENT_TIMEOUT_S}s",
-    # A process that stands still in the midst of a change must not keep its rows from everybody for good.
+    # A process that is suspended during a change must not keep its rows locked forever.
     "idle_in_transaction_session_timeout": "10s",
     "synchronous_commit": "on",
     "tcp_keepalives_idle": "10",
@@ -68,7 +68,7 @@ class PostgresDatabase:
     overlap is ordered by the locks of its rows. A read is one transaction at REPEATABLE READ: its queries see one
     moment, or a commit between two of them would let a watcher miss events.
 
-    Either is tried again when the connection breaks, so that whoever waits for it does not notice a short outage.
+    Either is tried again when the connection breaks, so that its caller does not notice a short outage.
     Where it broke during a commit, `changes` finds out whether that took place.
 
     Args:
@@ -125,7 +125,7 @@ class PostgresDatabase:
     async def write(self, change: Callable[[sa.Connection], T]) -> T:
         """Run a change in one transaction; when this returns, it is durable.
 
-        A caller that is cancelled while it waits does not undo the change. It goes on waiting and is cancelled
+        A caller that is cancelled while it waits does not undo the change. It continues to wait and is cancelled
         afterwards, so that whatever it writes next, as it cleans up, comes after this change and not beside it.
         """
         gave_up = threading.Event()
@@ -138,7 +138,7 @@ class PostgresDatabase:
                 cancelled = problem
                 gave_up.set()
         if cancelled is not None:
-            work.exception()  # taken note of: nobody is left to hear it
+            work.exception()  # retrieved: no caller is left
             raise cancelled
         return work.result()
 
@@ -196,7 +196,7 @@ class PostgresDatabase:
         with self._engine.connect() as connection:
             if not self._needs_upgrade(connection):
                 return
-            # For the length of this transaction: whoever else starts now waits, and finds the tables there.
+            # For the length of this transaction: another process that starts now waits, and finds the tables there.
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
             connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, hashtext(current_schema()))", (UPGRADE_LOCK,))

@@ -84,7 +84,7 @@ def _count_lost_commits(path: Path, log: Path, page_bytes: int) -> int:
             file.seek(page_bytes, 1)
     if lost == 1 and is_header:
         # A power failure leaves the last transaction, which was not durable yet, in this way too.
-        _logger.warning("the last transaction in %s is incomplete, as after a power failure", log)
+        _logger.warning("last transaction is incomplete, as after a power failure: file=%s", log)
         return 0
     return lost
 

@@ -79,7 +79,7 @@ class ScriptedBatches:
         refusals: Errors that submissions are answered with, one after the other.
         submitted: The custom ids of each batch that was accepted.
         paid: The custom ids of requests that were answered, one entry for each time.
-        looked: How often somebody looked at a batch.
+        looked: How often a batch was polled.
     """
 
     def __init__(self, answer: Answer, body_of: Callable[[str, Reply], dict[str, Any]]) -> None:

@@ -40,7 +40,7 @@ def says(verdict: Mapping[str, Any], **reply: Any) -> Callable[[ProviderRequest]
 
     Args:
         verdict: What it says besides that.
-        reply: Further fields of the reply; it counts 1,200 and 150 tokens unless it is told otherwise.
+        reply: Further fields of the reply; it counts 1,200 and 150 tokens by default.
     """
 
     def script(request: ProviderRequest) -> Reply:

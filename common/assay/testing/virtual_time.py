@@ -46,7 +46,7 @@ def run_in_virtual_time(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine function to its end; `asyncio.get_running_loop().time()` begins at 0.
 
     Raises:
-        RuntimeError: Everybody waits for something that no timer brings.
+        RuntimeError: Every task waits, and no timer is due.
     """
     with asyncio.Runner(loop_factory=_JumpingLoop) as runner:
         return runner.run(main())

@@ -2,7 +2,7 @@
 
 Source: M. F. Porter, "An algorithm for suffix stripping", 1980; words below are in lower case. The
 amendments are those of the stemmer that the usual ROUGE package calls: a few irregular forms, words of one
-or two letters left alone, y after a vowel kept ("enjoy"), short words in -ies and -ied ("dies" gives "die"),
+or two letters unchanged, y after a vowel kept ("enjoy"), short words in -ies and -ied ("dies" gives "die"),
 -bli for -abli, -fulli, -logi, and a stem of vowel and consonant alone counted as a short one.
 """
 

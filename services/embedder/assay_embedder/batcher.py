@@ -124,7 +124,7 @@ class _Request:
 
     @property
     def abandoned(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether no caller waits for the answer any more."""
         return self.future.done()
 
     def settle(self, outcome: Embedded | Exception) -> None:
@@ -159,7 +159,7 @@ class _Group:
         self.vectors: dict[str, NDArray[np.float32]] = {}
 
     def wanted(self, texts: Iterable[str]) -> list[str]:
-        """Return those texts that somebody still waits for."""
+        """Return those texts that a caller still waits for."""
         return [text for text in texts if any(not request.abandoned for request in self.users[text])]
 
     def users_of(self, texts: Iterable[str]) -> list[_Request]:
@@ -266,7 +266,7 @@ class Batcher:
             started = time.perf_counter()
             try:
                 self._compute(_Group(requests))
-            except Exception as error:
+            except Exception as error:  # the boundary of a task: every waiting request gets it
                 logger.exception("model failed: requests=%d", len(requests))
                 for request in requests:
                     request.settle(error)

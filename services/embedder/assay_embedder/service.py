@@ -59,7 +59,7 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
             response = embedder_pb2.EmbedStreamResponse(request_id=request.request_id)
             try:
                 response.embed.CopyFrom(await self._embed(request.embed))
-            except Exception as error:  # noqa: BLE001  # one request of many; a defect is logged by presentable
+            except Exception as error:  # noqa: BLE001 - the boundary of a request: `presentable` logs a defect
                 response.error.CopyFrom(_error(error, "EmbedStream"))
             return response
 
@@ -75,7 +75,7 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
             response = embedder_pb2.SimilarityStreamResponse(request_id=request.request_id)
             try:
                 response.similarity.CopyFrom(await self._similarity(request.similarity))
-            except Exception as error:  # noqa: BLE001  # one request of many; a defect is logged by presentable
+            except Exception as error:  # noqa: BLE001 - the boundary of a request: `presentable` logs a defect
                 response.error.CopyFrom(_error(error, "SimilarityStream"))
             return response
 

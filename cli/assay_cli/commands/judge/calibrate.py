@@ -20,17 +20,25 @@ _LEVELS = ("unknown", "untrusted", "tentative", "trusted")
 
 
 @click.command()
-@click.option("--labels", metavar="FILE", required=True, help="Answers, or pairs, with human labels.")
+@click.option(
+    "--labels", metavar="FILE", required=True, help="Dataset of answers, or pairs of answers, with human labels."
+)
 @judge_options
 @click.option("--judge-model", "jury", multiple=True, metavar="PROVIDER:MODEL[@URL]",
-              help="A judge; several are held against people one by one and as a jury.")  # fmt: skip
-@click.option("--rubric", metavar="NAME|FILE", help="What is asked: quality (the default), answer, pairwise, or yours.")
+              help="A judge; repeatable: several are compared with people one by one and as a jury.")  # fmt: skip
 @click.option(
-    "--criterion", metavar="NAME", help="The criterion that counts; otherwise the overall score, or the mean."
+    "--rubric", metavar="NAME|FILE", help="Rubric: quality, answer, pairwise, or a YAML file; default: quality."
 )
-@click.option("--threshold", type=float, help="Where a score passes; the default is the metric's.")
-@click.option("--observed", metavar="PASSED/TOTAL", help="Correct this pass rate of a run for the judge's errors.")
-@click.option("--require", type=click.Choice(_LEVELS[1:]), help="Exit status 1 where the judge is trusted less.")
+@click.option(
+    "--criterion", metavar="NAME", help="Criterion that counts; default: the overall score, or the mean of all."
+)
+@click.option("--threshold", type=float, help="Score from which an answer passes; default: the metric's.")
+@click.option(
+    "--observed", metavar="PASSED/TOTAL", help="Pass rate of a run to correct for the judge's errors; default: none."
+)
+@click.option(
+    "--require", type=click.Choice(_LEVELS[1:]), help="Exit with 1 below this level of trust; default: any level."
+)
 @json_option
 @debug_option
 def calibrate(

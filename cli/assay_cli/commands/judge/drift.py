@@ -27,13 +27,20 @@ BUILT_IN_ANCHORS = Path(__file__).with_name("anchors.jsonl")
 
 
 @click.command()
-@click.option("--anchors", metavar="FILE", help="The frozen answers; otherwise a small set that comes with Assay.")
-@click.option("--baseline", metavar="FILE", required=True, help="What was saved before.")
-@click.option("--save", is_flag=True, help="Save this judgement as the baseline, which must not exist yet.")
-@judge_options
-@click.option("--rubric", metavar="NAME|FILE", default="quality", help="What is asked (quality).")
 @click.option(
-    "--criterion", metavar="NAME", help="The criterion that counts; otherwise the overall score, or the mean."
+    "--anchors", metavar="FILE", help="Dataset of the frozen answers; default: a small set that comes with Assay."
+)
+@click.option("--baseline", metavar="FILE", required=True, help="File of the saved baseline.")
+@click.option("--save", is_flag=True, help="Save these verdicts as the baseline; the file must not exist.")
+@judge_options
+@click.option(
+    "--rubric",
+    metavar="NAME|FILE",
+    default="quality",
+    help="Rubric: quality, answer, or a YAML file; default: quality.",
+)
+@click.option(
+    "--criterion", metavar="NAME", help="Criterion that counts; default: the overall score, or the mean of all."
 )
 @json_option
 @debug_option
@@ -48,8 +55,9 @@ def drift(
 ) -> int:
     """Judge a frozen set of answers again and say whether the judge has moved since the baseline was saved.
 
-    The judge is asked anew, past every cache. Drift is a sign-flip p-value below 0.05, or a mean difference of more
-    than 5 % of the scale. Exit status: 0 it judges as it did, 1 it has moved, 3 that cannot be computed.
+    Every verdict is requested again, past every cache. Drift is a sign-flip p-value below 0.05, or a mean
+    difference of more than 5 % of the scale. Exit status: 0 it judges as it did, 1 it has moved, 3 that cannot
+    be computed.
 
     \b
         assay judge drift --baseline judge.json --provider openai --model gpt-4o-mini --save
@@ -75,7 +83,7 @@ def drift(
     except InvalidInputError as error:
         problems += error.problems
     if save and path.exists():
-        problems.append(Problem("exists already: remove it to begin anew, or leave out --save to compare", "--baseline",
+        problems.append(Problem("exists already: remove it to start over, or leave out --save to compare", "--baseline",
                                 baseline))  # fmt: skip
     if problems:
         raise InvalidInputError(problems)

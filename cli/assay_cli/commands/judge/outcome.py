@@ -192,8 +192,8 @@ class Outcome:
         parts = []
         for index, judged in enumerate(self.judged):
             mean = self.mean(index)
-            told = f"  mean {mean:.3f}" if mean is not None else ""
-            heading = f"judge  {judged.name}  rubric {self.rubric.name}{told} "
+            shown = f"  mean {mean:.3f}" if mean is not None else ""
+            heading = f"judge  {judged.name}  rubric {self.rubric.name}{shown} "
             parts.append(calibration_text(self.single[index], heading))
         if self.jury is not None and self.jury_alpha is not None:
             value, why = figure_text("alpha", self.jury_alpha)

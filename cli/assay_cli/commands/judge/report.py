@@ -79,7 +79,7 @@ def calibration_text(calibration: Calibration, heading: str) -> str:
 
 
 def drift_text(found: Drift, changes: list[str]) -> str:
-    """Return what has become of a judge.
+    """Return how a judge has changed.
 
     Args:
         found: The comparison.

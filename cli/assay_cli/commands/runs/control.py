@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from assay.model.run import Run, SpendCap
 
 _output_dir_option = click.option(
-    "--output-dir", type=click.Path(path_type=Path), help="Write the reports there when the run is done."
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    help="Folder for the reports when the run is done; default: no reports.",
 )
 
 
@@ -114,7 +116,7 @@ def pause(run_id: str, server: str | None, as_json: bool) -> int:
 @json_option
 @debug_option
 def cancel(run_id: str, server: str | None, as_json: bool) -> int:
-    """Stop a run for good; what is stored stays.
+    """Cancel a run; it cannot be resumed, and its stored rows are kept.
 
     \b
         assay runs cancel latest
@@ -131,11 +133,20 @@ def cancel(run_id: str, server: str | None, as_json: bool) -> int:
 @click.command()
 @click.argument("run_id")
 @click.option(
-    "--spec", type=click.Path(path_type=Path), help="The spec that started it, for an agent of your own code."
+    "--spec",
+    type=click.Path(path_type=Path),
+    help="Spec that started the run, to host its Python agent; default: none.",
 )
-@click.option("--agent", "target", metavar="MODULE:FUNCTION", help="That code itself, found from this folder.")
-@click.option("--retry-errors", is_flag=True, help="Also retry rows with errors, of ended runs too.")
-@click.option("--spend-cap", metavar="USD", help="Another cap on what the run may spend on judging; none for no cap.")
+@click.option(
+    "--agent",
+    "target",
+    metavar="MODULE:FUNCTION",
+    help="Python agent to host, found from the current folder; default: none.",
+)
+@click.option("--retry-errors", is_flag=True, help="Also retry rows with errors; works on ended runs too.")
+@click.option(
+    "--spend-cap", metavar="USD", help="New spend cap of judging, in US dollars, or none; default: unchanged."
+)
 @_output_dir_option
 @prices_option
 @server_option

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Recording = Callable[[AsyncIterator[CaseResult], Run], AsyncIterator[CaseResult]]
 
 ANSWERED_HERE = frozenset({"python"})
-"""Adapters whose agent is code on the user's side: whoever continues such a run answers its questions."""
+"""Adapters whose agent is code on the user's side: the client that continues such a run answers its questions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`assay runs`: what is stored, and what is going on."""
+"""`assay runs`: the stored runs and the active ones."""
 
 from __future__ import annotations
 
@@ -55,9 +55,17 @@ def _read_states(ctx: click.Context, param: click.Parameter, value: str | None) 
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Maximum number of runs to list."
 )
-@click.option("--name", default="", metavar="NAME", help="Only runs of this name.")
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Only runs with this label.")
-@click.option("--state", "states", callback=_read_states, metavar="A,B", help="Only runs in these states.")
+@click.option("--name", default="", metavar="NAME", help="Only runs with this name; default: all.")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Only runs with this label; repeatable: with all of them.",
+)
+@click.option(
+    "--state", "states", callback=_read_states, metavar="A,B", help="Only runs in these states; default: all."
+)
 @server_option
 @json_option
 @debug_option
@@ -110,9 +118,11 @@ def list_runs(
 
 @runs.command()
 @click.argument("run_id")
-@click.option("--case", "case_id", metavar="CASE", help="Everything about the rows of this case instead.")
-@click.option("--failed", is_flag=True, help="Every failing row instead: question, answer, reference, error.")
-@click.option("--history", metavar="CASE", help="Every attempt at this case instead, those set aside too.")
+@click.option("--case", "case_id", metavar="CASE", help="Show all of the rows of this case; default: the summary.")
+@click.option("--failed", is_flag=True, help="Show every failing row: question, answer, reference, error.")
+@click.option(
+    "--history", metavar="CASE", help="Show every attempt at this case, replaced ones too; default: the summary."
+)
 @server_option
 @json_option
 @debug_option

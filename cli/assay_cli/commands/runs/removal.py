@@ -27,7 +27,7 @@ _ENDED = ("succeeded", "failed", "cancelled")
 _AT_REST = (*_ENDED, "paused")
 _MOST_RUNS = 1_000_000
 
-_yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+_yes_option = click.option("--yes", is_flag=True, help="Delete without asking for confirmation.")
 
 
 def _read_age(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
@@ -69,7 +69,7 @@ class _Found:
 def delete(run_ids: tuple[str, ...], yes: bool, server: str | None, as_json: bool) -> int:
     """Delete runs that have ended or are paused: their answers, results and events.
 
-    A dataset goes with the last run that uses it. What is deleted cannot be brought back.
+    A dataset is deleted with the last run that uses it. What is deleted cannot be brought back.
 
     \b
         assay runs delete triage-20261121-075547-8e0354
@@ -92,17 +92,20 @@ def delete(run_ids: tuple[str, ...], yes: bool, server: str | None, as_json: boo
 
 @click.command()
 @click.option(
-    "--older-than", callback=_read_age, metavar="AGE", help="Runs that ended longer ago than this: 90m, 12h, 30d, 8w."
+    "--older-than",
+    callback=_read_age,
+    metavar="AGE",
+    help="Only runs that ended longer ago than this: 90m, 12h, 30d, 8w; default: any age.",
 )
-@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the newest N of them.")
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the newest N of them; default: 0.")
 @click.option(
     "--state",
     "states",
     callback=_read_states,
     metavar="A,B",
-    help="Only succeeded, failed, cancelled or paused runs (all that have ended).",
+    help="Only runs in these states, of succeeded, failed, cancelled, paused; default: all but paused.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
+@click.option("--dry-run", is_flag=True, help="List what would be deleted, and delete nothing.")
 @_yes_option
 @server_option
 @json_option
@@ -116,7 +119,7 @@ def prune(
     server: str | None,
     as_json: bool,
 ) -> int:
-    """Delete old runs, by age, by number, or both; says what goes and about how much room that frees.
+    """Delete old runs, by age, by number, or both; list them first, with the space that this frees.
 
     A run is as old as its end, or as its creation while it is paused.
 
@@ -179,7 +182,7 @@ def _refused(found: Sequence[_Found], yes: bool) -> int | None:
         click.echo("error: nothing was deleted: stdin is no terminal to confirm on; add --yes", err=True)
         return EXIT_USAGE
     what = found[0].run.run_id if len(found) == 1 else f"{len(found)} runs"
-    if click.confirm(f"delete {what} for good?", err=True):
+    if click.confirm(f"delete {what}?", err=True):
         return None
     click.echo("nothing was deleted", err=True)
     return EXIT_INTERRUPTED
@@ -207,7 +210,7 @@ def _shown(found: Sequence[_Found]) -> str:
         )
         for each in found
     ]
-    shared = "; a dataset goes with the last run that uses it" if len(found) > 1 else ""
+    shared = "; a dataset is deleted with the last run that uses it" if len(found) > 1 else ""
     return f"{table(rows)}\nto be deleted: {_summed(found)}{shared}; reports that were written stay"
 
 

@@ -1,4 +1,4 @@
-"""Formats of other tools: told by what their records look like, or named by the user, and read as plain records."""
+"""Formats of other tools: recognised by the marks of their records, or named by the user, and read as plain records."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def find_format(records: Sequence[Record], taken: Iterable[str] = (), name: str 
 
     Args:
         records: The first records.
-        taken: Fields that the user's own mapping names: whoever maps a field has looked at it.
+        taken: Fields that the user's own mapping names: a mapped field is no mark.
         name: The file's name.
 
     Raises:

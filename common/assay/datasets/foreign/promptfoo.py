@@ -89,7 +89,7 @@ class Tests:
     Args:
         top: What stands beside the tests in a config file.
         given: The user's own mapping, canonical name to a variable's.
-        are_rows: Whether the tests are rows of a table; None where it is to be told by the fields.
+        are_rows: Whether the tests are rows of a table; None where the fields decide.
 
     Raises:
         BadFileError: What stands beside the tests cannot be read.

@@ -1,4 +1,4 @@
-"""Checks by a judge: what it is asked, by which rubric, and what its verdict comes to. The types are promptfoo's.
+"""Checks by a judge: what it is asked, by which rubric, and the outcome of its verdict. The types are promptfoo's.
 
 Each is one verdict with one score from 0 to 1; it holds with at least its `threshold`. The judge is never asked whether
 a check holds. The value of a check comes from the dataset: it reaches the judge as material between markers, in the

@@ -63,7 +63,7 @@ def schema_validator(schema_text: str) -> Any:
     """
     from jsonschema_specifications import REGISTRY
 
-    compile_pattern("")  # a missing RE2 is told now, not on the first answer
+    compile_pattern("")  # a missing RE2 is reported now, not on the first answer
     schema = json.loads(schema_text)
     for _, part in _parts(schema):
         # Where a part names its draft, jsonschema would go on with its own keywords in place of ours.

@@ -64,7 +64,7 @@ class JudgeEvidence:
         verdict: The JSON object that the judge gave; None where there is none.
         text: The judge's reply where it was not an object; empty otherwise.
         error: Why there is no verdict, e.g. "judge_unavailable"; empty where there is one.
-        skipped: Why nobody was asked for one, e.g. "judge_not_configured"; empty where somebody was.
+        skipped: Why no judge was asked for one, e.g. "judge_not_configured"; empty where one was.
         scale: Lowest and highest score, where the verdict is by a rubric of the user's own criteria.
         detail: Which judge, its fingerprint and what it cost.
         jury: What each of several judges said, in place of all of the above; empty where one judge was asked.

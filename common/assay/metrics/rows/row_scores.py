@@ -94,6 +94,6 @@ def _score(metric: Metric, row: Row) -> Score:
         return _by_own_threshold(metric, row, score_by_jury(metric, row))
     except MemoryError:
         return Score(metric=metric.name, status=ScoreStatus.ERROR, reason="scoring_memory")
-    except Exception:  # noqa: BLE001 - a defect in one metric costs one score, not the run
+    except Exception:  # noqa: BLE001 - the boundary of a case: a defect costs one score
         _log.exception("metric failed: metric=%s case=%s", metric.name, row.case.case_id)
         return Score(metric=metric.name, status=ScoreStatus.ERROR, reason="metric_failed")

@@ -1,0 +1,49 @@
+"""Help texts of the command: every option says what it does and what holds where it is not given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from assay_cli.commands import assay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def options(command: click.Command, path: str) -> Iterator[tuple[str, click.Option]]:
+    """Yield every option of a command and of the commands below it."""
+    context = click.Context(command, info_name=path)
+    for parameter in command.get_params(context):
+        if isinstance(parameter, click.Option):
+            yield path, parameter
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from options(below, f"{path} {name}")
+
+
+FOUND = list(options(assay, "assay"))
+
+
+@pytest.mark.parametrize(("path", "option"), FOUND, ids=[f"{path} {option.opts[-1]}" for path, option in FOUND])
+def test_an_option_is_described_with_its_default(path: str, option: click.Option) -> None:
+    """One sentence; an option with a value names its default, or that it may be repeated; amounts have a unit."""
+    text = option.help or ""
+    assert text[:1].isupper()
+    assert text.endswith(".")
+    if not option.is_flag and not option.required:
+        assert "default: " in text or option.show_default or (option.multiple and "repeatable" in text), text
+    if option.default not in (None, False, "", ()) and isinstance(option.default, int | str):
+        assert f"default: {option.default}" in text or option.show_default
+    if option.metavar == "USD":
+        assert "US dollars" in text
+
+
+def test_all_options_are_found() -> None:
+    """The walk reaches the groups."""
+    assert len(FOUND) > 100
+    assert {"assay runs resume", "assay judge drift", "assay dataset inspect"} <= {path for path, _ in FOUND}
