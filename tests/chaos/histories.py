@@ -104,7 +104,7 @@ def check(engine: sa.Engine, history: History, calls: Sequence[Call], endings: S
     """Return what is wrong with a run that has ended, whatever happened to the processes meanwhile."""
     verdict = Verdict(problems=list(history.problems))
     with engine.begin() as connection:
-        run = runs.get_run(connection, history.run_id)
+        run = runs.load_run(connection, history.run_id)
         if run is None:
             verdict.problems.append(f"run {history.run_id} was acknowledged and is not there")
             return verdict

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +11,6 @@ import pytest
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
 
-GUIDE = Path(__file__).parents[2] / "docs" / "scoring.md"
 ROWS = """{"answer": "a b", "reference": "a b"}
 {"answer": "x", "reference": "a b"}
 {"question": "q", "answer": {"text": "a"}}
@@ -126,21 +122,6 @@ def test_hostile_ids_and_reasons_cannot_steer_the_terminal(cli: Cli) -> None:
     done = cli.run("score", "exact_match", "--file", "rows.jsonl")
     assert "\x1b" not in done.stdout
     assert "\u202e" not in done.stdout
-
-
-def test_the_guides_commands_run(cli: Cli) -> None:
-    """Every command of the guide runs as it is written and ends well."""
-    text = GUIDE.read_text(encoding="utf-8")
-    cli.write("answers.jsonl", "".join(re.findall(r"```json\n(.*?)```", text, re.DOTALL)))
-    commands = [line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
-    assert len(commands) == 5
-    for line in commands:
-        echoed, _, called = line.rpartition(" | ")
-        words = shlex.split(called)
-        sender, _, sent = echoed.partition(" ")
-        data = (cli.folder / sent).read_bytes() if sender == "cat" else "".join(shlex.split(sent)).encode() + b"\n"
-        done = piped(cli, data, *words[2:])
-        assert done.returncode == 0, (line, done.stderr)
 
 
 def test_wrong_records_of_a_file_are_refused_or_left_out(cli: Cli) -> None:

@@ -65,7 +65,7 @@ def test_a_warm_orchestrator_that_is_killed_is_started_again(project: Cli) -> No
 def test_a_stack_that_would_end_with_a_run_is_not_taken_for_one_that_stays(project: Cli) -> None:
     """`assay up` while a run has started services of its own: it says so, and works once the run is done."""
     process = start_and_wait(project)
-    assert "call this again when the run is done" in project.run("up", "--no-embedder", status=3).stderr
+    assert "is in use by an active run" in project.run("up", "--no-embedder", status=3).stderr
     (project.folder / "go").touch()
     process.communicate(timeout=180)
     assert process.returncode == 0

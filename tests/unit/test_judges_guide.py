@@ -20,7 +20,7 @@ from assay_cli.commands.judge.labels import FIELDS, Labels, read_items
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "judges.md").read_text(encoding="utf-8")
 COMMANDS = {"calibrate": calibrate, "drift": drift}
-CALLED = [line.strip() for line in GUIDE.splitlines() if line.startswith("    assay judge ")]
+CALLED = [line for line in GUIDE.splitlines() if line.startswith("assay judge ")]
 
 
 def block(language: str) -> str:

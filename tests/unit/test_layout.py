@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -89,3 +90,26 @@ def test_a_question_to_the_command_itself_reads_nothing_of_runs(arguments: Seque
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "imported: []"
+
+
+BOUNDARIES = dict(
+    re.findall(r"^\| a (\w+) \| (\d+) \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
+)
+"""How often a broad handler stands at each boundary, as CONTRIBUTING.md says."""
+
+
+def test_broad_handlers_stand_at_a_boundary() -> None:
+    """A handler of any exception raises it again, or its comment names one of four boundaries, as often as listed."""
+    found = dict.fromkeys(BOUNDARIES, 0)
+    for path in SOURCES:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for node in ast.walk(ast.parse("\n".join(lines))):
+            if not isinstance(node, ast.ExceptHandler) or isinstance(node.body[-1], ast.Raise):
+                continue
+            if node.type is not None and ast.unparse(node.type) not in ("Exception", "BaseException"):
+                continue
+            place = re.search(r"# .*\bthe boundary of a (\w+)", lines[node.lineno - 1])
+            assert place is not None, f"{path}:{node.lineno}"
+            assert place[1] in found, f"{path}:{node.lineno}"
+            found[place[1]] += 1
+    assert {name: int(count) for name, count in BOUNDARIES.items()} == found

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import yaml
+from tests.guides import blocks
 
 from assay.datasets import FORMAT_NAMES
 from assay.datasets.fields import ALIASES
@@ -48,3 +49,17 @@ def test_the_example_of_format_and_map(write: Callable[..., str], read: Callable
     name = write(spec["dataset"], [{"input": "Q", "actual_output": "said", "expected_output": "A", "topic": "t"}])
     (case,) = read(name, format=spec["format"], field_map=spec["map"])
     assert (case.category, case.references) == ("t", ("A",))
+
+
+def test_the_python_of_the_guide_runs(write: Callable[..., str]) -> None:
+    """Its blocks, with a file in the encoding and with the field that they name, and a file of the format."""
+    write("fragen.csv", "Frage,answer\nWer stöbert?,Anna\n".encode("cp1252"))
+    write("goldens.jsonl", [{"input": "Q", "actual_output": "said", "expected_output": "A"}])
+    names: dict[str, object] = {}
+    for block in blocks("docs/datasets.md", "python"):
+        exec(block.text, names)
+        for line in block.text.splitlines():
+            call, shown, expected = line.partition("  # ")
+            if shown and expected.startswith('"'):
+                assert eval(call, names) == eval(expected)
+    assert getattr(names["case"], "input", "") == "Wer stöbert?"

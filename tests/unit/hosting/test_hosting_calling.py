@@ -7,9 +7,11 @@ import dataclasses
 import functools
 import json
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.guides import blocks
 from tests.waiting import until
 
 from assay.agent_host import threads
@@ -407,3 +409,12 @@ async def test_errors_of_the_code_are_not_retried(problem: BaseException, retrya
     response = await outcome(raises)
     assert response.error is not None
     assert response.error.retryable is retryable
+
+
+@pytest.mark.parametrize("source", blocks("docs/spec.md", "python")[0].text.split("\n\n\n"))
+async def test_the_agents_of_the_guide_answer(source: str) -> None:
+    """Both functions of docs/spec.md, one of a question's text and one of the request, as they are printed there."""
+    names: dict[str, Any] = {"my_agent": SimpleNamespace(ask=lambda text, filters=None: f"{text}!")}
+    exec(source, names)
+    response = await outcome(names["answer"])
+    assert (response.status, response.text) == (AgentStatus.SUCCESS, "q!")

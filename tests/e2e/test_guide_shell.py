@@ -1,0 +1,79 @@
+"""The shell blocks of README and guides run as printed, except the commands that `tests/guides.py` excuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.guides import Block, blocks, reason_not_to_run
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+SPEC = """
+name: guide
+dataset: qa.jsonl
+agent: {adapter: python, target: "agent:answer"}
+metrics: [exact_match, latency]
+gates: ["latency.p95 < 60"]
+"""
+AGENT = "def answer(question):\n    return question.upper()\n"
+CASES = [
+    {"id": name, "question": "q", "answer": "Q" if name != "inv-18" else "other", "tags": tags, "category": category}
+    for name, tags, category in (
+        ("inv-17", [], "billing"),
+        ("inv-18", ["hard"], "billing"),
+        ("refund-1", [], "refunds"),
+        ("refund-2", ["hard"], "refunds"),
+        ("refund-3", ["easy"], "refunds"),
+    )
+]
+
+
+def runnable(block: Block) -> list[str]:
+    """Return the commands of a block that can be run."""
+    found = [line for line in block.commands() if reason_not_to_run(block.page, line) is None]
+    return found if shutil.which("sqlite3") else [line for line in found if not line.startswith("sqlite3 ")]
+
+
+@pytest.fixture(scope="module")
+def served(warm_cli: Cli) -> Cli:
+    """Return the command in a folder like a reader's, with a run in the local stack that `assay up` started."""
+    (answers,) = blocks("docs/scoring.md", "json")
+    warm_cli.write("answers.jsonl", answers.text)
+    warm_cli.write("assay.yaml", SPEC)
+    warm_cli.write("agent.py", AGENT)
+    warm_cli.write("qa.jsonl", "\n".join(map(json.dumps, CASES)))
+    (warm_cli.folder / ".assay").symlink_to(warm_cli.home)
+    warm_cli.run("run", "assay.yaml", "--no-progress")
+    return warm_cli
+
+
+@pytest.mark.parametrize("block", [block for block in blocks(language="bash") if runnable(block)], ids=str)
+def test_a_block_runs(block: Block, served: Cli) -> None:
+    """Every command ends with the exit status 0; RUN and CASE stand for a run and a case that are there."""
+    script = "\n".join(runnable(block)).replace("127.0.0.1:7070", f"unix:{served.home}/run/orchestrator.sock")
+    script = re.sub(r"\bRUN\b", "latest", re.sub(r"\bCASE\b", "inv-17", script))
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        ["bash", "-euxo", "pipefail", "-c", script],
+        cwd=served.folder,
+        env=served.env | {"HOME": str(served.folder), "PATH": path},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_many_commands_run() -> None:
+    """The search finds blocks, and the excuses do not swallow them."""
+    assert sum(len(runnable(block)) for block in blocks(language="bash")) > 25
