@@ -15,7 +15,9 @@ from assay.metrics.rows.row_scores import score_row
 from assay.model.agent_response import AgentResponse, Source, Usage
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
-from assay.reports.json_report import JsonReport, pass_rate_interval, row_document
+from assay.reports.document import pass_rate_interval, row_document
+from assay.reports.writing import write_reports
+from assay.spec.reports import DEFAULT_REPORTS
 from assay_cli.output.console import ConsoleSummary
 from assay_orchestrator.summary.run_summary import summarise
 
@@ -65,7 +67,7 @@ async def document(folder: Path) -> dict[str, Any]:
         for row in ROWS:
             yield row
 
-    await JsonReport(finished(), None).write(folder / "results.json", rows(), lambda row: None)
+    await write_reports(finished(), rows(), DEFAULT_REPORTS, folder)
     found: dict[str, Any] = json.loads((folder / "results.json").read_text("utf-8"), parse_constant=_refuse)
     return found
 

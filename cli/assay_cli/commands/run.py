@@ -31,6 +31,7 @@ from assay_cli.options import (
     use_prices,
 )
 from assay_cli.output.run_documents import Form
+from assay_cli.report_options import chosen_reports, report_option
 from assay_cli.run_options import Marks, find_run, marks_options, selection_options
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ _REPORTS = Path("assay-reports")
 @click.option(
     "--output-dir", type=click.Path(path_type=Path), help="Folder for the reports; default: assay-reports/RUN_ID."
 )
+@report_option("--report", default="the spec's, else its preset's, else json and html")
 @selection_options
 @click.option(
     "--failed-of",
@@ -91,6 +93,7 @@ def run(
     spec: Path,
     dataset: Path | None,
     output_dir: Path | None,
+    report_names: tuple[str, ...],
     selection: CaseSelection,
     failed_of: str,
     metrics: str | None,
@@ -153,6 +156,7 @@ def run(
     for warning in info.warnings:
         click.echo(f"warning: {clean(str(warning))}", err=True)
     say_what_is_left_out(info)
+    reports = chosen_reports(report_names, checked.reports)
     check_folder(output_dir or _REPORTS)
     options = OutputOptions(
         server,
@@ -162,6 +166,7 @@ def run(
         no_progress=no_progress,
         verbose=verbose,
         spec=checked,
+        reports=reports,
         recorded=_recording(checked, cases, info, record_verdicts),
     )
     with contextlib.redirect_stdout(sys.stderr):  # what the agent prints: stdout is for results

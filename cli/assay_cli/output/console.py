@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from assay.model.run import GateOutcome
-from assay.reports.json_report import pass_rate_interval
+from assay.reports.document import pass_rate_interval
 from assay.reports.judging_text import canary_line, judging_line, jury_lines
 from assay.reports.metric_text import Uncomputed, count_text, seconds_text, units_of, value_text
 from assay.reports.recommendations import recommendations
@@ -15,14 +15,15 @@ from assay.reports.run_description import selection_line
 from assay.text.unsafe_text import clean, shorten
 from assay.verdict.run_verdict import criteria_of, run_verdict
 from assay_cli.output.failing_rows import FailingRows
+from assay_cli.output.report_files import report_lines
 from assay_cli.output.terminal import cut_width, painter, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
     from typing import TextIO
 
     from assay.model.run import CaseResult, GateResult, GroupSummary, MetricSummary, Run, RunSummary
+    from assay.reports.folder import ReportFolder
 
 _MAX_GROUPS = 15
 _MAX_REASONS = 3  # of the verdict, in the last line
@@ -58,8 +59,8 @@ class ConsoleSummary:
         self._uncomputed.take(row)
         self._failing.take(row)
 
-    def render(self, report: Path | None) -> str:
-        """Return the summary as text; `report` is where the full report lies."""
+    def render(self, reports: ReportFolder | None) -> str:
+        """Return the summary as text; `reports` are those that were written."""
         run, summary = self._run, self._run.summary
         assert summary is not None, "only finished runs are summarised"
         head = f"{clean(run.settings.name)}  {clean(run.run_id)}  {_rows(run, summary)}"
@@ -78,8 +79,8 @@ class ConsoleSummary:
             parts.append(failing)
         if advice := recommendations(run):
             parts.append("\n".join(["recommendations:", *(f"  - {shorten(sentence, None)}" for sentence in advice)]))
-        if report is not None:
-            parts.append(f"report: {clean(str(report))}")
+        if reports is not None:
+            parts.append("\n".join(report_lines(reports)))
         parts.append(self._verdict(summary))
         return "\n\n".join(parts) + "\n"
 

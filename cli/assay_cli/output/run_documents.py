@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from assay.model.run import CaseResult, Run
-from assay.reports.json_report import dataset_document, judging_document, row_document, verdict_document
+from assay.reports.document import dataset_document, judging_document, row_document, verdict_document
 from assay.reports.run_description import description_document
 
 if TYPE_CHECKING:

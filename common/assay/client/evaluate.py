@@ -29,7 +29,7 @@ from assay.local.stack import LocalStack, environment_for
 from assay.model.run import CaseResult, CaseSelection, Run, StateChange
 from assay.parsing.names import unknown_name
 from assay.reports.atomic import check_folder
-from assay.reports.json_report import JsonReport
+from assay.reports.writing import check_formats, write_reports
 from assay.spec.loader import load_spec, spec_from_mapping
 from assay.spec.model import Spec
 
@@ -75,7 +75,7 @@ def evaluate(
         server: An orchestrator's address; None for the local stack.
         on_event: Called with every snapshot and event as it comes.
         progress: Whether progress goes to stderr; None for yes, unless there is `on_event`.
-        output_dir: A folder for `results.json`, the report that `assay run` writes; None for no report.
+        output_dir: A folder for the reports that the spec lists; None for no report.
 
     Raises:
         InvalidInputError: An argument, the spec, the dataset or the agent is wrong; holds every problem.
@@ -136,6 +136,7 @@ def _checked(
         folder = Path(output_dir) if output_dir is not None else None
         if folder is not None:
             check_folder(folder, option="output_dir")
+            check_formats(checked.reports)
         warn_of_dataset(info)
         return _Job(checked, cases, info, _caller(checked, agent), server, folder, on_event, shown)
 
@@ -191,7 +192,9 @@ class _Job:
             return tuple([row async for row in stored])
         rows: list[CaseResult] = []
         with saying_how_to_report(run, self.server):
-            await JsonReport(run, self.spec).write(self.output_dir / "results.json", stored, rows.append)
+            await write_reports(
+                run, stored, self.spec.reports, self.output_dir, spec=self.spec, also=rows.append, option="output_dir"
+            )
         return tuple(rows)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import io
 import os
+import re
 import secrets
 import tempfile
 from contextlib import contextmanager
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MAX_NAME_CHARS = 50  # a name has at most 255 bytes
+_LEFTOVER = re.compile(r"\..+\.[0-9a-f]{16}\.part")
 
 
 def check_folder(folder: Path, *, option: str = "--output-dir") -> None:
@@ -56,6 +61,16 @@ def atomic_writer(path: Path, *, option: str = "--output-dir") -> Iterator[IO[st
     Raises:
         SetupError: It cannot be written.
     """
+    with atomic_binary_writer(path, option=option) as raw:
+        file = io.TextIOWrapper(raw, encoding="utf-8", newline="\n")
+        yield file
+        file.flush()
+        file.detach()
+
+
+@contextmanager
+def atomic_binary_writer(path: Path, *, option: str = "--output-dir") -> Iterator[IO[bytes]]:
+    """Do what `atomic_writer` does with a file of bytes."""
     temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,10 +78,11 @@ def atomic_writer(path: Path, *, option: str = "--output-dir") -> Iterator[IO[st
         # With the mode that the user's umask leaves: a report holds answers.
         fd = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         temporary = str(made)
-        with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as file:
+        with os.fdopen(fd, "wb") as file:
+            _lock(fd)  # as long as it is held, `remove_leftovers` knows that somebody writes
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(fd)
         failpoint("report.before_rename")
         Path(temporary).replace(path)
         failpoint("report.after_rename")
@@ -76,3 +92,22 @@ def atomic_writer(path: Path, *, option: str = "--output-dir") -> Iterator[IO[st
     finally:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove unfinished files that a process left in a folder when it was killed; those being written stay."""
+    for path in folder.glob(".*.part") if folder.is_dir() else ():
+        if not _LEFTOVER.fullmatch(path.name):
+            continue
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            if _lock(file.fileno()):
+                path.unlink()
+
+
+def _lock(fd: int) -> bool:
+    """Lock a file without waiting; return whether nobody else holds it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from assay.model.run import CaseResult, MetricSettings
 
@@ -25,22 +25,14 @@ class QualityScores:
         self._case: int | None = None
         self._open: dict[str, list[float]] = {}
 
-    @property
-    def wanted(self) -> bool:
-        """Whether the run has such a metric."""
-        return bool(self._found)
-
-    async def over(self, rows: AsyncIterator[CaseResult]) -> AsyncIterator[CaseResult]:
-        """Yield the rows, which come in dataset order, having looked at each."""
-        async for row in rows:
-            if row.case_index != self._case:
-                self._close()
-                self._case = row.case_index
-            for score in row.scores:
-                if score.metric in self._found and score.value is not None:
-                    self._open.setdefault(score.metric, []).append(score.value)
-            yield row
-        self._close()
+    def take(self, row: CaseResult) -> None:
+        """Take the next row; rows come in dataset order."""
+        if row.case_index != self._case:
+            self._close()
+            self._case = row.case_index
+        for score in row.scores:
+            if score.metric in self._found and score.value is not None:
+                self._open.setdefault(score.metric, []).append(score.value)
 
     def _close(self) -> None:
         if self._case is None:
@@ -51,5 +43,7 @@ class QualityScores:
         self._open = {}
 
     def result(self) -> dict[str, dict[str, Any]]:
-        """Return `quality_scores` by metric."""
+        """Return `quality_scores` by metric, when all rows were taken."""
+        self._close()
+        self._case = None
         return {name: {"quality_scores": ratings} for name, ratings in self._found.items()}

@@ -24,10 +24,11 @@ from assay.parsing.percentages import read_share
 from assay.parsing.yaml_nodes import Lines, parse_yaml
 from assay.spec.agents import ADAPTERS, check_agent
 from assay.spec.judging import JudgeReader, missing_key
-from assay.spec.model import LATER_REPORTS, REPORTS, Spec, wants_verdicts
+from assay.spec.model import Spec, wants_verdicts
 from assay.spec.overrides import apply_override, gate_on_left_out, select_metrics
-from assay.spec.presets import PRESETS, preset_gates, preset_metrics
+from assay.spec.presets import PRESETS, preset_gates, preset_metrics, preset_reports
 from assay.spec.prompt_options import PROMPT_KEYS, PROVIDERS, read_prompt_files
+from assay.spec.reports import ReportSettings, read_reports
 from assay.spec.variables import missing_variables
 from assay.verdict.gates import parse_gate
 
@@ -208,7 +209,7 @@ class _Reader:
             dataset_encoding=fields.text("encoding") or None,
             dataset_format=self._format(),
             on_bad_case=fields.choice("on_bad_case", ON_BAD_CASE),
-            reports=self._reports(),
+            reports=self._reports(preset),
             base_dir=self._base_dir,
             recorded_verdicts=self._recorded,
             judge_problems=self._judge_problems,
@@ -431,20 +432,13 @@ class _Reader:
                 self._report(where, gate_on_left_out(item, left_out, metrics) or error.problems[0].message)
         return tuple(gates)
 
-    def _reports(self) -> tuple[str, ...]:
-        value = self._data.get("reports", list(REPORTS))
-        if not isinstance(value, list):
-            self._report("reports", f"must be a list of {', '.join(REPORTS)}")
-            return REPORTS
-        for index, item in enumerate(value):
-            if item in LATER_REPORTS:
-                self._report(
-                    f"reports[{index}]",
-                    f"report {item!r} is not part of this version; this version writes {', '.join(REPORTS)}",
-                )
-            elif item not in REPORTS:
-                self._report(f"reports[{index}]", unknown_name("report", item, REPORTS))
-        return tuple(item for item in value if item in REPORTS)
+    def _reports(self, preset: str) -> tuple[ReportSettings, ...]:
+        if "reports" not in self._data:
+            return preset_reports(preset)
+        problems: list[Problem] = []
+        found = read_reports(self._data["reports"], problems)
+        self._take(problems)
+        return found
 
     def _judge(self, metrics: Sequence[MetricSettings]) -> JudgeSettings | None:
         problems: list[Problem] = []

@@ -11,6 +11,7 @@ from assay.metrics.checks.judged_checks import JUDGED_CHECKS
 from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
 from assay.metrics.core.info import DEFAULT_MODEL
 from assay.spec.judging import key_variable_of
+from assay.spec.reports import DEFAULT_REPORTS, ReportSettings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
     from assay.errors import Problem
     from assay.judging.recorded_verdicts import RecordedVerdicts
     from assay.model.run import MetricSettings, RunSettings
-
-REPORTS = ("json",)
-"""Report formats that this version writes."""
-
-LATER_REPORTS = ("csv", "charts", "html", "markdown", "junit")
-"""Names that are reserved for report formats of later versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +32,7 @@ class Spec:
         dataset_encoding: The dataset's encoding; None means UTF-8 or what its byte order mark says.
         dataset_format: The format to read the dataset as; None means what its records look like.
         on_bad_case: What is done about a record of the dataset that is wrong: "refuse" the dataset, or "skip" it.
-        reports: Report formats.
+        reports: The reports to write.
         base_dir: Folder that relative names in the spec start from.
         source: The spec's file; None where it is not from a file.
         recorded_verdicts: Verdicts that take the place of a judge; None where there are none.
@@ -50,7 +45,7 @@ class Spec:
     dataset_encoding: str | None = None
     dataset_format: str | None = None
     on_bad_case: str = "refuse"
-    reports: tuple[str, ...] = REPORTS
+    reports: tuple[ReportSettings, ...] = DEFAULT_REPORTS
     base_dir: Path = Path()
     source: Path | None = None
     recorded_verdicts: RecordedVerdicts | None = None

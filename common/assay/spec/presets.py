@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
+from assay.spec.reports import DEFAULT_REPORTS, ReportSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,12 +23,14 @@ class Preset:
         metrics: Metrics with the parameters that differ from their defaults.
         gates: What decides where the spec lists no gates. A gate on a metric that needs a judge counts only where the
             spec names one.
+        reports: What is written where the spec lists no reports.
     """
 
     name: str
     summary: str
     metrics: Mapping[str, Mapping[str, Any]]
     gates: tuple[str, ...]
+    reports: tuple[ReportSettings, ...] = DEFAULT_REPORTS
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -70,6 +73,11 @@ PRESETS: Mapping[str, Preset] = {
 def preset_metrics(name: str) -> list[dict[str, dict[str, Any]]]:
     """Return the metrics of a preset as a spec lists them."""
     return [{metric: dict(given)} for metric, given in PRESETS[name].metrics.items()]
+
+
+def preset_reports(name: str) -> tuple[ReportSettings, ...]:
+    """Return the reports that a spec without `reports` writes; with an empty name those of no preset."""
+    return PRESETS[name].reports if name else DEFAULT_REPORTS
 
 
 def preset_gates(name: str, metrics: Sequence[MetricSettings], *, standard: bool, judged: bool) -> tuple[str, ...]:

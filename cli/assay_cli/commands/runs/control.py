@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assay.spec.reports import DEFAULT_REPORTS
 from assay_cli.commands.runs.follow import ANSWERED_HERE, OutputOptions, caller_of, conclude, follow_to_end, say_state
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options import (
@@ -20,6 +21,7 @@ from assay_cli.options import (
     use_prices,
 )
 from assay_cli.output.run_documents import Form, full
+from assay_cli.report_options import chosen_reports, report_option
 from assay_cli.run_options import find_run
 
 if TYPE_CHECKING:
@@ -37,10 +39,13 @@ _output_dir_option = click.option(
 @click.command()
 @click.argument("run_id")
 @_output_dir_option
+@report_option("--report", default="json, html")
 @server_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line for each event.")
 @debug_option
-def watch(run_id: str, output_dir: Path | None, server: str | None, as_json: bool) -> int:
+def watch(
+    run_id: str, output_dir: Path | None, report_names: tuple[str, ...], server: str | None, as_json: bool
+) -> int:
     """Show the progress of a run until it ends or pauses.
 
     Resumes a run that was interrupted when the local stack stopped with its command, unless its agent is code on your
@@ -50,7 +55,9 @@ def watch(run_id: str, output_dir: Path | None, server: str | None, as_json: boo
         assay runs watch latest
         assay runs watch latest --output-dir reports
     """
-    options = OutputOptions(server, output_dir, Form.lines_if(as_json))
+    options = OutputOptions(
+        server, output_dir, Form.lines_if(as_json), reports=chosen_reports(report_names, DEFAULT_REPORTS)
+    )
 
     async def main() -> int:
         from assay.model.run import RunState
@@ -99,7 +106,7 @@ def pause(run_id: str, server: str | None, as_json: bool) -> int:
         async with connect(server) as (client, _):
             run = await client.pause_run(await find_run(client, run_id))
             if run.state in going:
-                click.echo("questions in flight are options; Ctrl-C stops waiting, not the pause", err=True)
+                click.echo("questions in flight are ending; Ctrl-C stops waiting, not the pause", err=True)
                 async for event in client.watch_run(run.run_id, after_sequence=run.last_sequence):
                     if isinstance(event, Run | StateChange) and event.state not in going:
                         break
@@ -148,6 +155,7 @@ def cancel(run_id: str, server: str | None, as_json: bool) -> int:
     "--spend-cap", metavar="USD", help="New spend cap of judging, in US dollars, or none; default: unchanged."
 )
 @_output_dir_option
+@report_option("--report", default="json, html")
 @prices_option
 @server_option
 @json_option
@@ -159,6 +167,7 @@ def resume(
     retry_errors: bool,
     spend_cap: str | None,
     output_dir: Path | None,
+    report_names: tuple[str, ...],
     prices: Path | None,
     server: str | None,
     as_json: bool,
@@ -176,7 +185,8 @@ def resume(
         assay runs resume latest --retry-errors
     """
     use_prices(prices, server)
-    options = OutputOptions(server, output_dir, Form.document_if(as_json))
+    reports = chosen_reports(report_names, DEFAULT_REPORTS)
+    options = OutputOptions(server, output_dir, Form.document_if(as_json), reports=reports)
     cap = _spend_cap(spend_cap)
 
     async def main() -> int:

@@ -13,6 +13,7 @@ import click
 
 from assay.errors import AssayError
 from assay.model.run import PauseCause
+from assay.spec.reports import DEFAULT_REPORTS, ReportSettings
 from assay.text.unsafe_text import clean, shorten
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line
@@ -40,12 +41,13 @@ class OutputOptions:
 
     Args:
         server: The server as the user named it, for the sentence that says how to continue.
-        output_dir: Where the report goes; None for no report.
+        output_dir: Where reports go; None for none.
         form: What is printed.
         again: The command that continues the run; empty for `assay runs resume`.
         no_progress: Whether no progress is shown.
         verbose: Whether each row is printed when it is finished.
         spec: The spec, for the report; None where only the run is known.
+        reports: What is written there.
         recorded: Takes the rows on their way into the report; None where nothing else needs them.
         out: Where results are printed.
     """
@@ -57,6 +59,7 @@ class OutputOptions:
     no_progress: bool = False
     verbose: bool = False
     spec: Spec | None = None
+    reports: tuple[ReportSettings, ...] = DEFAULT_REPORTS
     recorded: Recording | None = None
     out: TextIO = field(default_factory=lambda: sys.stdout)
 
@@ -133,7 +136,7 @@ async def _drive(
 async def conclude(client: Client, run: Run, options: OutputOptions) -> int:
     """Print the summary of a run that is over, write its report where one is wanted, and return the exit status."""
     from assay.client.run_driver import saying_how_to_report
-    from assay.reports.json_report import JsonReport
+    from assay.reports.writing import write_reports
     from assay_cli.exit_status import exit_status_of
     from assay_cli.output.console import ConsoleSummary
 
@@ -150,19 +153,24 @@ async def conclude(client: Client, run: Run, options: OutputOptions) -> int:
             click.echo(options.how_to_continue(run), err=True)
         return EXIT_INFRASTRUCTURE
     console = ConsoleSummary(run, out)
-    path = None
+    reports = None
     with saying_how_to_report(run, options.server):
         if options.output_dir is not None:
-            report, path = JsonReport(run, options.spec), options.output_dir / "results.json"
             rows = client.list_results(run.run_id)
             rows = options.recorded(rows, run) if options.recorded is not None else rows
-            await report.write(path, rows, console.take)
-            if form is Form.REPORT:
-                report.copy_to(path, out)
+            reports = await write_reports(
+                run,
+                rows,
+                options.reports,
+                options.output_dir,
+                spec=options.spec,
+                also=console.take,
+                document=out if form is Form.REPORT else None,
+            )
         elif form is Form.TEXT:
             await read_for(console, client, run)
     if form is Form.TEXT:
-        click.echo(console.render(path), file=out, nl=False)
+        click.echo(console.render(reports), file=out, nl=False)
     return exit_status_of(run)
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.model.run import AttemptOutcome
-from assay.reports.json_report import row_document, write_rows
+from assay.reports.document import row_document
+from assay.reports.formats.json_report import write_rows
 from assay_cli.options import print_document
 from assay_cli.output.case_view import case_view
 from assay_cli.output.failing_rows import ErrorGroups, FailingCounts, failing_entry, is_error
@@ -56,7 +57,7 @@ async def show_failed(client: Client, run_id: str, *, as_json: bool) -> None:
     rows = client.list_results(run_id, failed_only=True)
     if as_json:
         sys.stdout.write("[")
-        await write_rows(sys.stdout, rows, lambda row: None)
+        await write_rows(sys.stdout, rows)
         sys.stdout.write("\n]\n")
         return
     width, errors, counts = cut_width(sys.stdout), ErrorGroups(run, with_names=True), FailingCounts()

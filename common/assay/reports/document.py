@@ -1,135 +1,113 @@
-"""The JSON report: everything about a run, one row per case and repeat.
+"""The document of a run that every report is made from: its head, and one row per case and repeat.
 
-It is written row by row, so a run of any size needs little memory. `docs/report.md` describes the document.
+`docs/report.md` describes it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import shutil
-import tempfile
-from typing import IO, TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from assay.metrics.combined_score import tokens_used
 from assay.metrics.core.turn_scores import TURNS
 from assay.model.agent_response import response_to_json
 from assay.parsing.names import writable
-from assay.reports.atomic import atomic_writer
-from assay.reports.quality_scores import QualityScores
+from assay.reports.metric_text import units_of
 from assay.reports.recommendations import recommendations
 from assay.reports.run_description import selection_document
 from assay.statistics.intervals import wilson
-from assay.text.unsafe_text import json_text
 from assay.verdict.run_verdict import criteria_of, run_verdict
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from assay.model.run import CaseResult, GroupSummary, JudgingSummary, MetricSummary, Run, RunSummary
     from assay.spec.model import Spec
 
-_SCHEMA = "assay/results/1"
+SCHEMA = "assay/results/1"
 
 
-class JsonReport:
-    """Writes the document of one finished run.
+def head_document(
+    run: Run,
+    spec: Spec | None,
+    ratings: Mapping[str, Any] = MappingProxyType({}),
+    intervals: Mapping[str, tuple[float, float] | None] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return the report of a run without its rows.
 
     Args:
         run: With its summary.
         spec: Where it came from; None where only the run is known.
+        ratings: By metric, further entries of its results that are known from the rows.
+        intervals: By metric, the 95 % interval of its value, as far as one is known.
     """
+    assert run.summary is not None, "only runs with a summary are reported"
+    summary = run.summary
+    source = "gate" if summary.gates else "threshold"
+    units, kinds = units_of(run.settings), {metric.name: metric.kind for metric in run.settings.metrics}
+    return {
+        "schema": SCHEMA,
+        "timestamp": run.created_at,
+        "prompt_path": run.settings.agent.options.get("prompt_file"),
+        "test_cases_path": writable(spec.dataset) if spec and spec.dataset else run.dataset.name,
+        "test_cases_count": run.dataset.case_count,
+        "config": _settings(run),
+        "run": _provenance(run, spec),
+        "results": {
+            metric.metric: {
+                "metric": kinds.get(metric.metric, metric.metric),
+                "unit": units.get(metric.metric, ""),
+                **_result(metric),
+                "interval": intervals.get(metric.metric),
+                **ratings.get(metric.metric, {}),
+            }
+            for metric in summary.metrics
+        },
+        "summary": {
+            **verdict_document(summary),
+            "failed_criteria": list(summary.failed_criteria),
+            "skipped_criteria": list(summary.skipped_criteria),
+            "recommendations": recommendations(run),
+            "partial": summary.partial,
+            "total": run.counts.total,
+            "finished": run.counts.finished,
+            "passed": summary.passed,
+            "decided": summary.decided,
+            "pass_rate": summary.pass_rate,
+            "pass_rate_interval": pass_rate_interval(run),
+            "agent_errors": run.counts.agent_errors,
+            "latency": dataclasses.asdict(summary.latency),
+            "gates": [
+                {**dataclasses.asdict(gate), "outcome": gate.outcome.value, "source": source}
+                for gate in criteria_of(summary)
+            ],
+            "categories": [_group(group) for group in summary.categories],
+            "tags": [_group(group) for group in summary.tags],
+            "repeats": dict(summary.repeats),
+            "weighted": dict(summary.weighted),
+            "judging": judging_document(summary.judging),
+            **_flat(summary),
+        },
+    }
 
-    def __init__(self, run: Run, spec: Spec | None) -> None:
-        self._run = run
-        self._spec = spec
 
-    async def write(self, path: Path, rows: AsyncIterator[CaseResult], also: Callable[[CaseResult], None]) -> None:
-        """Write the document to a file, handing every row to `also` as it passes.
-
-        Raises:
-            SetupError: The file cannot be written.
-        """
-        ratings = QualityScores(self._run.settings.metrics)
-        with atomic_writer(path) as file:
-            if not ratings.wanted:
-                self._write_head(file, {})
-                await write_rows(file, rows, also)
-            else:
-                # What stands before the rows is known only after them.
-                with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=path.parent) as aside:
-                    await write_rows(aside, ratings.over(rows), also)
-                    self._write_head(file, ratings.result())
-                    aside.seek(0)
-                    shutil.copyfileobj(aside, file)
-            file.write("\n ]\n}\n")
-
-    def copy_to(self, path: Path, target: IO[str]) -> None:
-        """Write the document of a file that was written before to a stream."""
-        with path.open(encoding="utf-8") as file:
-            shutil.copyfileobj(file, target)
-
-    def _write_head(self, file: IO[str], ratings: Mapping[str, Any]) -> None:
-        head = json_text(self._head(ratings), indent=1)
-        file.write(head.removesuffix("\n}") + ',\n "rows": [')
-
-    def _head(self, ratings: Mapping[str, Any]) -> dict[str, Any]:
-        run = self._run
-        assert run.summary is not None, "only finished runs are reported"
-        summary = run.summary
-        source = "gate" if summary.gates else "threshold"
-        return {
-            "schema": _SCHEMA,
-            "timestamp": run.created_at,
-            "prompt_path": run.settings.agent.options.get("prompt_file"),
-            "test_cases_path": writable(self._spec.dataset) if self._spec and self._spec.dataset else run.dataset.name,
-            "test_cases_count": run.dataset.case_count,
-            "config": _settings(run),
-            "run": self._provenance(),
-            "results": {
-                metric.metric: {**_result(metric), **ratings.get(metric.metric, {})} for metric in summary.metrics
-            },
-            "summary": {
-                **verdict_document(summary),
-                "failed_criteria": list(summary.failed_criteria),
-                "skipped_criteria": list(summary.skipped_criteria),
-                "recommendations": recommendations(run),
-                "total": run.counts.total,
-                "passed": summary.passed,
-                "decided": summary.decided,
-                "pass_rate": summary.pass_rate,
-                "pass_rate_interval": pass_rate_interval(run),
-                "agent_errors": run.counts.agent_errors,
-                "latency": dataclasses.asdict(summary.latency),
-                "gates": [
-                    {**dataclasses.asdict(gate), "outcome": gate.outcome.value, "source": source}
-                    for gate in criteria_of(summary)
-                ],
-                "categories": [_group(group) for group in summary.categories],
-                "tags": [_group(group) for group in summary.tags],
-                "repeats": dict(summary.repeats),
-                "weighted": dict(summary.weighted),
-                "judging": judging_document(summary.judging),
-                **_flat(summary),
-            },
-        }
-
-    def _provenance(self) -> dict[str, Any]:
-        run = self._run
-        return {
-            "run_id": run.run_id,
-            "name": run.settings.name,
-            "labels": dict(run.settings.labels),
-            "note": run.settings.note or None,
-            "state": run.state.value,
-            "created_at": run.created_at,
-            "started_at": run.started_at,
-            "ended_at": run.ended_at,
-            "assay_version": run.assay_version,
-            "spec_path": writable(self._spec.source) if self._spec and self._spec.source else None,
-            "dataset": dataset_document(run),
-            "selection": selection_document(run.settings.selection),
-        }
+def _provenance(run: Run, spec: Spec | None) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "name": run.settings.name,
+        "labels": dict(run.settings.labels),
+        "note": run.settings.note or None,
+        "state": run.state.value,
+        "state_reason": run.state_reason or None,
+        "created_at": run.created_at,
+        "started_at": run.started_at,
+        "ended_at": run.ended_at,
+        "assay_version": run.assay_version,
+        "spec_path": writable(spec.source) if spec and spec.source else None,
+        "dataset": dataset_document(run),
+        "selection": selection_document(run.settings.selection),
+    }
 
 
 def verdict_document(summary: RunSummary) -> dict[str, Any]:
@@ -156,15 +134,6 @@ def dataset_document(run: Run) -> dict[str, Any]:
         "left_out_count": reading.left_out_count if reading else None,
         "warnings": list(reading.warnings) if reading else None,
     }
-
-
-async def write_rows(file: IO[str], rows: AsyncIterator[CaseResult], also: Callable[[CaseResult], None]) -> None:
-    """Write the documents of rows, with commas between them, handing every row to `also` as it passes."""
-    separator = "\n  "
-    async for row in rows:
-        also(row)
-        file.write(separator + json_text(row_document(row)))
-        separator = ",\n  "
 
 
 def pass_rate_interval(run: Run) -> tuple[float, float] | None:

@@ -1,0 +1,76 @@
+"""`assay report`: the reports of a run that is stored, or of its results.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from assay_cli.options import connect, debug_option, run_async, server_option
+from assay_cli.output.report_files import report_lines
+from assay_cli.report_options import chosen_reports, report_option
+from assay_cli.run_options import find_run
+
+if TYPE_CHECKING:
+    from assay.reports.folder import ReportFolder
+    from assay.spec.reports import ReportSettings
+
+_REPORTS = Path("assay-reports")
+
+
+@click.command(
+    epilog="\b\nExamples:\n  assay report latest --format html\n  assay report out/results.json --format csv,charts"
+)
+@click.argument("run")
+@report_option("--format", default="json, html")
+@click.option(
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    help="Folder for the reports; default: assay-reports/RUN_ID, or the folder of the file.",
+)
+@server_option
+@debug_option
+def report(run: str, report_names: tuple[str, ...], output_dir: Path | None, server: str | None) -> int:
+    """Write the reports of RUN: a stored run, or the results.json of one.
+
+    A run that has not finished has a report of the rows so far, which says so. A file needs no server.
+    """
+    from assay.reports.atomic import check_folder
+    from assay.spec.reports import DEFAULT_REPORTS
+
+    wanted = chosen_reports(report_names, DEFAULT_REPORTS)
+    path = Path(run)
+    if path.suffix == ".json" or path.is_file():
+        folder = output_dir or path.parent
+        check_folder(folder)
+        written = _of_file(path, wanted, folder)
+    else:
+        check_folder(output_dir or _REPORTS)
+        written = run_async(_of_run(run, wanted, output_dir, server))
+    click.echo("\n".join(report_lines(written)))
+    return 0
+
+
+def _of_file(path: Path, wanted: tuple[ReportSettings, ...], folder: Path) -> ReportFolder:
+    from assay.reports.folder import ReportFolder
+    from assay.reports.report import report_of_file
+    from assay.reports.writing import write_formats
+
+    with report_of_file(path) as found:
+        written = ReportFolder(folder, found.run_id)
+        write_formats(found, wanted, written)
+    return written
+
+
+async def _of_run(
+    reference: str, wanted: tuple[ReportSettings, ...], folder: Path | None, server: str | None
+) -> ReportFolder:
+    from assay.errors import WrongStateError
+    from assay.reports.writing import write_reports
+
+    async with connect(server) as (client, _):
+        run = await client.get_run(await find_run(client, reference))
+        if run.summary is None:
+            raise WrongStateError(f"run {run.run_id} has no row yet: there is nothing to report")
+        return await write_reports(run, client.list_results(run.run_id), wanted, folder or _REPORTS / run.run_id)

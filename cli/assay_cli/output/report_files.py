@@ -1,0 +1,28 @@
+"""Which report files were written, in a few lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.reports.metric_text import count_text
+from assay.text.unsafe_text import clean
+
+if TYPE_CHECKING:
+    from assay.reports.folder import ReportFolder
+
+
+def report_lines(reports: ReportFolder) -> list[str]:
+    """Return a line for each file that was written, and one for all files of a folder in it."""
+    lines, folders = [], dict[str, int]()
+    for path in reports.written:
+        if path.parent == reports.path:
+            lines.append(f"report: {clean(str(path))}")
+        else:
+            folders[str(path.parent)] = folders.get(str(path.parent), 0) + 1
+    lines += [f"report: {clean(folder)}/ ({count_text(count, 'file')})" for folder, count in folders.items()]
+    if reports.other_run is not None:
+        lines.append(
+            f"note: {clean(str(reports.path))} has the report of {clean(reports.other_run)}, so these files have the "
+            "id of their run in their names"
+        )
+    return lines

@@ -1,0 +1,86 @@
+"""The folder that the reports of a run are written into."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from assay.reports.atomic import atomic_binary_writer, atomic_writer, remove_leftovers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_OWNER = ".assay-run"
+_HEAD_BYTES = 1 << 20
+_RUN_ID = re.compile(r'"run_id": ("(?:[^"\\]|\\.)*")')
+
+
+class ReportFolder:
+    """Gives the files of a report their places: each appears whole, and none replaces a file of another run.
+
+    In a folder that already has the report of another run, names carry the id of this one.
+
+    Args:
+        path: The folder; it is made.
+        run_id: The run.
+        option: The option that names another folder, for messages.
+
+    Raises:
+        SetupError: The folder cannot be written.
+    """
+
+    def __init__(self, path: Path, run_id: str, *, option: str = "--output-dir") -> None:
+        self.path = path
+        self.written: list[Path] = []
+        self._option = option
+        self._run_id = run_id
+        owner = _owner(path)
+        self.other_run = owner if owner not in (None, run_id) else None
+        """The run whose report lies here already, where it is another one."""
+        remove_leftovers(path)
+        if owner is None:
+            with atomic_writer(path / _OWNER, option=option) as file:
+                file.write(run_id + "\n")
+
+    @contextmanager
+    def text(self, name: str) -> Iterator[IO[str]]:
+        """Open a text file by its name in the folder, e.g. "results.json", in UTF-8."""
+        path = self.place(name)
+        with atomic_writer(path, option=self._option) as file:
+            yield file
+        self.written.append(path)
+
+    @contextmanager
+    def binary(self, name: str) -> Iterator[IO[bytes]]:
+        """Open a file of bytes by its name in the folder, e.g. "charts/dashboard.png"."""
+        path = self.place(name)
+        remove_leftovers(path.parent)
+        with atomic_binary_writer(path, option=self._option) as file:
+            yield file
+        self.written.append(path)
+
+    def place(self, name: str) -> Path:
+        """Return where a file of that name lies."""
+        if self.other_run is None:
+            return self.path / name
+        first, *rest = Path(name).parts
+        own = Path(first) if rest else Path(first).with_suffix("")
+        renamed = f"{own.name}-{self._run_id}" + ("" if rest else Path(first).suffix)
+        return self.path.joinpath(renamed, *rest)
+
+
+def _owner(folder: Path) -> str | None:
+    """Return the run whose report lies in a folder; None where there is none."""
+    try:
+        return (folder / _OWNER).read_text("utf-8").strip()
+    except (OSError, ValueError):
+        pass
+    try:
+        with (folder / "results.json").open(encoding="utf-8", errors="replace") as file:
+            found = _RUN_ID.search(file.read(_HEAD_BYTES))
+    except OSError:
+        return None
+    return str(json.loads(found[1])) if found else "another run"

@@ -1,0 +1,1 @@
+"""One file for each format of a report; each has `write(report, folder, options)`."""

@@ -1,0 +1,22 @@
+"""results.jsonl: one row a line, without the head; for tools that read rows as a stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.text.unsafe_text import json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.reports.folder import ReportFolder
+    from assay.reports.report import Report
+
+
+def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:
+    """Write results.jsonl; each row also names its run."""
+    del options
+    prefix = '{"run_id": ' + json_text(report.run_id) + ", "
+    with folder.text("results.jsonl") as file:
+        for line in report.row_lines():
+            file.write(prefix + line.removeprefix("{") + "\n")

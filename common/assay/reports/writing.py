@@ -1,0 +1,122 @@
+"""Writing the reports of a run: which formats there are, and all that are wanted from one reading of the rows."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+from assay.errors import SetupError
+from assay.local.install_hint import install_hint
+from assay.reports.folder import ReportFolder
+from assay.reports.formats.json_report import write_document
+from assay.reports.report import report_of_run
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from assay.model.run import CaseResult, Run
+    from assay.reports.report import Report
+    from assay.spec.model import Spec
+    from assay.spec.reports import ReportSettings
+
+
+class Writer(Protocol):
+    """What the module of a format has."""
+
+    def write(self, report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:
+        """Write the format's files.
+
+        Raises:
+            SetupError: They cannot be written.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format of reports.
+
+    Args:
+        module: The module that writes it, imported when it is wanted.
+        summary: What it is good for, in a few words.
+        package: A package that it needs beyond those of the command; empty for none.
+        extra: The extra of Assay that installs the package.
+    """
+
+    module: str
+    summary: str
+    package: str = ""
+    extra: str = ""
+
+
+FORMATS: Mapping[str, Format] = {
+    "json": Format("json_report", "results.json: everything, for programs"),
+    "jsonl": Format("jsonl_report", "results.jsonl: one row a line"),
+}
+
+
+def check_formats(wanted: Sequence[ReportSettings]) -> None:
+    """Raise if a package is missing that one of the formats needs; before anything is run.
+
+    Raises:
+        SetupError: It is; says how to install it.
+    """
+    missing = [FORMATS[one.format] for one in wanted if not _is_there(FORMATS[one.format].package)]
+    if missing:
+        names = ", ".join(one.format for one in wanted if FORMATS[one.format] in missing)
+        packages = ", ".join(sorted({one.package for one in missing}))
+        hint = install_hint(*sorted({one.extra for one in missing}))
+        raise SetupError(f"the report {names} needs {packages}, not installed here: {hint}", reason="NOT_INSTALLED")
+
+
+def _is_there(package: str) -> bool:
+    return not package or find_spec(package) is not None
+
+
+def write_formats(report: Report, wanted: Sequence[ReportSettings], folder: ReportFolder) -> None:
+    """Write a report in every format that is wanted.
+
+    Raises:
+        SetupError: A file cannot be written; those before it are there.
+    """
+    for one in wanted:
+        writer: Writer = importlib.import_module(f"assay.reports.formats.{FORMATS[one.format].module}")
+        writer.write(report, folder, one.options)
+
+
+async def write_reports(
+    run: Run,
+    rows: AsyncIterator[CaseResult],
+    wanted: Sequence[ReportSettings],
+    folder: Path,
+    *,
+    spec: Spec | None = None,
+    also: Callable[[CaseResult], None] = lambda row: None,
+    document: IO[str] | None = None,
+    option: str = "--output-dir",
+) -> ReportFolder:
+    """Write the reports of a run, in a thread, from one reading of its rows; return where they are.
+
+    Args:
+        run: With its summary.
+        rows: In dataset order.
+        wanted: The formats.
+        folder: It is made.
+        spec: Where the run came from; None where only the run is known.
+        also: Called with every row as it is read.
+        document: Where the document of the JSON report is printed as well; None for nowhere.
+        option: The option that names the folder, for messages.
+
+    Raises:
+        SetupError: A file cannot be written, or a package is missing.
+    """
+    check_formats(wanted)
+    found = ReportFolder(folder, run.run_id, option=option)
+    async with report_of_run(run, spec, rows, folder, also) as report:
+        await asyncio.to_thread(write_formats, report, wanted, found)
+        if document is not None:
+            write_document(report, document)
+    return found

@@ -1,0 +1,83 @@
+"""The reports that a spec asks for: names of formats, and their options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import Problem
+from assay.parsing.names import unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Choices = Mapping[str, tuple[Any, ...]]
+
+REPORTS: Mapping[str, Choices] = MappingProxyType({"json": {}, "jsonl": {}})
+"""Every format with its options; the first of an option's values is its default."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSettings:
+    """One report to write.
+
+    Args:
+        format: One of REPORTS.
+        options: Those that were given; all others have their defaults.
+    """
+
+    format: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+DEFAULT_REPORTS = (ReportSettings("json"),)
+"""What is written where neither a spec nor its preset says."""
+
+
+def read_reports(value: object, problems: list[Problem]) -> tuple[ReportSettings, ...]:
+    """Return the reports that a spec's `reports` lists: names, or mappings of one name to its options.
+
+    Args:
+        value: As the spec has it.
+        problems: Takes what is wrong with it.
+    """
+    if not isinstance(value, list):
+        problems.append(Problem(f"must be a list of {', '.join(REPORTS)}", "reports"))
+        return ()
+    found = [_read(item, f"reports[{index}]", problems) for index, item in enumerate(value)]
+    named = [one.format for one in found if one is not None]
+    twice = sorted({name for name in named if named.count(name) > 1})
+    problems += [Problem(f"lists {name} more than once", "reports") for name in twice]
+    return tuple(one for one in found if one is not None)
+
+
+def _read(item: object, where: str, problems: list[Problem]) -> ReportSettings | None:
+    if isinstance(item, str):
+        item = {item: {}}
+    if not isinstance(item, dict) or len(item) != 1:
+        problems.append(Problem("must be the name of a format, or one name with its options", where))
+        return None
+    (name, options) = next(iter(item.items()))
+    if name not in REPORTS:
+        problems.append(Problem(unknown_name("report", name, REPORTS), where))
+        return None
+    if options is None:
+        options = {}
+    if not isinstance(options, dict):
+        problems.append(Problem(f"must be a mapping of options, not {options!r}", f"{where}.{name}"))
+        return None
+    problems += _option_problems(REPORTS[name], options, f"{where}.{name}")
+    return ReportSettings(str(name), options)
+
+
+def _option_problems(choices: Choices, options: Mapping[str, Any], where: str) -> Sequence[Problem]:
+    found = []
+    for key, value in options.items():
+        if key not in choices:
+            said = unknown_name("option", key, choices) if choices else "this format has no options"
+            found.append(Problem(said, f"{where}.{key}"))
+        elif not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices[key]):
+            named = ", ".join(str(choice).lower() for choice in choices[key])
+            found.append(Problem(f"must be one of {named}, not {value!r}", f"{where}.{key}"))
+    return found
