@@ -63,9 +63,10 @@ class Report:
         position = self._start
         while position < self._end:
             self._file.seek(position)
-            lines = self._file.readlines(min(_CHUNK_BYTES, self._end - position))
-            position = self._file.tell()
-            for line in lines:
+            for line in self._file.readlines(_CHUNK_BYTES):
+                if position >= self._end:
+                    break
+                position += len(line)
                 yield line.decode().strip().removesuffix(",")
 
 
@@ -116,11 +117,8 @@ def report_of_file(path: Path) -> Iterator[Report]:
         file = path.open("rb")
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be read: {error.strerror or error}") from None
-    with file:
-        found = _read_by_line(path, file)
-        if found is None:
-            found = _read_whole(path, file)
-        yield found
+    with file, tempfile.TemporaryFile("w+b") as copy:
+        yield _read_by_line(path, file) or _read_whole(path, file, copy)
 
 
 def _read_by_line(path: Path, file: IO[bytes]) -> Report | None:
@@ -158,8 +156,8 @@ def _read_by_line(path: Path, file: IO[bytes]) -> Report | None:
     return Report(document, count, file, start, end)
 
 
-def _read_whole(path: Path, file: IO[bytes]) -> Report:
-    """Return the report of a file of any layout."""
+def _read_whole(path: Path, file: IO[bytes], copy: IO[bytes]) -> Report:
+    """Return the report of a file of any layout; its rows go into a file of one row a line."""
     file.seek(0)
     document = _decoded(path, file.read().decode("utf-8-sig", "replace"))
     _check(path, _head_problems(document))
@@ -167,7 +165,6 @@ def _read_whole(path: Path, file: IO[bytes]) -> Report:
     if not isinstance(rows, list):
         raise InvalidInputError(f"{path}: rows is missing: the file is no whole report of a run")
     _check(path, [problem for index, row in enumerate(rows) for problem in problems_of_row(row, f"rows[{index}]")])
-    copy = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - closed with the report that reads it
     copy.writelines(json_text(row).encode() + b"\n" for row in rows)
     copy.flush()
     return Report(document, len(rows), copy, 0, copy.tell())

@@ -142,7 +142,7 @@ async def test_an_outage_is_waited_out(killable_postgres: Any, caplog: pytest.Lo
         killable_postgres.start()
         await reading
         await writing
-    said = [record.getMessage().partition(" after ")[0] for record in caplog.records]
+    said = [record.getMessage().partition(": ")[0] for record in caplog.records]
     assert said[1:] == ["database reachable again"]
 
 

@@ -1,0 +1,72 @@
+"""Intervals of means: the examples of the specification, scipy's quantiles, and what must always hold."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from assay.statistics.intervals import MeanInterval
+from assay.statistics.student import t_quantile_95
+
+
+def interval(values: list[float], clusters: str = "") -> tuple[float, float] | None:
+    """The interval of values, each a cluster of its own unless clusters are named."""
+    found = MeanInterval()
+    for index, value in enumerate(values):
+        found.take(value, clusters[index] if clusters else index)
+    return found.result()
+
+
+def test_the_mean_of_five_ratings() -> None:
+    """Mean of 4, 5, 4, 3, 5: 4.2, interval 3.161149 to 5.238851."""
+    assert interval([4, 5, 4, 3, 5]) == pytest.approx((3.161149, 5.238851), abs=1e-6)
+
+
+def test_clusters_widen_or_narrow_the_interval() -> None:
+    """The clustered standard error, 0.136083 here, and t with one degree of freedom less than there are clusters."""
+    differences = [0, 1, 1, 0, 0, 0, 1, -1, 1, 1, 0, 0]
+    assert interval([float(one) for one in differences], "aaabbbcccddd") == pytest.approx(
+        (-0.099743, 0.766409), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("values", [[], [0.5], [0.5, 0.5, 0.5]])
+def test_no_interval_without_two_different_values(values: list[float]) -> None:
+    """One value, or equal ones, say nothing of how far the mean may be off."""
+    assert interval(values) is None
+
+
+def test_one_cluster_has_no_interval() -> None:
+    """Runs of one case alone say nothing of other cases."""
+    assert interval([0.1, 0.2, 0.9], "aaa") is None
+
+
+@given(st.integers(1, 200_000))
+def test_quantiles_are_those_of_scipy(df: int) -> None:
+    """To ten digits, for any number of degrees of freedom."""
+    assert t_quantile_95(df) == pytest.approx(float(stats.t.ppf(0.975, df)), rel=1e-9)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=50), st.floats(-1e6, 1e6))
+def test_an_interval_is_around_the_mean_and_moves_with_the_values(values: list[float], shift: float) -> None:
+    """It is scipy's, and adding a number to every value moves it by that number."""
+    found = interval(values)
+    if found is None:
+        assert max(values) - min(values) <= 1e-6 * max(1.0, *map(abs, values))
+        return
+    error = float(stats.sem(values))
+    expected = stats.t.interval(0.95, len(values) - 1, math.fsum(values) / len(values), error)
+    scale = max(1.0, *map(abs, values), abs(shift))
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-6 * scale)
+    moved = interval([value + shift for value in values])
+    assert moved is None or moved == pytest.approx([end + shift for end in found], rel=1e-6, abs=1e-5 * scale)
+
+
+def test_no_degrees_of_freedom_is_an_error() -> None:
+    """The distribution begins at one degree."""
+    with pytest.raises(ValueError, match="at least one degree"):
+        t_quantile_95(0)
