@@ -1,7 +1,7 @@
 # `make demo` and `make test` do everything on a fresh machine with Python 3.11 or later, make and a C compiler.
 PYTHON ?=
 BIN := .venv/bin
-PACKAGES := -p assay -p assay_cli -p assay_embedder -p assay_judge -p assay_orchestrator
+PACKAGES := -p assay -p assay_pytest -p assay_cli -p assay_embedder -p assay_judge -p assay_orchestrator
 EXAMPLE ?= examples/product-manual
 KILLS ?= 500
 MESSAGES ?= 100000

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 HERE = ("bash", "json", "yaml")
 """Languages of which this file reads every block."""
 ELSEWHERE = {
+    ("docs/pytest.md", "python"): "test_pytest_plugin.py",
+    ("docs/pytest.md", "text"): "test_pytest_plugin.py",
     ("CONTRIBUTING.md", "console"): "test_contributing.py",
     ("README.md", "console"): "test_readme.py",
     ("README.md", "python"): "test_readme.py",

@@ -23,7 +23,7 @@ from assay.client.run_references import failed_cases, find_run_id
 from assay.client.starting import telling_of_start
 from assay.datasets import Dataset, DatasetInfo, open_dataset, records_dataset
 from assay.datasets.warnings import warn_of_dataset
-from assay.errors import AssayError, SpecError
+from assay.errors import AssayError, InvalidInputError, Problem, SpecError
 from assay.local.home import Home
 from assay.local.stack import LocalStack, environment_for
 from assay.model.run import CaseResult, CaseSelection, Run, StateChange
@@ -32,6 +32,7 @@ from assay.reports.atomic import check_folder
 from assay.reports.writing import check_formats, write_reports
 from assay.spec.loader import load_spec, spec_from_mapping
 from assay.spec.model import Spec
+from assay.spec.reports import ReportSettings, read_reports
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,6 +63,7 @@ def evaluate(
     on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
     progress: bool | None = None,
     output_dir: str | Path | None = None,
+    reports: Sequence[str] | None = None,
 ) -> Evaluation:
     """Run an evaluation and return its summary and rows.
 
@@ -75,7 +77,8 @@ def evaluate(
         server: An orchestrator's address; None for the local stack.
         on_event: Called with every snapshot and event as it comes.
         progress: Whether progress goes to stderr; None for yes, unless there is `on_event`.
-        output_dir: A folder for the reports that the spec lists; None for no report.
+        output_dir: A folder for the reports; None for no report.
+        reports: Formats to write there, e.g. ["json"]; None for those that the spec lists.
 
     Raises:
         InvalidInputError: An argument, the spec, the dataset or the agent is wrong; holds every problem.
@@ -88,7 +91,7 @@ def evaluate(
         >>> result = evaluate({"metrics": ["exact_match"]}, agent=answer, dataset=cases)  # doctest: +SKIP
         >>> result.summary.pass_rate  # doctest: +SKIP
     """
-    return run_to_end(_checked(spec, agent, dataset, select, server, on_event, progress, output_dir))
+    return run_to_end(_checked(spec, agent, dataset, select, server, on_event, progress, output_dir, reports))
 
 
 async def evaluate_async(
@@ -101,9 +104,10 @@ async def evaluate_async(
     on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
     progress: bool | None = None,
     output_dir: str | Path | None = None,
+    reports: Sequence[str] | None = None,
 ) -> Evaluation:
     """Do what `evaluate` does, in the running event loop, in which an asynchronous agent is called too."""
-    return await _checked(spec, agent, dataset, select, server, on_event, progress, output_dir)
+    return await _checked(spec, agent, dataset, select, server, on_event, progress, output_dir, reports)
 
 
 def _checked(
@@ -115,6 +119,7 @@ def _checked(
     on_event: Callable[[Run | StateChange | CaseResult], None] | None,
     progress: bool | None,
     output_dir: str | Path | None,
+    reports: Sequence[str] | None,
 ) -> Coroutine[Any, Any, Evaluation]:
     """Return the evaluation to await; checks what it can now, in the thread of the caller, whose line warnings name."""
     check_arguments(
@@ -128,6 +133,8 @@ def _checked(
         output_dir=output_dir,
     )
     checked = _spec(spec, agent, dataset, (environment_for(server), environment_for(server, "judge")))
+    if reports is not None:
+        checked = replace(checked, reports=_reports(reports))
     shown = on_event is None if progress is None else progress
 
     def job(selection: CaseSelection, failed: Collection[str]) -> _Job:
@@ -233,6 +240,14 @@ def _spec(
     return spec_from_mapping(
         data, dataset=file, needs_dataset=dataset is None, environ=environ, judge_environ=judge_environ
     )
+
+
+def _reports(names: Sequence[str]) -> tuple[ReportSettings, ...]:
+    problems: list[Problem] = []
+    found = read_reports(list(names), problems)
+    if problems:
+        raise InvalidInputError(problems)
+    return found
 
 
 def _dataset(

@@ -1,0 +1,162 @@
+"""One evaluation of a pytest session: made once, also where several workers of pytest-xdist share the items."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.client.evaluate import evaluate
+from assay.datasets import open_dataset
+from assay.errors import AssayError, SpecError
+from assay.local.stack import environment_for
+from assay.reports.folder import ReportFolder
+from assay.reports.report import report_of_file
+from assay.reports.writing import write_formats
+from assay.spec.loader import find_spec_file, load_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import ExitStack
+
+    import pytest
+
+    from assay.reports.report import Report
+
+
+@dataclass
+class Case:
+    """The rows of one case, which may have been run several times."""
+
+    passed: int = 0
+    failed: int = 0
+    undecided: int = 0
+    errors: int = 0
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def take(self, row: dict[str, Any]) -> None:
+        """Take the next row of the case."""
+        self.rows.append(row)
+        if row["status"] == "error":
+            self.errors += 1
+        elif row["passed"] is None:
+            self.undecided += 1
+        else:
+            self.passed += row["passed"]
+            self.failed += not row["passed"]
+
+
+class MarkedEvaluation:
+    """The evaluation that a marker names.
+
+    Args:
+        spec: The file of the spec.
+        agent: A function in place of the spec's agent; None for that.
+        server: An orchestrator's address; None for the local stack.
+        closing: Closed at the end of the session.
+    """
+
+    def __init__(self, spec: Path, agent: Callable[..., Any] | None, server: str | None, closing: ExitStack) -> None:
+        self._spec, self._agent, self._server = find_spec_file(spec), agent, server
+        overrides = ["agent={adapter: python, target: 'caller:agent'}"] if agent is not None else []
+        checked = load_spec(
+            self._spec,
+            overrides=overrides,
+            environ=environment_for(server),
+            judge_environ=environment_for(server, "judge"),
+        )
+        if checked.dataset is None:
+            raise SpecError(f"{spec} names no dataset")
+        self.name = checked.settings.name
+        self.gates = tuple(checked.settings.gates)
+        cases = open_dataset(
+            checked.dataset,
+            field_map=checked.dataset_map,
+            encoding=checked.dataset_encoding,
+            on_bad_case=checked.on_bad_case,
+            format=checked.dataset_format,
+        )
+        self._reports = checked.reports
+        self.case_ids = tuple(case.case_id for case in cases)
+        self._closing, self._folder = closing, _shared_folder(self._spec, closing)
+        self._report: Report | None = None
+        self._problem: AssayError | None = None
+        self._cases: dict[str, Case] = {}
+
+    def report(self, config: pytest.Config) -> Report:
+        """Return the report; the evaluation is made at the first call of any worker.
+
+        Raises:
+            AssayError: It could not be made; each later call says the same.
+        """
+        if self._problem is not None:
+            raise self._problem
+        if self._report is None:
+            try:
+                self._make(config.getoption("assay_output_dir"))
+                self._report = self._closing.enter_context(report_of_file(self._folder / "results.json"))
+            except AssayError as error:
+                self._problem = error
+                raise
+        return self._report
+
+    def _make(self, output_dir: str | None) -> None:
+        """Make the evaluation, unless another worker has: the others wait for its report."""
+        with (self._folder / ".making").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            failure = self._folder / ".failure"
+            if failure.exists():
+                raise AssayError(failure.read_text("utf-8"))
+            if (self._folder / "results.json").exists():
+                return
+            try:
+                evaluate(
+                    self._spec,
+                    self._agent,
+                    server=self._server,
+                    progress=False,
+                    output_dir=self._folder,
+                    reports=["json"],
+                )
+            except AssayError as error:
+                failure.write_text(error.message, "utf-8")
+                raise
+        if output_dir is not None:
+            with report_of_file(self._folder / "results.json") as report:
+                folder = ReportFolder(Path(output_dir) / self.name, report.run_id, option="--assay-output-dir")
+                write_formats(report, self._reports, folder)
+
+    def case(self, case_id: str, report: Report) -> Case | None:
+        """Return the rows of a case; None where the run has none."""
+        if not self._cases:
+            for row in report.rows():
+                self._cases.setdefault(row["case_id"], Case()).take(row)
+        return self._cases.get(case_id)
+
+
+def _shared_folder(spec: Path, closing: ExitStack) -> Path:
+    """Return the folder of an evaluation, the same for all workers of a session; the last of them removes it.
+
+    Workers collect all items before one of them runs the first, so that each holds its lock by then.
+    """
+    session = os.environ.get("PYTEST_XDIST_TESTRUNUID") or secrets.token_hex(16)
+    name = hashlib.sha256(str(spec.resolve()).encode()).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"assay-pytest-{os.getuid()}-{session}-{name}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    users = closing.enter_context((folder / ".users").open("w"))
+    fcntl.flock(users, fcntl.LOCK_SH)
+
+    def leave() -> None:
+        with contextlib.suppress(OSError):  # another worker is still there
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+
+    closing.callback(leave)
+    return folder

@@ -1,0 +1,171 @@
+"""The pytest plugin, in pytest processes of its own: items, outcomes, one run for all workers, nothing when unused."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.guides import blocks
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+AGENT = """
+def answer(request):
+    with open("asked.txt", "a") as file:
+        file.write(request.input + "\\n")
+    if request.input == "q3":
+        raise RuntimeError("no such order")
+    return "nope" if request.input == "q2" else request.input.upper()
+"""
+OUTCOME = re.compile(r"^(PASSED|FAILED|XFAIL|SKIPPED|ERROR) test_agent\.py::(\S.*?)(?: - .*)?$", re.MULTILINE)
+TESTS = """
+import pytest
+
+@pytest.mark.assay("assay.yaml")
+def test_agent(assay_run):
+    assert assay_run.head["summary"]["total"] == 20
+"""
+
+
+@pytest.fixture
+def tests_of_agent(project: Cli) -> Cli:
+    """A folder with an evaluation, one of whose cases fails and one is an error, and a marked test."""
+    project.write("agent.py", AGENT)
+    project.write("test_agent.py", TESTS)
+    return project
+
+
+def run_pytest(cli: Cli, *arguments: str, status: int) -> str:
+    """Run pytest in the folder with the plugin; return what it prints."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "assay_pytest"]
+    done = subprocess.run(
+        [*command, "-q", "-rA", "-W", "ignore", *arguments],
+        cwd=cli.folder,
+        env={key: value for key, value in cli.env.items() if not key.startswith("PYTEST_")},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
+
+
+def outcomes(said: str) -> dict[str, str]:
+    """The outcome of each item."""
+    return {name: outcome for outcome, name in OUTCOME.findall(said)}
+
+
+def test_cases_report_and_gates_decide(tests_of_agent: Cli) -> None:
+    """A case that fails is an expected failure with its texts; the gate that holds passes; JUnit has figures."""
+    said = run_pytest(tests_of_agent, "--junitxml", "out.xml", status=0)
+    found = outcomes(said)
+    assert len(found) == 20 + 1 + 1 + 1
+    assert (found["test_agent[c2]"], found["test_agent[c3]"]) == ("XFAIL", "XFAIL")
+    assert {name for name, outcome in found.items() if outcome != "PASSED"} == {"test_agent[c2]", "test_agent[c3]"}
+    assert "RuntimeError: no such order" in said
+    assert "got:   nope" in said
+    properties = {
+        case.get("name"): {each.get("name"): each.get("value") for each in case.iter("property")}
+        for case in ET.parse(tests_of_agent.folder / "out.xml").iter("testcase")
+    }
+    assert properties["test_agent[c2]"]["exact_match"] == "0.0"
+    assert properties["test_agent[gate pass_rate >= 0.9]"]["actual"] == "0.9"
+
+
+def test_the_guide_shows_what_pytest_prints(tests_of_agent: Cli) -> None:
+    """The test of docs/pytest.md runs as it stands, and its items are named as the guide shows them."""
+    (code,), (shown,) = blocks("docs/pytest.md", "python"), blocks("docs/pytest.md", "text")
+    lines = [json.dumps({"id": f"refund-{i}", "question": f"q{i}", "answer": f"Q{i}"}) for i in range(1, 3)]
+    tests_of_agent.write("qa.jsonl", "\n".join(lines))
+    spec = (tests_of_agent.folder / "assay.yaml").read_text("utf-8")
+    tests_of_agent.write("assay.yaml", spec.replace("pass_rate >= 0.9", "pass_rate >= 0.85"))
+    tests_of_agent.write("agent.py", AGENT.replace("q2", "none"))
+    tests_of_agent.write("test_agent.py", code.text)
+    found = outcomes(run_pytest(tests_of_agent, status=0))
+    assert sorted(found) == sorted(
+        line.partition("::")[2].rpartition(" ")[0].split(" XFAIL")[0] for line in shown.text.splitlines()
+    )
+
+
+def test_strict_fails_at_each_case(tests_of_agent: Cli) -> None:
+    """With --assay-strict the cases decide, too; a failing item is a sentence, without a traceback of the plugin."""
+    said = run_pytest(tests_of_agent, "--assay-strict", "-k", "c2 or c3 or c4", status=1)
+    assert outcomes(said) == {
+        "test_agent[c2]": "FAILED", "test_agent[c3]": "FAILED", "test_agent[c4]": "PASSED",
+    }  # fmt: skip
+    assert "assay_pytest" not in said
+
+
+def test_a_gate_that_does_not_hold_fails(tests_of_agent: Cli) -> None:
+    """The gate and the verdict fail with their values; a spec without gates has its verdict alone."""
+    spec = (tests_of_agent.folder / "assay.yaml").read_text("utf-8")
+    tests_of_agent.write("assay.yaml", spec.replace("pass_rate >= 0.9", "pass_rate >= 0.95"))
+    said = run_pytest(tests_of_agent, "-k", "gate or verdict", status=1)
+    assert "gate FAIL: pass_rate >= 0.95, actual 0.9" in said
+    assert outcomes(said)["test_agent[verdict]"] == "FAILED"
+    tests_of_agent.write("assay.yaml", spec.partition("gates:")[0])
+    assert "test_agent[verdict]" in outcomes(run_pytest(tests_of_agent, "-k", "gate or verdict", status=0))
+
+
+def test_workers_share_one_run(tests_of_agent: Cli) -> None:
+    """Under pytest-xdist each question is asked once, reports are kept where asked for, and nothing else is left."""
+    before = set(Path(tempfile.gettempdir()).glob(f"assay-pytest-{os.getuid()}-*"))
+    said = run_pytest(tests_of_agent, "-n", "3", "--dist", "load", "--assay-output-dir", "kept", status=0)
+    assert len(outcomes(said)) == 23
+    asked = (tests_of_agent.folder / "asked.txt").read_text("utf-8").split()
+    assert sorted(set(asked)) == sorted(f"q{index}" for index in range(20))
+    assert len([question for question in asked if question != "q3"]) == 19  # that one is retried
+    assert [path.name for path in (tests_of_agent.folder / "kept" / "small").glob("results*")] == ["results.json"]
+    assert set(Path(tempfile.gettempdir()).glob(f"assay-pytest-{os.getuid()}-*")) == before
+
+
+def test_repeats_are_one_item(tests_of_agent: Cli) -> None:
+    """The runs of a case are folded, and the sentence says how many failed."""
+    spec = (tests_of_agent.folder / "assay.yaml").read_text("utf-8")
+    tests_of_agent.write("assay.yaml", spec + "repeats: 3\n")
+    said = run_pytest(tests_of_agent, "-k", "c2", status=0)
+    assert outcomes(said) == {"test_agent[c2]": "XFAIL"}
+    assert "3 of 3 runs failed" in said
+
+
+@pytest.mark.parametrize(
+    ("marker", "said"),
+    [
+        ('"nothing.yaml"', "nothing.yaml"),
+        ("", "takes the file of a spec"),
+        ('"assay.yaml", repeat=3', "takes the file of a spec"),
+        ('"bad.yaml"', "unknown metric 'exact_macth'; did you mean 'exact_match'?"),
+    ],
+)
+def test_a_marker_or_spec_that_is_wrong_is_a_sentence(tests_of_agent: Cli, marker: str, said: str) -> None:
+    """Collection fails with all problems, before anything is run."""
+    spec = (tests_of_agent.folder / "assay.yaml").read_text("utf-8")
+    tests_of_agent.write("bad.yaml", spec.replace("exact_match", "exact_macth"))
+    tests_of_agent.write("test_agent.py", TESTS.replace('"assay.yaml"', marker))
+    assert said in run_pytest(tests_of_agent, status=2)
+    assert not (tests_of_agent.folder / "asked.txt").exists()
+
+
+def test_running_again_until_it_passes_is_refused(tests_of_agent: Cli) -> None:
+    """An evaluation that is retried until its gates hold is no evaluation."""
+    tests_of_agent.write("conftest.py", "def pytest_configure(config):\n    config.option.reruns = 2\n")
+    assert "`repeats` in its spec" in run_pytest(tests_of_agent, "-k", "verdict", status=1)
+
+
+def test_without_the_marker_nothing_is_imported(tests_of_agent: Cli) -> None:
+    """The plugin alone imports nothing of Assay, and adds no item."""
+    tests_of_agent.write(
+        "test_agent.py",
+        "import sys\ndef test_plain():\n"
+        "    assert sorted(name for name in sys.modules if name.split('.')[0] in ('assay', 'grpc', 'yaml')) == []\n",
+    )
+    assert outcomes(run_pytest(tests_of_agent, status=0)) == {"test_plain": "PASSED"}
