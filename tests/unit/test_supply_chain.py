@@ -37,7 +37,18 @@ def tool(name: str) -> ModuleType:
 
 
 LOCK = tool("lock")
-LOCKED = {name: {entry[0]: entry[1] for entry in ENTRY.findall(text)} for name, text in LISTS.items()}
+
+
+def is_for_this_platform(entry: tuple[str, str, str, str]) -> bool:
+    """Return whether the marker of an entry holds here."""
+    return not entry[2] or Marker(entry[2].removeprefix(" ; ")).evaluate()
+
+
+# Of a package that is locked in two versions, for older and newer Pythons, the one for this Python.
+LOCKED = {
+    name: {entry[0]: entry[1] for entry in sorted(ENTRY.findall(text), key=is_for_this_platform)}
+    for name, text in LISTS.items()
+}
 
 
 def required(extras: tuple[str, ...]) -> dict[str, Requirement]:
@@ -59,8 +70,7 @@ def required(extras: tuple[str, ...]) -> dict[str, Requirement]:
 
 def installed_here(name: str) -> set[str]:
     """Return the packages of a list that this platform needs."""
-    found = ENTRY.findall(LISTS[name])
-    return {entry[0] for entry in found if not entry[2] or Marker(entry[2].removeprefix(" ; ")).evaluate()}
+    return {entry[0] for entry in ENTRY.findall(LISTS[name]) if is_for_this_platform(entry)}
 
 
 @pytest.mark.parametrize("name", LISTS)
