@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from assay.client.client import Client
     from assay.client.evaluate import evaluate, evaluate_async
     from assay.client.evaluation import Evaluation
+    from assay.client.stored import run, runs
     from assay.datasets.warnings import DatasetWarning
     from assay.errors import AssayError
     from assay.model.agent_request import AgentRequest
@@ -34,6 +35,8 @@ __all__ = [
     "__version__",
     "evaluate",
     "evaluate_async",
+    "run",
+    "runs",
     "score",
     "score_file",
     "score_many",
@@ -50,6 +53,8 @@ _WHERE = {
     "Scorer": "assay.scoring.scorer",
     "evaluate": "assay.client.evaluate",
     "evaluate_async": "assay.client.evaluate",
+    "run": "assay.client.stored",
+    "runs": "assay.client.stored",
     "score": "assay.scoring.scorer",
     "score_file": "assay.scoring.scorer",
     "score_many": "assay.scoring.scorer",

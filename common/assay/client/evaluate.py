@@ -155,7 +155,7 @@ def _checked(
 async def _run_failed_of(
     select: CaseSelection, server: str | None, job: Callable[[CaseSelection, Collection[str]], _Job]
 ) -> Evaluation:
-    async with _connected(server) as (client, _):
+    async with connected(server) as (client, _):
         run_id = await find_run_id(client, select.failed_of)
         failed = await failed_cases(client, run_id)
     return await job(replace(select, failed_of=run_id), failed).run()
@@ -177,7 +177,7 @@ class _Job:
     async def run(self) -> Evaluation:
         judge_keys = self.spec.judge_keys if self.spec.needs_judge(self.info.checks) else None
         models = self.spec.embedding_models(self.info.checks)
-        async with _connected(self.server, models, judge_keys) as (client, stack):
+        async with connected(self.server, models, judge_keys) as (client, stack):
             run = await start_run(client, self.spec, self.dataset, self.info)
             with make_progress(run, hidden=not self.shown) as progress:
 
@@ -206,7 +206,7 @@ class _Job:
 
 
 @asynccontextmanager
-async def _connected(
+async def connected(
     server: str | None, models: Sequence[str] = (), judge_keys: Sequence[str] | None = None
 ) -> AsyncIterator[tuple[Client, LocalStack | None]]:
     """Connect to a server, or to a local stack with what is needed, which is stopped after."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import SetupError
-from assay.local.install_hint import install_hint
-from assay.metrics.combined_score import tokens_used
+from assay.client.frames import arrow_table, data_frame, metric_records, row_record
 from assay.model.by_metric import ByMetric
+from assay.reports.metric_intervals import MetricIntervals
 from assay.reports.metric_text import units_of, value_text
 from assay.verdict.run_verdict import VerdictStatus, run_verdict
 
@@ -84,41 +83,36 @@ class Evaluation:
         Raises:
             SetupError: pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise SetupError(
-                f"a data frame needs pandas, which cannot be imported ({error}): {install_hint('pandas')}",
-                reason="NOT_INSTALLED",
-            ) from error
-        return pd.DataFrame([_record(row) for row in self.rows])
+        return data_frame([row_record(row) for row in self.rows])
 
+    def summary_to_pandas(self) -> Any:
+        """Return the metrics as a pandas DataFrame: one line per metric, with its 95 % interval from `low` to `high`.
 
-def _record(row: CaseResult) -> dict[str, Any]:
-    """Return a row as the frame holds it; absent is None."""
-    response = row.response
-    usage = response.usage if response is not None else None
-    record: dict[str, Any] = {
-        "case_id": row.case_id,
-        "repeat": row.repeat_index,
-        "category": row.category or None,
-        "tags": list(row.tags),
-        "weight": row.weight,
-        "status": row.status.value,
-        "passed": row.passed,
-        "reason": row.reason or None,
-        "question": row.input,
-        "answer": response.text if response is not None else None,
-        "references": list(row.references),
-        "sources": [one.id or one.uri or one.title for one in response.sources] if response is not None else [],
-        "error": response.error.message if response is not None and response.error is not None else None,
-        "latency_ms": row.latency_ms,
-        "started_at": row.started_at or None,
-        "duration_ms": row.duration_ms,
-        "input_tokens": usage.input_tokens if usage is not None else None,
-        "output_tokens": usage.output_tokens if usage is not None else None,
-        "total_tokens": tokens_used(usage),
-        "cost_usd": usage.cost_usd if usage is not None else None,
-    }
-    scores = {f"score.{score.metric}" if score.metric in record else score.metric: score.value for score in row.scores}
-    return {**record, **scores}
+        Raises:
+            SetupError: pandas is not installed.
+        """
+        return data_frame(metric_records(self.run, self._intervals()))
+
+    def to_arrow(self) -> Any:
+        """Return the rows as an Arrow table, with the columns of `to_pandas`.
+
+        Raises:
+            SetupError: pyarrow is not installed.
+        """
+        return arrow_table([row_record(row) for row in self.rows])
+
+    def _intervals(self) -> dict[str, tuple[float, float] | None]:
+        found = MetricIntervals(self.run.settings)
+        for row in self.rows:
+            found.take(row)
+        return found.result(self.summary.metrics)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        from assay.reports.document import head_document
+        from assay.reports.notebook import run_html, run_markdown
+
+        head = head_document(self.run, None, intervals=self._intervals())
+        return {"text/html": run_html(head), "text/markdown": run_markdown(head), "text/plain": repr(self)}
+
+    def _repr_html_(self) -> str:
+        return self._repr_mimebundle_()["text/html"]

@@ -1,10 +1,10 @@
-"""The progress of a run: a live line on a terminal, plain lines elsewhere."""
+"""The progress of a run: a live line on a terminal and in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.model.run import CaseResult, Run, RunState, StateChange
 from assay.reports.judging_text import judge_line, judging_cost
@@ -46,7 +46,7 @@ class Progress(Protocol):
 
 
 def make_progress(run: Run, *, hidden: bool, clock: Callable[[], float] = time.monotonic) -> Progress:
-    """Return what fits: nothing, a live line on a terminal, or plain lines.
+    """Return what fits: nothing, a live line on a terminal or in a notebook, or plain lines.
 
     Args:
         hidden: Whether nothing is shown.
@@ -54,6 +54,8 @@ def make_progress(run: Run, *, hidden: bool, clock: Callable[[], float] = time.m
     """
     if hidden:
         return _Hidden(run, clock)
+    if (display := notebook_display()) is not None:
+        return _Notebook(run, clock, display)
     return _Live(run, clock) if sys.stderr is not None and can_redraw(sys.stderr) else PlainProgress(run, clock)
 
 
@@ -214,6 +216,58 @@ class _Live(_Hidden):
 
     def say(self, text: str) -> None:
         _write(f"\r\x1b[2K{clean(text)}\n")
+
+
+class _Notebook(_Hidden):
+    """One line of output below a cell, which is replaced again and again; sentences go to stderr."""
+
+    every_s = _PLAIN_EVERY_S / 10
+
+    def __init__(self, run: Run, clock: Callable[[], float], display: Callable[..., Any]) -> None:
+        super().__init__(run, clock)
+        self._display = display
+        self._handle: Any = None
+
+    def __enter__(self) -> Self:
+        self.say(f"run {self._run.run_id}: {cases_over_dataset(self._run)}")
+        self.say_judge()
+        self.show()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.show()
+
+    def show_start(self) -> None:
+        self.show()
+
+    def show_wait(self) -> None:
+        if self._starting:
+            self.show()
+
+    def show(self) -> None:
+        shown = {"text/plain": clean(self.line())}
+        if self._handle is None:
+            self._handle = self._display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
+
+    def say(self, text: str) -> None:
+        _write(f"{clean(text)}\n")
+
+
+def notebook_display() -> Callable[..., Any] | None:
+    """Return what shows output below the cell of a notebook; None elsewhere. Imports nothing that is not there."""
+    shells = sys.modules.get("IPython.core.interactiveshell")
+    if shells is None or not shells.InteractiveShell.initialized():
+        return None
+    if not hasattr(shells.InteractiveShell.instance(), "kernel"):
+        return None  # IPython on a terminal
+    from IPython.display import display
+
+    found: Callable[..., Any] = display
+    return found
 
 
 def _write(text: str) -> None:

@@ -1,0 +1,126 @@
+"""The rows and metrics of an evaluation as records, and as the tables of pandas and Arrow."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import SetupError
+from assay.local.install_hint import install_hint
+from assay.metrics.combined_score import tokens_used
+from assay.reports.metric_text import units_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.model.run import CaseResult, Run
+
+
+def row_record(row: CaseResult) -> dict[str, Any]:
+    """Return a row with one entry per metric; absent is None.
+
+    A metric whose name is that of another entry is `score.NAME`.
+    """
+    response = row.response
+    usage = response.usage if response is not None else None
+    record: dict[str, Any] = {
+        "case_id": row.case_id,
+        "repeat": row.repeat_index,
+        "category": row.category or None,
+        "tags": list(row.tags),
+        "weight": row.weight,
+        "status": row.status.value,
+        "passed": row.passed,
+        "reason": row.reason or None,
+        "question": row.input,
+        "answer": response.text if response is not None else None,
+        "references": list(row.references),
+        "sources": [one.id or one.uri or one.title for one in response.sources] if response is not None else [],
+        "error": response.error.message if response is not None and response.error is not None else None,
+        "latency_ms": row.latency_ms,
+        "started_at": row.started_at or None,
+        "duration_ms": row.duration_ms,
+        "input_tokens": usage.input_tokens if usage is not None else None,
+        "output_tokens": usage.output_tokens if usage is not None else None,
+        "total_tokens": tokens_used(usage),
+        "cost_usd": usage.cost_usd if usage is not None else None,
+    }
+    scores = {f"score.{score.metric}" if score.metric in record else score.metric: score.value for score in row.scores}
+    return {**record, **scores}
+
+
+def metric_records(run: Run, intervals: Mapping[str, tuple[float, float] | None]) -> list[dict[str, Any]]:
+    """Return the metrics of a run, one entry each; absent is None."""
+    units = units_of(run.settings)
+    found = []
+    for metric in run.summary.metrics if run.summary is not None else ():
+        low, high = intervals.get(metric.metric) or (None, None)
+        found.append(
+            {
+                "metric": metric.metric,
+                "value": metric.value,
+                "low": low,
+                "high": high,
+                "unit": units.get(metric.metric) or None,
+                "n_scored": metric.n_scored,
+                "n_skipped": metric.n_skipped,
+                "n_error": metric.n_error,
+                "passed": metric.passed,
+                "failed": metric.failed,
+                "threshold": metric.threshold,
+                "meets_threshold": metric.meets_threshold,
+                "target": metric.target,
+                "meets_target": metric.meets_target,
+            }
+        )
+    return found
+
+
+def run_record(run: Run) -> dict[str, Any]:
+    """Return a stored run in one entry, with one value per metric; absent is None."""
+    summary = run.summary
+    record: dict[str, Any] = {
+        "run_id": run.run_id,
+        "name": run.settings.name,
+        "state": run.state.value,
+        "verdict": summary.overall_status if summary is not None else None,
+        "created_at": run.created_at,
+        "agent": f"{run.settings.agent.adapter} {run.settings.agent.target}".strip(),
+        "dataset": run.dataset.name,
+        "total": run.counts.total,
+        "finished": run.counts.finished,
+        "passed": run.counts.passed,
+        "failed": run.counts.failed,
+        "agent_errors": run.counts.agent_errors,
+        "pass_rate": summary.pass_rate if summary is not None else None,
+        "labels": dict(run.settings.labels),
+    }
+    values = {metric.metric: metric.value for metric in summary.metrics} if summary is not None else {}
+    return {**record, **{f"score.{name}" if name in record else name: value for name, value in values.items()}}
+
+
+def data_frame(records: Sequence[Mapping[str, Any]]) -> Any:
+    """Return records as a pandas DataFrame.
+
+    Raises:
+        SetupError: pandas is not installed.
+    """
+    return _package("pandas", "a data frame", "pandas").DataFrame(list(records))
+
+
+def arrow_table(records: Sequence[Mapping[str, Any]]) -> Any:
+    """Return records as an Arrow table.
+
+    Raises:
+        SetupError: pyarrow is not installed.
+    """
+    return _package("pyarrow", "an Arrow table", "parquet").Table.from_pylist(list(records))
+
+
+def _package(name: str, what: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise SetupError(
+            f"{what} needs {name}, which cannot be imported ({error}): {install_hint(extra)}", reason="NOT_INSTALLED"
+        ) from error

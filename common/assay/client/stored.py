@@ -1,0 +1,88 @@
+"""Stored runs in Python: `assay.runs` and `assay.run`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.client.evaluate import connected
+from assay.client.evaluation import Evaluation
+from assay.client.frames import arrow_table, data_frame, run_record
+from assay.client.loop_thread import run_to_end
+from assay.client.run_references import find_run_id
+from assay.errors import WrongStateError
+from assay.model.run import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Runs(tuple[Run, ...]):
+    """Stored runs, newest first."""
+
+    __slots__ = ()
+
+    def to_pandas(self) -> Any:
+        """Return them as a pandas DataFrame: one line per run, one column per metric.
+
+        Raises:
+            SetupError: pandas is not installed.
+        """
+        return data_frame([run_record(run) for run in self])
+
+    def to_arrow(self) -> Any:
+        """Return them as an Arrow table.
+
+        Raises:
+            SetupError: pyarrow is not installed.
+        """
+        return arrow_table([run_record(run) for run in self])
+
+    def _repr_html_(self) -> str:
+        from assay.reports.notebook import runs_html
+
+        return runs_html([run_record(run) for run in self])
+
+
+def runs(
+    limit: int = 20, *, name: str = "", labels: Mapping[str, str] | None = None, server: str | None = None
+) -> Runs:
+    """Return stored runs with their summaries, newest first.
+
+    Args:
+        limit: How many at most.
+        name: Only runs of this name.
+        labels: Only runs with these labels.
+        server: An orchestrator's address; None for the local stack.
+
+    Raises:
+        AssayError: They cannot be read.
+    """
+
+    async def read() -> Runs:
+        async with connected(server) as (client, _):
+            listed = await client.list_runs(limit, name=name, labels=labels or {})
+            return Runs([await client.get_run(each.run_id) for each in listed])
+
+    return run_to_end(read())
+
+
+def run(reference: str = "latest", *, server: str | None = None) -> Evaluation:
+    """Return a stored run with its rows, as `assay.evaluate` returned it; of an unfinished one, the rows so far.
+
+    Args:
+        reference: A run's id, a unique beginning of one, or "latest".
+        server: An orchestrator's address; None for the local stack.
+
+    Raises:
+        NotFoundError: There is no such run.
+        WrongStateError: It has no row yet.
+    """
+
+    async def read() -> Evaluation:
+        async with connected(server) as (client, _):
+            found = await client.get_run(await find_run_id(client, reference))
+            if found.summary is None:
+                raise WrongStateError(f"run {found.run_id} has no row yet")
+            return Evaluation(found, tuple([row async for row in client.list_results(found.run_id)]))
+
+    return run_to_end(read())

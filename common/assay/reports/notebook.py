@@ -1,0 +1,103 @@
+"""What a notebook shows of a run and of a list of runs: HTML without scripts, as many notebooks remove those."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from assay.reports.metric_text import count_text, seconds_text, value_text
+from assay.text.unsafe_text import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_TEXT_CHARS = 200
+_COLOURS = {"PASS": "#1a7f37", "FAIL": "#b42318", "INCOMPLETE": "#9a6700"}
+_CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:top"
+_SIGNS = {"at_least": "≥", "more_than": ">", "at_most": "≤"}
+
+
+def run_html(head: Mapping[str, Any]) -> str:
+    """Return the verdict, metrics and gates of a run.
+
+    Args:
+        head: The document of its report without the rows.
+    """
+    run, summary = head["run"], head["summary"]
+    status = summary["overall_status"]
+    rate = summary["pass_rate"]
+    passed = "no row has a verdict" if rate is None else f"pass rate {rate:.1%}"
+    partial = f"PARTIAL: {summary.get('finished')} of {summary['total']} rows. " if summary.get("partial") else ""
+    rows = [
+        (name, _value(metric), _interval(metric), str(metric["n_scored"]), _threshold(metric))
+        for name, metric in head["results"].items()
+    ]
+    gates = [
+        (gate["expression"], gate["outcome"], "" if gate["actual"] is None else f"{gate['actual']:.4g}")
+        for gate in summary["gates"]
+    ]
+    latency, colour = summary["latency"], _COLOURS.get(status, "inherit")
+    times = f"latency P50 {seconds_text(latency['p50_s'])}, P95 {seconds_text(latency['p95_s'])}"
+    why = _text(partial + "; ".join(summary["reasons"]))
+    about = f"{_text(run['name'])} · <code>{_text(run['run_id'])}</code> · {count_text(summary['total'], 'row')}"
+    parts = [
+        f'<p style="margin:0 0 4px"><strong style="color:{colour}">{escape(status)}</strong> {why}</p>',
+        f'<p style="margin:0 0 8px">{about}, {passed} · {times}</p>',
+        _table(("metric", "value", "95 % interval", "rows", "threshold"), rows),
+    ]
+    if gates:
+        parts.append(_table(("gate", "outcome", "actual"), gates))
+    return f"<div>{''.join(parts)}</div>"
+
+
+def run_markdown(head: Mapping[str, Any]) -> str:
+    """Return the same in a few lines of text, for what shows no HTML."""
+    summary = head["summary"]
+    rate = "no row has a verdict" if summary["pass_rate"] is None else f"pass rate {summary['pass_rate']:.1%}"
+    return f"{summary['overall_status']}, {rate}"
+
+
+def runs_html(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of stored runs."""
+    rows = [
+        (
+            one["run_id"],
+            one["name"],
+            one["state"],
+            one["verdict"] or "-",
+            "-" if one["pass_rate"] is None else f"{one['pass_rate']:.1%}",
+            f"{one['finished']}/{one['total']}",
+            one["created_at"][:19].replace("T", " "),
+        )
+        for one in records
+    ]
+    return f"<div>{_table(('run', 'name', 'state', 'verdict', 'pass rate', 'rows', 'created'), rows)}</div>"
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = "".join(f'<th scope="col" style="{_CELL}">{escape(one)}</th>' for one in heads)
+    body = "".join(
+        "<tr>" + "".join(f'<td dir="auto" style="{_CELL}">{_text(cell)}</td>' for cell in row) + "</tr>" for row in rows
+    )
+    inner = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<table style="border-collapse:collapse;margin:0 0 8px">{inner}</table>'
+
+
+def _text(text: str) -> str:
+    return escape(shorten(text, _TEXT_CHARS))
+
+
+def _value(metric: Mapping[str, Any]) -> str:
+    return value_text(metric.get("unit", ""), metric["value"])
+
+
+def _interval(metric: Mapping[str, Any]) -> str:
+    found, unit = metric.get("interval"), metric.get("unit", "")
+    return f"{value_text(unit, found[0])} to {value_text(unit, found[1])}" if found else "-"
+
+
+def _threshold(metric: Mapping[str, Any]) -> str:
+    if metric["threshold"] is None:
+        return "-"
+    met = {True: "reached", False: "missed", None: "not computed"}[metric["meets_threshold"]]
+    return f"{_SIGNS[metric['rule']]} {metric['threshold']:g} {met}"
