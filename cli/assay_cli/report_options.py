@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from assay.errors import InvalidInputError, Problem
-from assay.spec.reports import REPORTS, ReportSettings, read_reports
+from assay.model.report_settings import REPORTS, ReportSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,6 +40,7 @@ def chosen_reports(names: Sequence[str], default: tuple[ReportSettings, ...]) ->
         SetupError: A package that a format needs is missing.
     """
     from assay.reports.writing import check_formats
+    from assay.spec.reports import read_reports
 
     found = default
     if names:

@@ -14,10 +14,10 @@ from assay.metrics.core.score import JudgeEvidence, Row
 from assay.metrics.rows.row_scores import score_row
 from assay.model.agent_response import AgentResponse, Source, Usage
 from assay.model.case import Case, Turn
+from assay.model.report_settings import DEFAULT_REPORTS
 from assay.model.run import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
 from assay.reports.document import pass_rate_interval, row_document
 from assay.reports.writing import write_reports
-from assay.spec.reports import DEFAULT_REPORTS
 from assay_cli.output.console import ConsoleSummary
 from assay_orchestrator.summary.run_summary import summarise
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.unit.test_report_document import ROWS, finished
 
 from assay.errors import InvalidInputError
+from assay.model.report_settings import REPORTS, ReportSettings
 from assay.reports.folder import ReportFolder
 from assay.reports.report import report_of_file
 from assay.reports.schema import problems_of_head, problems_of_row, results_schema
 from assay.reports.writing import FORMATS, write_formats, write_reports
-from assay.spec.reports import REPORTS, ReportSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

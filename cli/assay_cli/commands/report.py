@@ -13,8 +13,8 @@ from assay_cli.report_options import chosen_reports, report_option
 from assay_cli.run_options import find_run
 
 if TYPE_CHECKING:
+    from assay.model.report_settings import ReportSettings
     from assay.reports.folder import ReportFolder
-    from assay.spec.reports import ReportSettings
 
 _REPORTS = Path("assay-reports")
 
@@ -36,8 +36,8 @@ def report(run: str, report_names: tuple[str, ...], output_dir: Path | None, ser
 
     A run that has not finished has a report of the rows so far, which says so. A file needs no server.
     """
+    from assay.model.report_settings import DEFAULT_REPORTS
     from assay.reports.atomic import check_folder
-    from assay.spec.reports import DEFAULT_REPORTS
 
     wanted = chosen_reports(report_names, DEFAULT_REPORTS)
     path = Path(run)

@@ -120,8 +120,6 @@ def run(
     Everything is checked before anything is started or called. Without --server the needed services run on
     this machine for as long as the run takes. Progress goes to stderr, results to stdout.
     """
-    from assay.client.run_driver import check_inputs
-    from assay.datasets import open_dataset
     from assay.local.stack import environment_for
     from assay.reports.atomic import check_folder
     from assay.spec.loader import find_spec_file, load_spec
@@ -141,21 +139,8 @@ def run(
         judge_environ=environment_for(server, "judge"),
     )
     checked = marks.label(checked)
-    assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
     selection, failed = _find_failed(selection, failed_of, server, is_new=resume_id is None)
-    cases = open_dataset(
-        checked.dataset,
-        field_map=checked.dataset_map,
-        encoding=checked.dataset_encoding,
-        selection=selection,
-        failed_cases=failed,
-        on_bad_case=checked.on_bad_case,
-        format=checked.dataset_format,
-    )
-    info = check_inputs(checked, cases)
-    for warning in info.warnings:
-        click.echo(f"warning: {clean(str(warning))}", err=True)
-    say_what_is_left_out(info)
+    cases, info = _open_cases(checked, selection, failed)
     reports = chosen_reports(report_names, checked.reports)
     check_folder(output_dir or _REPORTS)
     options = OutputOptions(
@@ -171,6 +156,28 @@ def run(
     )
     with contextlib.redirect_stdout(sys.stderr):  # what the agent prints: stdout is for results
         return run_async(_run(checked, cases, info, resume_id, options, _load_caller(checked)))
+
+
+def _open_cases(spec: Spec, selection: CaseSelection, failed: frozenset[str]) -> tuple[Dataset, DatasetInfo]:
+    """Return the dataset, checked with the spec; prints what is odd about it."""
+    from assay.client.run_driver import check_inputs
+    from assay.datasets import open_dataset
+
+    assert spec.dataset is not None, "load_spec refuses a spec without a dataset"
+    cases = open_dataset(
+        spec.dataset,
+        field_map=spec.dataset_map,
+        encoding=spec.dataset_encoding,
+        selection=selection,
+        failed_cases=failed,
+        on_bad_case=spec.on_bad_case,
+        format=spec.dataset_format,
+    )
+    info = check_inputs(spec, cases)
+    for warning in info.warnings:
+        click.echo(f"warning: {clean(str(warning))}", err=True)
+    say_what_is_left_out(info)
+    return cases, info
 
 
 def _recording(spec: Spec, dataset: Dataset, info: DatasetInfo, path: Path | None) -> Recording | None:

@@ -26,13 +26,14 @@ from assay.datasets.warnings import warn_of_dataset
 from assay.errors import AssayError, InvalidInputError, Problem, SpecError
 from assay.local.home import Home
 from assay.local.stack import LocalStack, environment_for
+from assay.model.report_settings import ReportSettings
 from assay.model.run import CaseResult, CaseSelection, Run, StateChange
 from assay.parsing.names import unknown_name
 from assay.reports.atomic import check_folder
 from assay.reports.writing import check_formats, write_reports
 from assay.spec.loader import load_spec, spec_from_mapping
 from assay.spec.model import Spec
-from assay.spec.reports import ReportSettings, read_reports
+from assay.spec.reports import read_reports
 
 P = ParamSpec("P")
 T = TypeVar("T")

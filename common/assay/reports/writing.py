@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
+    from assay.model.report_settings import ReportSettings
     from assay.model.run import CaseResult, Run
     from assay.reports.report import Report
     from assay.spec.model import Spec
-    from assay.spec.reports import ReportSettings
 
 
 class Writer(Protocol):

@@ -15,6 +15,7 @@ from assay.metrics.formula import with_own_numbers
 from assay.metrics.rows.order import check_formulas
 from assay.model.case_limits import MAX_REPEATS
 from assay.model.labels import label_problems
+from assay.model.report_settings import ReportSettings
 from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, RunSettings
 from assay.model.run_limits import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.model.run_settings import MAX_ERRORS, TURN_SCORES
@@ -28,7 +29,7 @@ from assay.spec.model import Spec, wants_verdicts
 from assay.spec.overrides import apply_override, gate_on_left_out, select_metrics
 from assay.spec.presets import PRESETS, preset_gates, preset_metrics, preset_reports
 from assay.spec.prompt_options import PROMPT_KEYS, PROVIDERS, read_prompt_files
-from assay.spec.reports import ReportSettings, read_reports
+from assay.spec.reports import read_reports
 from assay.spec.variables import missing_variables
 from assay.verdict.gates import parse_gate
 

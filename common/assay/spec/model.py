@@ -10,8 +10,8 @@ from assay.metrics import METRICS
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS
 from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
 from assay.metrics.core.info import DEFAULT_MODEL
+from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
 from assay.spec.judging import key_variable_of
-from assay.spec.reports import DEFAULT_REPORTS, ReportSettings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
-from assay.spec.reports import DEFAULT_REPORTS, ReportSettings
+from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
+from assay.model.report_settings import REPORTS, ReportSettings
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     Choices = Mapping[str, tuple[Any, ...]]
-
-REPORTS: Mapping[str, Choices] = MappingProxyType({"json": {}, "jsonl": {}})
-"""Every format with its options; the first of an option's values is its default."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReportSettings:
-    """One report to write.
-
-    Args:
-        format: One of REPORTS.
-        options: Those that were given; all others have their defaults.
-    """
-
-    format: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-DEFAULT_REPORTS = (ReportSettings("json"),)
-"""What is written where neither a spec nor its preset says."""
 
 
 def read_reports(value: object, problems: list[Problem]) -> tuple[ReportSettings, ...]:

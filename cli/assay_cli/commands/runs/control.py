@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.spec.reports import DEFAULT_REPORTS
+from assay.model.report_settings import DEFAULT_REPORTS
 from assay_cli.commands.runs.follow import ANSWERED_HERE, OutputOptions, caller_of, conclude, follow_to_end, say_state
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options import (

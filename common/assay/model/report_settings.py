@@ -1,0 +1,30 @@
+"""Which reports there are, and one that is wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+REPORTS: Mapping[str, Mapping[str, tuple[Any, ...]]] = MappingProxyType({"json": {}, "jsonl": {}})
+"""Every format with its options; the first of an option's values is its default."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSettings:
+    """One report to write.
+
+    Args:
+        format: One of REPORTS.
+        options: Those that were given; all others have their defaults.
+    """
+
+    format: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+DEFAULT_REPORTS = (ReportSettings("json"),)
+"""What is written where neither a spec nor its preset says."""
