@@ -6,11 +6,12 @@ EXAMPLE ?= examples/product-manual
 KILLS ?= 500
 MESSAGES ?= 100000
 SEED ?= 1
+BASE ?=
 
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check chaos fuzz mutants protos bench lock clean
+.PHONY: demo test check chaos compat fuzz mutants protos bench lock clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -34,6 +35,9 @@ check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contrac
 chaos: .venv/dev.stamp         ## kill processes at every stage, then KILLS more at random; see docs/chaos.md
 	$(BIN)/python -m pytest -m "chaos or not chaos" tests/chaos
 	$(BIN)/python -m tests.chaos.random_kills --kills $(KILLS) --seed $(SEED) --json benchmarks/results/chaos.json
+
+compat: .venv/dev.stamp        ## run this version beside BASE, by default the newest release; see docs/upgrading.md
+	$(BIN)/python -m tests.compat --base '$(BASE)'
 
 mutants: .venv/dev.stamp       ## change one place at a time and see which tests notice; see docs/mutants.md
 	$(BIN)/python -m tools.mutants --json benchmarks/results/mutants.json
