@@ -45,9 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the tests of both directions and of the databases; return 1 where one failed."""
     parser = argparse.ArgumentParser(prog="make compat", description=__doc__.splitlines()[0])
     parser.add_argument("--base", default="", metavar="REVISION", help="Default: the newest release tag.")
-    parser.add_argument(
-        "--only", choices=("commands", "services", "databases"), help="One part; default: all of them."
-    )
+    parser.add_argument("--only", choices=("commands", "services", "databases"), help="One part; default: all of them.")
     parser.add_argument("tests", nargs="*", metavar="FILE", help="Files of tests/e2e; default: all that use a server.")
     options = parser.parse_args(arguments)
     base_name = options.base or newest_release()
@@ -63,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             outcomes.append(_run_suites(own, base, OLDER_SERVICES, base, folder / "services", options.tests))
         if options.only in (None, "databases"):
             outcomes.append(_run_databases(base, folder))
-    _print(outcomes)
+    sys.stdout.write(_report(outcomes))
     return int(any(outcome.failed for outcome in outcomes))
 
 
@@ -110,7 +108,8 @@ def _pytest(
     environment: dict[str, str],
 ) -> tuple[int, tuple[str, ...]]:
     """Run pytest in a checkout; return how many tests passed, and the names of the others."""
-    print(f"\n== {title}", flush=True)
+    sys.stdout.write(f"\n== {title}\n")
+    sys.stdout.flush()
     report = folder / "report.xml"
     # One process: the tests of two versions at once would share what the machine can do, and time out.
     command = [python, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", f"--junitxml={report}"]
@@ -123,13 +122,13 @@ def _pytest(
     return len(cases) - len(failed), names
 
 
-def _print(outcomes: Sequence[Outcome]) -> None:
+def _report(outcomes: Sequence[Outcome]) -> str:
+    lines = []
     for outcome in outcomes:
-        print(f"\n{outcome.line}")
-        for name in outcome.failed:
-            print(f"  failed    {name}")
-        for each in outcome.left_out:
-            print(f"  left out  {each.test}: {each.reason}")
+        lines += ["", outcome.line]
+        lines += [f"  failed    {name}" for name in outcome.failed]
+        lines += [f"  left out  {each.test}: {each.reason}" for each in outcome.left_out]
+    return "\n".join([*lines, ""])
 
 
 if __name__ == "__main__":

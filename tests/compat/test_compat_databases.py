@@ -42,11 +42,8 @@ def answer(request):
 def write_project(cli: Cli, name: str) -> Path:
     """Write a spec with an agent of its own, which waits for the file `go-NAME` before its later answers."""
     cli.write(f"{name}.py", AGENT)
-    lines = [
-        json.dumps({"id": f"c{i}", "question": f"q{i}", "answer": f"Q{i}", "category": f"k{i % 2}", "tags": [f"t{i % 3}"]})
-        for i in range(CASES)
-    ]  # fmt: skip
-    cli.write("qa.jsonl", "\n".join(lines))
+    cases = [{"id": f"c{i}", "question": f"q{i}", "answer": f"Q{i}", "category": f"k{i % 2}"} for i in range(CASES)]
+    cli.write("qa.jsonl", "\n".join(map(json.dumps, cases)))
     return cli.write(f"{name}.yaml", {
         "name": name, "dataset": "qa.jsonl", "metrics": ["exact_match", "rouge", "latency"],
         "agent": {"adapter": "python", "target": f"{name}:answer", "concurrency": IN_FLIGHT, "retries": 0},

@@ -18,7 +18,7 @@ BASE_VARIABLE = "ASSAY_COMPAT_BASE"
 _COMMAND = ("common", "cli")
 _SERVICES = ("services/embedder", "services/judge", "services/orchestrator")
 _SHIM_INIT = """
-# What a test imports of a service is of the version of its commands; `python -m` starts the service of the other version.
+# What a test imports of a service has the version of its commands; `python -m` starts the other version.
 __path__.append({own!r})
 """
 _SHIM_MAIN = """

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import grpc.aio
 
 from assay.agent_host.host import host_agent
-from assay.errors import NotFoundError, UnavailableError, WatchBehindError, WrongStateError
+from assay.client.dropped_settings import dropped_settings
+from assay.errors import NotFoundError, SetupError, UnavailableError, WatchBehindError, WrongStateError
 from assay.model.run import CaseResult, DatasetRef, Deletion, RowAttempt, Run, StateChange
 from assay.rpc.channel import open_channel, read_stream, server_version, wait_for_ready
 from assay.rpc.status import translated
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
+from assay.version import __version__
 from assay.wire.case import case_to_wire
 from assay.wire.judging import SPEND_CAP
 from assay.wire.run import ATTEMPT, DATASET, RUN, SETTINGS, STATES, event_from_wire, result_from_wire
@@ -120,13 +123,25 @@ class Client:
         Raises:
             SpecError: The settings are wrong; holds every problem.
             ConflictError: The request id was used for another run.
+            SetupError: The orchestrator is of an older version, which does not know some of the settings; the run is
+                cancelled (reason SERVER_TOO_OLD).
         """
         request = pb.CreateRunRequest(
             request_id=request_id or str(uuid.uuid4()),
             spec=SETTINGS.to_wire(settings),
             dataset_id=dataset_id,
         )
-        return RUN.from_wire((await self._call(lambda: self._stub.CreateRun(request))).run)
+        run = RUN.from_wire((await self._call(lambda: self._stub.CreateRun(request))).run)
+        # A server ignores what it does not know: the run would be another one than the spec describes.
+        if dropped := dropped_settings(SETTINGS.from_wire(request.spec), run.settings):
+            with suppress(WrongStateError):  # it has ended already
+                await self.cancel_run(run.run_id)
+            raise SetupError(
+                f"{await self._server()} is too old for {', '.join(dropped)}: upgrade it, or leave that out of the "
+                f"spec; run {run.run_id} was cancelled",
+                reason="SERVER_TOO_OLD",
+            )
+        return run
 
     async def get_run(self, run_id: str, *, partial: bool = True) -> Run:
         """Return a run as it stands.
@@ -158,14 +173,25 @@ class Client:
             labels: Labels that they have.
             states: The states of which they have one; none for any.
         """
+        labels, states = dict(labels or {}), frozenset(states)
         wanted = pb.ListRunsRequest(
             run_id_prefix=run_id_prefix, name=name, labels=labels, states=map(STATES.to_wire, states)
         )
+
+        def meets_conditions(run: Run) -> bool:
+            """Return whether a run is wanted: a server of an older version ignores conditions that it does not know."""
+            return (
+                run.run_id.startswith(run_id_prefix)
+                and name in ("", run.settings.name)
+                and labels.items() <= run.settings.labels.items()
+                and (not states or run.state in states)
+            )
+
         runs: list[Run] = []
         token = ""
         while len(runs) < limit:
             response = await self._list_runs(wanted, min(_RUN_PAGE, limit - len(runs)), token)
-            runs += [RUN.from_wire(run) for run in response.runs]
+            runs += filter(meets_conditions, map(RUN.from_wire, response.runs))
             token = response.next_page_token
             if not token:
                 break
@@ -278,17 +304,16 @@ class Client:
         while True:
             request = pb.WatchRunRequest(run_id=run_id, after_sequence=cursor, include_answers=include_answers)
             try:
-                with translated():
-                    async with read_stream(self._stub.WatchRun(request)) as messages:
-                        async for message in messages:
-                            patience.renew()
-                            if message.HasField("snapshot"):
-                                yield RUN.from_wire(message.snapshot)
-                            if message.HasField("bookmark_sequence"):
-                                cursor = message.bookmark_sequence
-                            for event in message.events:
-                                cursor = event.sequence
-                                yield event_from_wire(event)
+                async with self._explained(), read_stream(self._stub.WatchRun(request)) as messages:
+                    async for message in messages:
+                        patience.renew()
+                        if message.HasField("snapshot"):
+                            yield RUN.from_wire(message.snapshot)
+                        if message.HasField("bookmark_sequence"):
+                            cursor = message.bookmark_sequence
+                        for event in message.events:
+                            cursor = event.sequence
+                            yield event_from_wire(event)
                 return
             except WatchBehindError:
                 continue  # whatever was sent before has been read by now
@@ -324,7 +349,8 @@ class Client:
                 for _ in range(_STEPS_TO_SEND):
                     await asyncio.sleep(0)
                 for result in response.results:
-                    yield result_from_wire(result)
+                    if case_id in ("", result.case_id):  # a server of an older version lists the rows of all cases
+                        yield result_from_wire(result)
         finally:
             if page is not None:
                 page.cancel()
@@ -338,7 +364,8 @@ class Client:
         patience = _Patience(self._patience_s)
         while True:
             try:
-                await host_agent(self._channel, run_id, caller, concurrency=concurrency, on_attached=patience.renew)
+                async with self._explained():
+                    await host_agent(self._channel, run_id, caller, concurrency=concurrency, on_attached=patience.renew)
                 return
             except UnavailableError as problem:
                 await self._lost(problem, patience)
@@ -348,7 +375,7 @@ class Client:
         patience = _Patience(self._patience_s)
         while True:
             try:
-                with translated():
+                async with self._explained():
                     result = await attempt()
             except UnavailableError as problem:
                 # An address at which nothing has ever answered is most likely wrong.
@@ -358,6 +385,25 @@ class Client:
             else:
                 self._was_reached = True
                 return result
+
+    @asynccontextmanager
+    async def _explained(self) -> AsyncIterator[None]:
+        """Raise the domain error for a failed call; one for a method unknown to the server names its version."""
+        try:
+            with translated():
+                yield
+        except SetupError as problem:
+            if problem.reason != "UNIMPLEMENTED":
+                raise
+            raise SetupError(
+                f"{await self._server()} does not know this call of Assay {__version__}: upgrade the orchestrator, or "
+                "use an `assay` of its version",
+                reason="SERVER_TOO_OLD",
+            ) from problem
+
+    async def _server(self) -> str:
+        version = await self.server_version() or "of a version that does not give its number"
+        return f"the orchestrator at {self.address} (Assay {version})"
 
     async def _lost(self, problem: UnavailableError, patience: _Patience) -> None:
         if problem.reason == "STORAGE_UNAVAILABLE":

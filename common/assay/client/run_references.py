@@ -32,8 +32,7 @@ async def find_run_id(client: Client, given: str) -> str:
             raise NotFoundError("there is no run yet: start one with `assay run SPEC`", reason="RUN_NOT_FOUND")
         return newest[0].run_id
     listed = await client.list_runs(_MOST_NAMED + 1, run_id_prefix=given) if given else []
-    # A server of an older version lists runs regardless of their ids.
-    found = [run.run_id for run in listed if run.run_id.startswith(given)]
+    found = [run.run_id for run in listed]
     if len(found) < 2 or given in found:
         return given if given in found or not found else found[0]
     more = ", ..." if len(found) > _MOST_NAMED else ""

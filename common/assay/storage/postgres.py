@@ -201,7 +201,16 @@ class PostgresDatabase:
             connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, hashtext(current_schema()))", (UPGRADE_LOCK,))
             if self._needs_upgrade(connection):
+                self._check_unused(connection)
                 revisions.upgrade(connection, self._tables)
+
+    def _check_unused(self, connection: sa.Connection) -> None:
+        """Raise where processes of an older version work with the tables: they would store what these do not hold."""
+        if names := self._tables.running_processes(connection):
+            raise StorageError(
+                f"{self._place} is used by processes of an older version ({', '.join(names)}): stop them, then start "
+                "this version, which changes the tables"
+            )
 
     def _needs_upgrade(self, connection: sa.Connection) -> bool:
         revision = revisions.read_revision(connection, self._tables)

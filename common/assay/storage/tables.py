@@ -23,6 +23,8 @@ class ServiceTables:
         migrations: The folder of alembic's scripts.
         head_revision: The newest revision, of those that compare as texts do.
         version_table: Where the database holds its revision.
+        running_processes: Returns the names of the processes that work with the tables in PostgreSQL, as messages name
+            them; a service whose versions may share its tables has none.
     """
 
     service: str
@@ -31,3 +33,4 @@ class ServiceTables:
     migrations: Path
     head_revision: str
     version_table: str
+    running_processes: Callable[[sa.Connection], list[str]] = lambda connection: []

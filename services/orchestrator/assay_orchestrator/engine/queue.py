@@ -29,6 +29,7 @@ from assay.runtime.failpoints import failpoint
 from assay.storage.postgres_errors import client_sentence, is_passing, sentence
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 from assay_orchestrator.engine.liveness import GONE_BEATS, Liveness
+from assay_orchestrator.store.processes import ALIVE_CLASS
 from assay_orchestrator.store.shards import SUMMARY
 
 if TYPE_CHECKING:
@@ -44,8 +45,7 @@ _QUEUE = "shards"
 _ENDS = "ends"
 """The queue of jobs that end hosted runs: every process serves it, also where none works on other runs."""
 _REAPER = 0x41535351
-_ALIVE_CLASS = "hashtext('assay worker ' || current_schema())"
-_ALIVE = f"{_ALIVE_CLASS}, %s"
+_ALIVE = f"{ALIVE_CLASS}, %s"
 # All connections of a process have a name that no other process has; that which beats also has the worker's lock.
 _END_SESSIONS = f"""
 SELECT count(pg_terminate_backend(session.pid))
@@ -54,7 +54,7 @@ JOIN pg_stat_activity AS beating ON beating.pid = lock.pid
 JOIN pg_stat_activity AS session ON session.application_name = beating.application_name
 WHERE lock.locktype = 'advisory' AND lock.objsubid = 2
   AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND lock.classid = ({_ALIVE_CLASS}::bigint & 4294967295)::oid
+  AND lock.classid = ({ALIVE_CLASS}::bigint & 4294967295)::oid
   AND lock.objid::bigint = ANY(%s)
   AND beating.application_name NOT IN ('', current_setting('application_name'))
 """  # noqa: S608 - of constants

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.storage.tables import ServiceTables
 from assay_orchestrator.store import schema, signing_keys, views
+from assay_orchestrator.store.processes import running_processes
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -28,4 +29,5 @@ TABLES = ServiceTables(
     migrations=Path(__file__).parent / "migrations",
     head_revision=HEAD_REVISION,
     version_table="alembic_version",
+    running_processes=running_processes,
 )

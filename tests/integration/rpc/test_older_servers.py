@@ -1,0 +1,129 @@
+"""What a client does where the orchestrator is of an older version, which ignores what it does not know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.integration.rpc.conftest import RUN_SERVICE
+
+from assay.client.client import Client
+from assay.client.run_references import find_run_id
+from assay.errors import InvalidInputError, SetupError
+from assay.model.run import AgentSettings, CaseSelection, JudgeSettings, MetricSettings, RunSettings, RunState
+from assay.v1 import orchestrator_pb2 as pb
+from assay.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.integration.rpc.conftest import Wire
+
+
+def stored(number: int, state: str = "SUCCEEDED") -> pb.Run:
+    """Return a run as a server without labels stores it."""
+    spec = pb.RunSpec(
+        name=f"n{number % 2}", agent=pb.AgentSpec(adapter="http"), metrics=[pb.MetricSpec(name="latency")]
+    )
+    return pb.Run(run_id=f"run-{number:02}", spec=spec, state=f"RUN_STATE_{state}")
+
+
+async def test_conditions_that_the_server_ignores_hold(wire: Wire) -> None:
+    """Runs of other names, labels, states and ids are not listed, over all pages; a run is found by its beginning."""
+    runs = [stored(number, "FAILED" if number < 3 else "SUCCEEDED") for number in range(20)]
+
+    async def list_all(request: bytes, context: object) -> bytes:
+        asked = pb.ListRunsRequest.FromString(request)
+        first = int(asked.page_token or 0)
+        page = runs[first : first + asked.page_size]
+        token = str(first + len(page)) if first + len(page) < len(runs) else ""
+        return pb.ListRunsResponse(runs=page, next_page_token=token).SerializeToString()
+
+    address = await wire.serve({"ListRuns": ("unary_unary", list_all)}, service=RUN_SERVICE)
+    async with Client(address) as client:
+
+        async def found(limit: int = 50, **conditions: object) -> list[int]:
+            return [int(run.run_id[4:]) for run in await client.list_runs(limit, **conditions)]  # type: ignore[arg-type]  # passed on
+
+        assert await found(3, name="n1") == [1, 3, 5]
+        assert await found(labels={"team": "a"}) == []
+        assert await found(states=[RunState.FAILED], name="n0") == [0, 2]
+        assert await found(2, run_id_prefix="run-1") == [10, 11]
+        assert await found(4) == [0, 1, 2, 3]
+        assert await find_run_id(client, "run-17") == "run-17"
+        with pytest.raises(InvalidInputError, match="begins the ids of several runs: run-10, run-11"):
+            await find_run_id(client, "run-1")
+
+
+async def test_rows_of_other_cases_are_not_listed(wire: Wire) -> None:
+    """The rows of one case are those of that case."""
+
+    async def list_all(request: bytes, context: object) -> bytes:
+        rows = [pb.CaseResult(case_id=case_id, case_index=index) for index, case_id in enumerate("aba")]
+        return pb.ListResultsResponse(results=rows).SerializeToString()
+
+    address = await wire.serve({"ListResults": ("unary_unary", list_all)}, service=RUN_SERVICE)
+    async with Client(address) as client:
+        assert [row.case_index async for row in client.list_results("r", case_id="a")] == [0, 2]
+        assert [row.case_index async for row in client.list_results("r")] == [0, 1, 2]
+
+
+async def test_a_setting_that_the_server_does_not_know_is_refused(wire: Wire) -> None:
+    """The run is cancelled, not run without the setting; the sentence names setting, version and remedy."""
+    cancelled = []
+
+    async def create(request: bytes, context: object) -> bytes:
+        spec = pb.CreateRunRequest.FromString(request).spec
+        for field in ("labels", "note", "selection", "max_agent_errors"):
+            spec.ClearField(field)
+        spec.judge.ClearField("recorded_file")
+        run = pb.Run(run_id="run-1", spec=spec, state="RUN_STATE_PENDING")
+        return pb.CreateRunResponse(run=run).SerializeToString()
+
+    async def cancel(request: bytes, context: object) -> bytes:
+        cancelled.append(pb.CancelRunRequest.FromString(request).run_id)
+        return pb.CancelRunResponse(run=stored(1, "CANCELLED")).SerializeToString()
+
+    handlers: dict[str, tuple[str, Callable[[bytes, object], Awaitable[bytes]]]] = {
+        "CreateRun": ("unary_unary", create),
+        "CancelRun": ("unary_unary", cancel),
+    }
+    address = await wire.serve(handlers, service=RUN_SERVICE)
+    settings = RunSettings(
+        name="r",
+        agent=AgentSettings("http", "http://127.0.0.1:1"),
+        metrics=(MetricSettings("latency"),),
+        judge=JudgeSettings("replay", recorded_file="v.jsonl"),
+        labels={"a": "b"},
+        selection=CaseSelection(tags=("t",)),
+    )
+    async with Client(address) as client:
+        with pytest.raises(SetupError) as problem:
+            await client.create_run(settings, "d")
+    assert problem.value.reason == "SERVER_TOO_OLD"
+    assert problem.value.message == (
+        f"the orchestrator at {address} (Assay {__version__}) is too old for judge.recorded_file, labels, selection: "
+        "upgrade it, or leave that out of the spec; run run-1 was cancelled"
+    )
+    assert cancelled == ["run-1"]
+
+
+async def test_a_call_that_the_server_does_not_know(wire: Wire) -> None:
+    """The sentence names the server, its version and what to do, for calls and for streams."""
+
+    async def get(request: bytes, context: object) -> bytes:
+        return pb.GetRunResponse(run=stored(1)).SerializeToString()
+
+    address = await wire.serve({"GetRun": ("unary_unary", get)}, service=RUN_SERVICE)
+    said = (
+        f"the orchestrator at {address} (Assay {__version__}) does not know this call of Assay {__version__}: upgrade "
+        "the orchestrator, or use an `assay` of its version"
+    )
+    async with Client(address) as client:
+        assert (await client.get_run("r")).run_id == "run-01"
+        with pytest.raises(SetupError) as of_call:
+            await client.pause_run("r")
+        with pytest.raises(SetupError) as of_stream:
+            await anext(client.watch_run("r"))
+    assert [of_call.value.message, of_stream.value.message] == [said, said]
+    assert [of_call.value.reason, of_stream.value.reason] == ["SERVER_TOO_OLD", "SERVER_TOO_OLD"]
