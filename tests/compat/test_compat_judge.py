@@ -44,6 +44,12 @@ def newest(cli: Cli) -> dict[str, Any]:
     return found
 
 
+def judging_of(cli: Cli, run_id: str) -> dict[str, Any]:
+    """Return what the judging of a run was and cost."""
+    found: dict[str, Any] = json.loads(cli.run("runs", "show", run_id, "--json").stdout)["summary"]["judging"]
+    return found
+
+
 def asked(cli: Cli) -> int:
     """Return how often the agent was asked."""
     return len((cli.folder / "asked").read_text().split())
@@ -64,16 +70,20 @@ def test_a_run_that_awaits_verdicts_is_judged(versions: tuple[Cli, Cli]) -> None
 
 
 def test_stored_verdicts_are_found(versions: tuple[Cli, Cli]) -> None:
-    """Verdicts in the base's store are not paid for again, and the run that paid for them keeps its figures."""
+    """Verdicts in the base's store are not paid for again, and the run that paid for them keeps its figures.
+
+    Where this version asks the judge in other words than the base, a verdict of the base is none of its own.
+    """
     base, own = versions
     with ScriptedProvider(says(GOOD)) as provider:
         write_project(base, provider)
         base.run("run", "assay.yaml")
         run_id = newest(base)["run_id"]
-        before = json.loads(base.run("runs", "show", run_id, "--json").stdout)
+        before = judging_of(base, run_id)
         assert len(provider.requests) == CASES
-        after = json.loads(own.run("runs", "show", run_id, "--json").stdout)
+        after = judging_of(own, run_id)
         own.run("run", "assay.yaml")
-        assert len(provider.requests) == CASES
-    assert after["summary"]["judging"]["cost_usd"] == before["summary"]["judging"]["cost_usd"]
-    assert after["summary"]["judging"]["asked"] == before["summary"]["judging"]["asked"]
+        again = judging_of(own, newest(own)["run_id"])
+        has_same_words = again["fingerprints"] == before["fingerprints"]
+        assert len(provider.requests) == (CASES if has_same_words else 2 * CASES)
+    assert (after["cost_usd"], after["asked"]) == (before["cost_usd"], before["asked"])
