@@ -112,7 +112,7 @@ def _pytest(
     sys.stdout.flush()
     report = folder / "report.xml"
     # One process: the tests of two versions at once would share what the machine can do, and time out.
-    command = [python, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", f"--junitxml={report}"]
+    command = [str(python), "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", f"--junitxml={report}"]
     done = subprocess.run([*command, *arguments], cwd=checkout, env={**os.environ, **environment}, check=False)
     if done.returncode not in (0, 1) or not report.is_file():
         return 0, (f"pytest ended with status {done.returncode}",)

@@ -40,6 +40,7 @@ class Server:
         self.cli = cli
         self.address = f"unix:{cli.folder}/orchestrator.sock"
         self.process: subprocess.Popen[str] = cli.start("serve", "orchestrator", "--listen", self.address, *database)
+        self._commands: list[subprocess.Popen[str]] = []
 
     def wait_until_ready(self) -> None:
         """Wait until it takes work."""
@@ -56,14 +57,21 @@ class Server:
 
     def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
         """Start a command."""
-        return self.cli.start(*arguments, "--server", self.address)
+        self._commands.append(self.cli.start(*arguments, "--server", self.address))
+        return self._commands[-1]
 
-    def stop(self, end: signal.Signals = signal.SIGTERM) -> None:
-        """End it by a signal, which it must have obeyed in order where it is SIGTERM."""
-        if self.process.poll() is None:
-            self.process.send_signal(end)
+    def stop(self, end: signal.Signals) -> None:
+        """End it by a signal; it must have obeyed in order where that is SIGTERM."""
+        self.process.send_signal(end)
         said = "".join(self.process.communicate(timeout=180))
         assert self.process.returncode == (0 if end is signal.SIGTERM else -end), said
+
+    def close(self) -> None:
+        """End what still runs."""
+        for process in (self.process, *self._commands):
+            process.kill()
+            if process.stdout is not None and not process.stdout.closed:
+                process.communicate()
 
 
 @contextmanager
@@ -73,10 +81,9 @@ def serving(cli: Cli, database: Sequence[str], end: signal.Signals = signal.SIGT
     try:
         server.wait_until_ready()
         yield server
-    except BaseException:
-        server.process.kill()
-        raise
-    server.stop(end)
+        server.stop(end)
+    finally:
+        server.close()
 
 
 @pytest.fixture

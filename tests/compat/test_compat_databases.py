@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.compat.conftest import serving
-from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     import subprocess
@@ -74,8 +73,7 @@ def common(old: object, new: object, path: str = "run") -> list[str]:
         return [line for key in old.keys() & new.keys() for line in common(old[key], new[key], f"{path}.{key}")]
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         if old and isinstance(old[0], dict) and "metric" in old[0]:
-            by_name = [{each["metric"]: each for each in metrics} for metrics in (old, new)]
-            return common(*by_name, path)
+            return common({each["metric"]: each for each in old}, {each["metric"]: each for each in new}, path)
         pairs = zip(old, new, strict=True)
         return [line for index, pair in enumerate(pairs) for line in common(*pair, f"{path}[{index}]")]
     return [] if old == new else [f"{path}: {old!r} became {new!r}"]
@@ -136,10 +134,8 @@ def test_stored_runs_are_shown_and_continued(versions: tuple[Cli, Cli], database
     with serving(base, database, signal.SIGKILL) as server:
         finish(server)
         pause(server)
-        command = start_and_wait(server, "killed")
+        start_and_wait(server, "killed")
         before = {name: shown(server, run["run_id"]) for name, run in listed(server).items()}
-        command.kill()
-        command.communicate()
     asked_before = {name: asked(base, name) for name in before}
     assert {name: run["finished"] for name, run in before.items()} == {
         "done": CASES, "paused": STORED + IN_FLIGHT, "killed": STORED,
@@ -157,8 +153,9 @@ def test_stored_runs_are_shown_and_continued(versions: tuple[Cli, Cli], database
             (own.folder / f"go-{name}").touch()
             run_id = before[name]["run_id"]
             server.run("runs", "resume", run_id, "--spec", f"{name}.yaml", "--output-dir", f"end-{name}", status=None)
-            ended = wait_until(lambda run_id=run_id: shown(server, run_id), lambda run: run["state"] == "succeeded")
-            assert (ended["finished"], ended["passed"]) == (CASES, before["done"]["passed"])
+            ended = shown(server, run_id)
+            figures = (ended["state"], ended["finished"], ended["passed"])
+            assert figures == ("succeeded", CASES, before["done"]["passed"])
             stored = {f"c{index}" for index in range(before[name]["finished"])}
             assert not stored & set(asked(own, name)[len(asked_before[name]) :])
             rows = report_rows(own, f"end-{name}")

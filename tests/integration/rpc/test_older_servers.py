@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from tests.integration.rpc.conftest import Wire
 
 
-def stored(number: int, state: str = "SUCCEEDED") -> pb.Run:
+def stored(number: int, state: pb.RunState.ValueType = pb.RUN_STATE_SUCCEEDED) -> pb.Run:
     """Return a run as a server without labels stores it."""
     spec = pb.RunSpec(
         name=f"n{number % 2}", agent=pb.AgentSpec(adapter="http"), metrics=[pb.MetricSpec(name="latency")]
     )
-    return pb.Run(run_id=f"run-{number:02}", spec=spec, state=f"RUN_STATE_{state}")
+    return pb.Run(run_id=f"run-{number:02}", spec=spec, state=state)
 
 
 async def test_conditions_that_the_server_ignores_hold(wire: Wire) -> None:
     """Runs of other names, labels, states and ids are not listed, over all pages; a run is found by its beginning."""
-    runs = [stored(number, "FAILED" if number < 3 else "SUCCEEDED") for number in range(20)]
+    runs = [stored(number, pb.RUN_STATE_FAILED if number < 3 else pb.RUN_STATE_SUCCEEDED) for number in range(20)]
 
     async def list_all(request: bytes, context: object) -> bytes:
         asked = pb.ListRunsRequest.FromString(request)
@@ -77,12 +77,12 @@ async def test_a_setting_that_the_server_does_not_know_is_refused(wire: Wire) ->
         for field in ("labels", "note", "selection", "max_agent_errors"):
             spec.ClearField(field)
         spec.judge.ClearField("recorded_file")
-        run = pb.Run(run_id="run-1", spec=spec, state="RUN_STATE_PENDING")
+        run = pb.Run(run_id="run-1", spec=spec, state=pb.RUN_STATE_PENDING)
         return pb.CreateRunResponse(run=run).SerializeToString()
 
     async def cancel(request: bytes, context: object) -> bytes:
         cancelled.append(pb.CancelRunRequest.FromString(request).run_id)
-        return pb.CancelRunResponse(run=stored(1, "CANCELLED")).SerializeToString()
+        return pb.CancelRunResponse(run=stored(1, pb.RUN_STATE_CANCELLED)).SerializeToString()
 
     handlers: dict[str, tuple[str, Callable[[bytes, object], Awaitable[bytes]]]] = {
         "CreateRun": ("unary_unary", create),
