@@ -38,6 +38,8 @@ def test_a_paused_run_goes_on_where_its_owner_says(project: Cli) -> None:
     (run_id,) = [run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout)]
     pausing = project.start("runs", "pause", run_id)
     project.wait_until(lambda: '"owner"' in project.run("runs", "show", run_id, "--json").stdout, pausing)
+    assert pausing.stderr is not None
+    assert pausing.stderr.readline() == "questions in flight are ending; Ctrl-C stops waiting, not the pause\n"
     (project.folder / "go").touch()
     out, err = pausing.communicate(timeout=180)
     assert pausing.returncode == 0, err
