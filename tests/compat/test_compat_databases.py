@@ -45,7 +45,9 @@ def write_project(cli: Cli, name: str) -> Path:
     cli.write("qa.jsonl", "\n".join(map(json.dumps, cases)))
     return cli.write(f"{name}.yaml", {
         "name": name, "dataset": "qa.jsonl", "metrics": ["exact_match", "rouge", "latency"],
-        "agent": {"adapter": "python", "target": f"{name}:answer", "concurrency": IN_FLIGHT, "retries": 0},
+        "agent": {
+            "adapter": "python", "target": f"{name}:answer", "concurrency": IN_FLIGHT, "retries": 0, "timeout": "10m",
+        },
         "gates": ["pass_rate >= 0.5", "category.k0.exact_match >= 0.5"],
     })  # fmt: skip
 
