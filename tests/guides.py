@@ -92,7 +92,7 @@ NOT_RUN = {
     },
     "docs/upgrading.md": {
         "pip install": "needs the network",
-        "make compat": "takes half an hour and needs another revision",
+        "make compat": "takes an hour and needs another revision",
     },
     "examples/city-events/README.md": {"assay run": "`test_cli_examples.py` runs it"},
     "examples/encyclopaedia-research/README.md": {"assay run": "`test_cli_examples.py` runs it"},

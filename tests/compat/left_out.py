@@ -22,6 +22,7 @@ SUITES = (
     "test_cli_prompts.py",
     "test_cli_recorded_repeats.py",
     "test_cli_recorded_verdicts.py",
+    "test_cli_report.py",
     "test_cli_run.py",
     "test_cli_runs.py",
     "test_cli_runs_json.py",
