@@ -7,21 +7,22 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tests.run_contexts import plain_context
 from tests.waiting import until
 
 from assay.errors import StorageError
-from assay_orchestrator.pipeline.run_context import RunContext
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.storage_pauses import RunStore, StoragePauses
 from assay_orchestrator.store.shards import Shard
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from assay_orchestrator.pipeline.slots import Slots
 
 NOW = 0.0
-CONTEXT = RunContext("r", 10, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]  # nobody is asked
 
 
 class Looks:
@@ -30,20 +31,23 @@ class Looks:
     def __init__(self) -> None:
         self.count = 0
 
-    async def read(self, query: object) -> None:
+    async def read(self, query: Callable[[Any], Any]) -> Any:
         """Note a look."""
         self.count += 1
 
+    async def write(self, change: Callable[[Any], Any]) -> Any:
+        """Refuse: nothing is stored here."""
+        raise AssertionError("no test of this file stores anything")
 
-def store(database: Looks | None) -> RunStore:
+
+def store(database: Looks) -> RunStore:
     """Return a database as the run uses it."""
-    pauses = StoragePauses(database, lambda _: None, None)  # type: ignore[arg-type]  # nothing is stored
-    return pauses.of(CONTEXT.run_id)
+    return StoragePauses(database, lambda _: None, resumed).of("r")
 
 
 def session(*, alone: bool = False) -> Session:
     """Return a session that stores nothing."""
-    return Session(store(None), CONTEXT, alone=alone, on_results=lambda _: None)
+    return Session(store(Looks()), plain_context("r", 10), alone=alone, on_results=lambda _: None)
 
 
 def shard(index: int, slots: int) -> Shard:
@@ -121,7 +125,7 @@ async def test_a_shard_is_given_up_when_its_questions_are_free() -> None:
 async def test_whose_a_shard_is_is_looked_up_when_nothing_has_told_for_a_while() -> None:
     """Taking a shard and storing rows of it tell as much; a moment before a transaction began counts."""
     looks = Looks()
-    made = Session(store(looks), CONTEXT, alone=False, on_results=lambda _: None)
+    made = Session(store(looks), plain_context("r", 10), alone=False, on_results=lambda _: None)
     first, second = shard(0, 3), shard(1, 3)
     async with made.share(first, monotonic()), made.share(second, monotonic() - 1.0):
         await made.require(first)
@@ -165,14 +169,17 @@ async def test_a_row_that_is_cancelled_while_another_has_the_run_alone_frees_its
 async def test_a_run_is_paused_while_its_process_cannot_store_that_it_lives() -> None:
     """A refused heartbeat pauses the run with its reason, since its rows cannot be stored either."""
     seen: list[str] = []
-    pauses = StoragePauses(Looks(), lambda run_id: seen.append(pauses.reason(run_id)), resumed)  # type: ignore[arg-type]
+    pauses = StoragePauses(Looks(), lambda run_id: seen.append(pauses.reason(run_id)), resumed)
     refusals = [StorageError("its disk is full")]
 
     async def until_sure() -> None:
         if refusals:
             raise refusals.pop()
 
-    made = Session(pauses.of("r"), CONTEXT, alone=False, on_results=lambda _: None, known_s=inf, until_sure=until_sure)
+    made = Session(
+        pauses.of("r"), plain_context("r", 10), alone=False, on_results=lambda _: None, known_s=inf,
+        until_sure=until_sure,
+    )  # fmt: skip
     async with made.share(shard(0, 1), monotonic()):
         requiring = asyncio.ensure_future(made.require(shard(0, 1)))
         await until(lambda: seen)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Database(Protocol):
-    """The database of a service; the code that opened it closes it."""
+class Transactions(Protocol):
+    """Reads and writes, each in a transaction of its own."""
 
     async def read(self, query: Callable[[sa.Connection], T]) -> T:
         """Run a query off the event loop and return what it returns; all it reads is of one moment.
@@ -42,6 +42,10 @@ class Database(Protocol):
                 connection broke in the last moment and did not come back, all of it.
         """
         ...
+
+
+class Database(Transactions, Protocol):
+    """The database of a service; the code that opened it closes it."""
 
     def close(self) -> None:
         """Finish what is being written and let another process have the database."""

@@ -15,6 +15,7 @@ from assay.model.scope import LOCAL
 from assay.rpc.server import RpcServer
 from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
+from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF, Backoff
 from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.runs.planner import Planner
 from assay_orchestrator.service import RunService
@@ -32,12 +33,13 @@ EXACT = {"threshold": 0.85, "collapse_whitespace": False, "strip_punctuation": F
 
 
 @asynccontextmanager
-async def _serve(folder: Path, **changes: Any) -> AsyncIterator[Client]:
+async def _serve(folder: Path, *, storage_backoff: Backoff = STORAGE_BACKOFF, **changes: Any) -> AsyncIterator[Client]:
     own: dict[str, Any] = {"listen": f"unix:{folder}/o.sock", "database": folder / "assay.db"}
     settings = Settings(**{**own, "http_hosts": ("127.0.0.1",), **changes})
     server = RpcServer(settings.server_options)
     database = open_database(settings)
-    manager = RunManager(database, settings, Planner(settings, None), open_dispatcher(settings, database))
+    planner, dispatcher = Planner(settings, None), open_dispatcher(settings, database)
+    manager = RunManager(database, settings, planner, dispatcher, storage_backoff=storage_backoff)
     service = RunService(database, manager, settings, server.stopping, LOCAL)
     server.add(
         "assay.v1.RunService", lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc)

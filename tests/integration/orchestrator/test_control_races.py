@@ -23,7 +23,6 @@ from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, JudgeSettings, PauseCause, RunState, SpendCap
 from assay.model.scope import LOCAL
 from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
-from assay_orchestrator.runs import manager as manager_module
 from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.runs.planner import Planner
 from assay_orchestrator.settings import Settings
@@ -65,18 +64,16 @@ class Paced:
 
 
 @pytest_asyncio.fixture
-async def managers(
-    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[tuple[RunManager, RunManager]]:
+async def managers(tmp_path: Path, postgres_url: str) -> AsyncIterator[tuple[RunManager, RunManager]]:
     """Return two managers over one database that accept operations and work on nothing."""
-    monkeypatch.setattr(manager_module, "_PAUSE_WAIT_S", 0.0)
     async with contextlib.AsyncExitStack() as stack:
         made = []
         for _ in range(2):
             settings = Settings(database=tmp_path / "none.db", database_url=postgres_url, role="api")
             database = open_database(settings)
             stack.callback(database.close)
-            one = RunManager(Paced(database), settings, Planner(settings, None), open_dispatcher(settings, database))
+            planner, dispatcher = Planner(settings, None), open_dispatcher(settings, database)
+            one = RunManager(Paced(database), settings, planner, dispatcher, pause_wait_s=0.0)
             await one.start()
             stack.push_async_callback(one.aclose)
             made.append(one)

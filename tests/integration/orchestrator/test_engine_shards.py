@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
+from tests.run_contexts import plain_context
 
 from assay.model.agent_response import AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, RunState
 from assay.model.scope import LOCAL
-from assay_orchestrator.engine.worker import ShardWorker
-from assay_orchestrator.pipeline.run_context import RunContext
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 from assay_orchestrator.store import control, datasets, deletions, fairness, lifecycle, results, runs, schema, shards
@@ -153,12 +153,11 @@ async def test_questions_in_flight_are_never_too_many_and_never_left_over(store:
     """Whatever happens to shards of two runs that share an agent: what all may ask is held, and never more."""
     dice, limits = random.Random(seed), FairShares({}, {"agent.example.org": 40})
     names = {"one": 33, "two": 16}
-    worker = ShardWorker(store, None, limits, None, None)  # type: ignore[arg-type]  # it says what is next, no more
 
     def fill(connection: sa.Connection) -> list[shards.ShardJob]:
         for name, concurrency in names.items():
             add_run(connection, name, concurrency=concurrency, agent_key="agent.example.org", rows=50)
-        return [job for name in names for job in worker.next_jobs(connection, name)]
+        return [job for name in names for job in fairness.next_jobs(connection, name, limits)]
 
     queued = [job for job in await store.write(fill) if job.shard_index >= 0]
     taken: list[Shard] = []
@@ -176,7 +175,7 @@ async def test_questions_in_flight_are_never_too_many_and_never_left_over(store:
                 rows = [row(index) for index in range(shard.first_case, shard.first_case + shard.case_count)]
                 results.put_rows(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
                 assert shards.complete_shard(connection, shard)
-            return worker.next_jobs(connection, shard.run_id)
+            return fairness.next_jobs(connection, shard.run_id, limits)
 
         queued += [job for job in await store.write(leave) if job.shard_index >= 0]
         held = {name: await slots_of(store, name) for name in names}
@@ -198,13 +197,12 @@ async def slots_of(store: Database, run_id: str) -> list[int]:
 
 async def end(store: Database, shard: Shard) -> list[shards.ShardJob]:
     """End a shard as a worker does: with every row, and what it had goes to others."""
-    worker = ShardWorker(store, None, EQUAL, None, None)  # type: ignore[arg-type]  # it says what is next, no more
     rows = [row(index) for index in range(shard.first_case, shard.first_case + shard.case_count)]
 
     def leave(connection: sa.Connection) -> list[shards.ShardJob]:
         results.put_rows(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
         assert shards.complete_shard(connection, shard)
-        return worker.next_jobs(connection, shard.run_id)
+        return fairness.next_jobs(connection, shard.run_id, EQUAL)
 
     return await store.write(leave)
 
@@ -228,9 +226,8 @@ async def test_nothing_is_asked_of_a_shard_that_somebody_else_has(
     store: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever stood still for a while looks whose its shards are before it asks anybody; within a second it knows."""
-    context = RunContext("r", CASES, 1, 8, 1.0, agent=None, metrics=(), embedders={}, scorer=None)  # type: ignore[arg-type]
-    pauses = StoragePauses(store, lambda _: None, None)  # type: ignore[arg-type]  # nothing fails
-    session = Session(pauses.of("r"), context, alone=False, on_results=lambda _: None)
+    pauses = StoragePauses(store, lambda _: None, lambda _: asyncio.sleep(0))
+    session = Session(pauses.of("r"), plain_context("r", CASES), alone=False, on_results=lambda _: None)
     await store.write(lambda c: fairness.top_up(c, "r", EQUAL))
     held = await started(store, "r", 0)
     await session.require(held)

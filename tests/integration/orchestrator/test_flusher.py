@@ -13,9 +13,8 @@ from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef
 from assay.model.scope import LOCAL
-from assay_orchestrator.pipeline import storage_pauses
 from assay_orchestrator.pipeline.flusher import Flusher
-from assay_orchestrator.pipeline.storage_pauses import StoragePauses
+from assay_orchestrator.pipeline.storage_pauses import Backoff, StoragePauses
 from assay_orchestrator.store import attempts, datasets, fairness, results, runs, shards
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.results import AnswerRecord
@@ -37,6 +36,7 @@ class SlowWrites:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.read = database.read
         self.begun = asyncio.Event()
         self.may_go_on = asyncio.Event()
 
@@ -52,6 +52,7 @@ class CountedWrites:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.read = database.read
         self.count = 0
 
     async def write(self, change: Callable[[sa.Connection], Any]) -> Any:
@@ -65,6 +66,7 @@ class StoredUnnoticed:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.read = database.read
         self._told = set[object]()
 
     async def write(self, change: Callable[[sa.Connection], Any]) -> Any:
@@ -104,7 +106,7 @@ async def test_a_flush_is_not_cancelled_with_those_who_wait_for_it(store: Databa
     shard = await store.write(lambda c: shards.start_shard(c, "r", 0, 1))
     assert shard is not None
     slow, told = SlowWrites(store), list[CaseResult]()
-    pauses = StoragePauses(slow, lambda _: None, None)  # type: ignore[arg-type]  # it only writes, and nothing fails
+    pauses = StoragePauses(slow, lambda _: None, _resumed)
     flusher = Flusher(pauses.of("r"), "r", told.extend, lambda since, slots: None)
     first = [asyncio.ensure_future(_put(flusher, shard, 0))]
     await slow.begun.wait()
@@ -122,14 +124,11 @@ async def test_a_flush_is_not_cancelled_with_those_who_wait_for_it(store: Databa
 
 
 @pytest.mark.parametrize("parts", ["answer", "result", "both"])
-async def test_what_was_stored_unnoticed_is_not_stored_again(
-    store: Database, monkeypatch: pytest.MonkeyPatch, parts: str
-) -> None:
+async def test_what_was_stored_unnoticed_is_not_stored_again(store: Database, parts: str) -> None:
     """A batch whose commit seemed to fail is stored once: its rows have one result and one number each."""
-    monkeypatch.setattr(storage_pauses, "_FIRST_BACKOFF_S", 0.0)
     shard = await store.write(lambda c: shards.start_shard(c, "r", 0, 1))
     assert shard is not None
-    pauses = StoragePauses(StoredUnnoticed(store), lambda _: None, lambda _: asyncio.sleep(0))  # type: ignore[arg-type]
+    pauses = StoragePauses(StoredUnnoticed(store), lambda _: None, _resumed, backoff=Backoff(0.0, 0.0))
     flusher = Flusher(pauses.of("r"), "r", lambda _: None, lambda since, slots: None)
     await flusher.journal(shard, (0, 0, 0))
     answer, result = AnswerRecord(0, 0, 0, AgentResponse(text="a")), _row(0)
@@ -146,7 +145,7 @@ async def test_an_attempt_that_came_to_its_result_is_over(store: Database) -> No
     shard = await store.write(lambda c: shards.start_shard(c, "r", 0, 1))
     assert shard is not None
     counting = CountedWrites(store)
-    pauses = StoragePauses(counting, lambda _: None, None)  # type: ignore[arg-type]  # it only writes, and nothing fails
+    pauses = StoragePauses(counting, lambda _: None, _resumed)
     whole, broken_off = (Flusher(pauses.of("r"), "r", lambda _: None, lambda since, slots: None) for _ in range(2))
     for index, flusher in enumerate((whole, broken_off)):
         await flusher.journal(shard, (index, 0, 1))  # its second attempt
@@ -157,6 +156,10 @@ async def test_an_attempt_that_came_to_its_result_is_over(store: Database) -> No
     await broken_off.aclose()
     assert counting.count == before + 1
     assert await store.read(lambda c: attempts.count_attempts(c, "r", 0, _CASES)) == {}
+
+
+async def _resumed(run_id: str) -> None:
+    """End a stored pause: there is none."""
 
 
 def _row(index: int) -> CaseResult:

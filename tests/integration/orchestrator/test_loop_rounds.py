@@ -14,6 +14,7 @@ from assay.model.run import RunState
 from assay_orchestrator.agents.replay import ReplayAgent
 from assay_orchestrator.pipeline.flusher import Flusher
 from assay_orchestrator.pipeline.session import Session
+from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 from assay_orchestrator.pipeline.turns import Turns
 from assay_orchestrator.scoring import row_scorer
 from assay_orchestrator.store import datasets
@@ -115,9 +116,13 @@ async def test_turns_come_in_order_and_a_few_a_round() -> None:
 
 
 class StoresAtOnce:
-    """A run's store that keeps nothing and takes no time."""
+    """A database that keeps nothing and takes no time."""
 
-    async def outlast(self, _: object) -> Stored:
+    async def read(self, query: Callable[[Any], Any]) -> Any:
+        """Refuse: a flusher only writes."""
+        raise AssertionError("a flusher only writes")
+
+    async def write(self, change: Callable[[Any], Any]) -> Any:
         """Say that a batch is stored."""
         return Stored(1, {0: 1})
 
@@ -125,7 +130,8 @@ class StoresAtOnce:
 async def test_rows_of_several_batches_that_are_stored_together_share_rounds() -> None:
     """Batches that are stored in the same rounds let no more rows proceed than one does."""
     rounds, shard = Rounds(), Shard("r", 0, 0, _ROWS * 2, 1, 0)
-    flusher = Flusher(StoresAtOnce(), "r", lambda _: None, lambda since, slots: None)  # type: ignore[arg-type]
+    pauses = StoragePauses(StoresAtOnce(), lambda _: None, lambda _: asyncio.sleep(0))
+    flusher = Flusher(pauses.of("r"), "r", lambda _: None, lambda since, slots: None)
     ended: Counter[int] = Counter()
 
     async def put(index: int) -> None:

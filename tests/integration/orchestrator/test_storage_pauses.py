@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import sys
 import uuid
 from asyncio.subprocess import PIPE
@@ -22,7 +23,7 @@ from assay.errors import UnavailableError
 from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, PauseCause, Run, RunState, StateChange
-from assay_orchestrator.pipeline import storage_pauses
+from assay_orchestrator.pipeline.storage_pauses import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -60,10 +61,10 @@ class _Agent:
         return "a" + request.input[1:]
 
 
-@pytest.fixture(autouse=True)
-def _short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage_pauses, "_FIRST_BACKOFF_S", 0.02)
-    monkeypatch.setattr(storage_pauses, "_MAX_BACKOFF_S", 0.1)
+@pytest.fixture
+def serve(serve: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that serves an orchestrator that waits little before it stores rows again."""
+    return functools.partial(serve, storage_backoff=Backoff(first_s=0.02, max_s=0.1))
 
 
 @pytest.fixture

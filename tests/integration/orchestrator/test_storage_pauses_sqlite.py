@@ -16,7 +16,7 @@ from assay.errors import StorageError, UnavailableError, WrongStateError
 from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import PauseCause, Run, RunState
-from assay_orchestrator.pipeline import storage_pauses
+from assay_orchestrator.pipeline.storage_pauses import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,16 +57,13 @@ async def test_a_run_whose_file_is_away_says_so_and_resumes_when_it_is_back(
     serve_at: Callable[..., AbstractAsyncContextManager[Client]],
     tmp_path: Path,
     settings_of: Callable[..., RunSettings],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where not even its pause can be stored, a run is shown as paused, with the reason, by everything that shows runs.
 
     What needs the store is refused meanwhile, with the same reason. Nobody has to resume the run.
     """
-    monkeypatch.setattr(storage_pauses, "_FIRST_BACKOFF_S", 0.02)
-    monkeypatch.setattr(storage_pauses, "_MAX_BACKOFF_S", 0.1)
     agent, file = Agent(), tmp_path / "assay.db"
-    async with serve_at(tmp_path) as client:
+    async with serve_at(tmp_path, storage_backoff=Backoff(first_s=0.02, max_s=0.1)) as client:
         dataset = await client.upload_dataset(
             [Case(f"c{i}", (Turn("q", references=("a",)),)) for i in range(CASES)], name="d"
         )
@@ -100,13 +97,10 @@ async def test_what_follows_a_shard_that_could_not_be_ended_begins_when_it_is(
     serve_at: Callable[..., AbstractAsyncContextManager[Client]],
     tmp_path: Path,
     settings_of: Callable[..., RunSettings],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The end of a shard is refused, so that the next one of its run is enqueued when the pause ends."""
-    monkeypatch.setattr(storage_pauses, "_FIRST_BACKOFF_S", 0.02)
-    monkeypatch.setattr(storage_pauses, "_MAX_BACKOFF_S", 0.1)
     cases = [Case(f"c{i}", (Turn("q", references=("a",)),), recorded=AgentResponse(text="a")) for i in range(1_500)]
-    async with serve_at(tmp_path) as client:
+    async with serve_at(tmp_path, storage_backoff=Backoff(first_s=0.02, max_s=0.1)) as client:
         with closing(sqlite3.connect(tmp_path / "assay.db", isolation_level=None)) as admin:
             dataset = await client.upload_dataset(cases, name="d")
             admin.execute(

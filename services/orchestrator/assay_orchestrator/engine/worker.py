@@ -15,7 +15,7 @@ from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 from assay_orchestrator.engine.repoll_timers import RepollTimers
 from assay_orchestrator.pipeline.session import Session, Sessions
 from assay_orchestrator.pipeline.shard_runner import ShardRunner
-from assay_orchestrator.pipeline.storage_pauses import StoragePauses
+from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF, StoragePauses
 from assay_orchestrator.store import attempts, control, fairness, runs, shards, unjudged
 from assay_orchestrator.store.lifecycle import Command
 from assay_orchestrator.store.shards import SUMMARY, FencedError, RunStoppedError, ShardJob
@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.pipeline.run_context import RunContext
-    from assay_orchestrator.pipeline.storage_pauses import RunStore
+    from assay_orchestrator.pipeline.storage_pauses import Backoff, RunStore
     from assay_orchestrator.store.fairness import FairShares
     from assay_orchestrator.store.shards import Shard
 
-_SUMMARY_PRIORITY = 2**31 - 1
 _STORAGE_RETRY_S = 1.0
 
 _log = logging.getLogger(__name__)
@@ -87,6 +86,7 @@ class ShardWorker:
         supervisor: Owns the runs.
         make_session: Makes what the shards of a run share.
         max_attempts: Attempts at a row with an error.
+        storage_backoff: How long rows that could not be stored wait before they are stored again.
         on_fenced: What to do when another worker was given a shard that this one has: exit.
     """
 
@@ -99,6 +99,7 @@ class ShardWorker:
         make_session: Callable[[RunContext, RunStore], Session],
         *,
         max_attempts: int = 3,
+        storage_backoff: Backoff = STORAGE_BACKOFF,
         on_fenced: Callable[[], None] = exit_at_once,
     ) -> None:
         self._database = database
@@ -109,7 +110,7 @@ class ShardWorker:
         self._max_attempts = max_attempts
         self._handing_over = False
 
-        self.pauses = StoragePauses(database, self._moved, self.resume_from_storage)
+        self.pauses = StoragePauses(database, self._moved, self.resume_from_storage, backoff=storage_backoff)
 
         async def make(run_id: str) -> Session:
             return make_session(await supervisor.context_of(run_id), self.pauses.of(run_id))
@@ -156,13 +157,7 @@ class ShardWorker:
 
     def next_jobs(self, connection: sa.Connection, run_id: str) -> list[ShardJob]:
         """Return the jobs that follow for a run, and for those that share its agent."""
-        sharing = fairness.sharing_agent(connection, run_id) if self._shares.agent_limits else [run_id]
-        jobs = [job for other in sharing for job in fairness.top_up(connection, other, self._shares)]
-        for other in sharing:
-            fairness.spread_slots(connection, other, self._shares)
-        if all(job.run_id != run_id for job in jobs) and shards.all_done(connection, run_id):
-            jobs.append(ShardJob(run_id, SUMMARY, _SUMMARY_PRIORITY, shards.is_hosted(connection, run_id)))
-        return jobs
+        return fairness.next_jobs(connection, run_id, self._shares)
 
     async def cancel(self, run_id: str) -> None:
         """Cancel the work of this process on a run, and wait until it has ended."""

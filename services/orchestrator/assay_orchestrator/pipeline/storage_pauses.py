@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from assay.errors import StorageError
@@ -20,14 +21,27 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay.storage.database import Database
-
-_FIRST_BACKOFF_S = 0.5
-_MAX_BACKOFF_S = 15.0
+    from assay.storage.database import Transactions
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long a run waits before its rows are stored again.
+
+    Args:
+        first_s: The first wait, in seconds; each further one is twice as long.
+        max_s: The longest wait, in seconds.
+    """
+
+    first_s: float
+    max_s: float
+
+
+STORAGE_BACKOFF = Backoff(first_s=0.5, max_s=15.0)
 
 
 class _Pause:
@@ -59,14 +73,21 @@ class StoragePauses:
         database: The store.
         on_change: Called with a run when it is paused here, and when it is resumed.
         resume: Ends a run's stored pause and enqueues what follows.
+        backoff: How long the rows wait before they are stored again.
     """
 
     def __init__(
-        self, database: Database, on_change: Callable[[str], None], resume: Callable[[str], Awaitable[None]]
+        self,
+        database: Transactions,
+        on_change: Callable[[str], None],
+        resume: Callable[[str], Awaitable[None]],
+        *,
+        backoff: Backoff = STORAGE_BACKOFF,
     ) -> None:
         self._database = database
         self._on_change = on_change
         self._resume = resume
+        self._backoff = backoff
         self._pauses: dict[str, _Pause] = {}
         self._closed = False
 
@@ -126,7 +147,7 @@ class StoragePauses:
                 raise
             pause = self._enter(run_id, problem)
         try:
-            await pause.wait(_FIRST_BACKOFF_S)
+            await pause.wait(self._backoff.first_s)
             result = await self._insist(pause, attempt)
             if pause.waiting_count == 1 and not pause.given_up:
                 await self._insist(pause, lambda: self._resume(run_id))
@@ -135,7 +156,7 @@ class StoragePauses:
             self._leave(pause)
 
     async def _insist(self, pause: _Pause, attempt: Callable[[], Awaitable[T]]) -> T:
-        backoff_s = _FIRST_BACKOFF_S
+        backoff_s = self._backoff.first_s
         while True:
             try:
                 return await attempt()
@@ -143,7 +164,7 @@ class StoragePauses:
                 if pause.given_up:
                     raise
                 pause.problem = problem
-            backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
+            backoff_s = min(2 * backoff_s, self._backoff.max_s)
             await self._store(pause)
             await pause.wait(backoff_s)
 
@@ -189,7 +210,7 @@ class RunStore:
         database: The store.
     """
 
-    def __init__(self, pauses: StoragePauses, database: Database, run_id: str) -> None:
+    def __init__(self, pauses: StoragePauses, database: Transactions, run_id: str) -> None:
         self._pauses = pauses
         self._database = database
         self._run_id = run_id

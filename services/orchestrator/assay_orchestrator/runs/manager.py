@@ -21,6 +21,7 @@ from assay.model.scope import Scope
 from assay.runtime.failpoints import failpoint
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.pipeline.session import Session
+from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF
 from assay_orchestrator.runs.agent_hosts import AgentHosts
 from assay_orchestrator.runs.catalogue import UNREADABLE, Catalogue, RunFilter
 from assay_orchestrator.runs.creation import Creation
@@ -54,13 +55,12 @@ if TYPE_CHECKING:
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.pipeline.run_context import RunContext
-    from assay_orchestrator.pipeline.storage_pauses import RunStore
+    from assay_orchestrator.pipeline.storage_pauses import Backoff, RunStore
     from assay_orchestrator.runs.planner import Planner
     from assay_orchestrator.settings import Settings
     from assay_orchestrator.store.runs import RunRecord, RunStatus
     from assay_orchestrator.store.shards import ShardJob
 
-_PAUSE_WAIT_S = 3.0
 _INTERRUPTED = "the orchestrator stopped while the run was running; stored rows are kept"
 
 _log = logging.getLogger(__name__)
@@ -74,21 +74,39 @@ class RunManager:
         settings: Limits and the recovery policy.
         planner: Builds the context of a stored run.
         dispatcher: Delivers shards to this process.
+        pause_wait_s: How long a pause waits for questions in flight before it returns, in seconds.
+        storage_backoff: How long rows that could not be stored wait before they are stored again.
     """
 
-    def __init__(self, database: Database, settings: Settings, planner: Planner, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        planner: Planner,
+        dispatcher: Dispatcher,
+        *,
+        pause_wait_s: float = 3.0,
+        storage_backoff: Backoff = STORAGE_BACKOFF,
+    ) -> None:
         self._database = database
         self._settings = settings
         self._planner = planner
         self._dispatcher = dispatcher
         self._catalogue = Catalogue(database)
+        self._pause_wait_s = pause_wait_s
         self._partial = PartialSummaries(database)
         self._deleter = Deleter(database)
         self._pausing: set[str] = set()
         self.notifier = Notifier()
         shares = FairShares(settings.team_weights, settings.agent_limits)
         self._worker = ShardWorker(
-            database, self._dispatcher, shares, self, self._session, max_attempts=settings.row_try_limit
+            database,
+            self._dispatcher,
+            shares,
+            self,
+            self._session,
+            max_attempts=settings.row_try_limit,
+            storage_backoff=storage_backoff,
         )
         self._creation = Creation(database, self._worker, settings)
         self._hosts = AgentHosts(planner, dispatcher, self._worker)
@@ -207,7 +225,7 @@ class RunManager:
     async def _until_paused(self, scope: Scope, run_id: str, moved: asyncio.Event) -> Run:
         """Return a run once it has paused or changed otherwise, or a few seconds have passed."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PAUSE_WAIT_S):
+            async with asyncio.timeout(self._pause_wait_s):
                 while (run := await self.get(scope, run_id)).state in ACTIVE_STATES and run.pause_cause is not None:
                     await moved.wait()
                     moved.clear()

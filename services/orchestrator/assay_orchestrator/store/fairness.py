@@ -18,13 +18,14 @@ import sqlalchemy as sa
 
 from assay_orchestrator.store import fair_clock, schema, shards
 from assay_orchestrator.store.run_conditions import is_active, is_runnable
-from assay_orchestrator.store.shards import ShardJob
+from assay_orchestrator.store.shards import SUMMARY, ShardJob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _ROWS_AT_ONCE = 32
 _WINDOW = 64
+_SUMMARY_PRIORITY = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,17 @@ class FairShares:
 
     team_weights: Mapping[str, float]
     agent_limits: Mapping[str, int]
+
+
+def next_jobs(connection: sa.Connection, run_id: str, shares: FairShares) -> list[ShardJob]:
+    """Return the jobs that follow for a run, and for those that share its agent."""
+    sharing = sharing_agent(connection, run_id) if shares.agent_limits else [run_id]
+    jobs = [job for other in sharing for job in top_up(connection, other, shares)]
+    for other in sharing:
+        spread_slots(connection, other, shares)
+    if all(job.run_id != run_id for job in jobs) and shards.all_done(connection, run_id):
+        jobs.append(ShardJob(run_id, SUMMARY, _SUMMARY_PRIORITY, shards.is_hosted(connection, run_id)))
+    return jobs
 
 
 def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[ShardJob]:
