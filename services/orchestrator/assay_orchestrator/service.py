@@ -13,46 +13,38 @@ from typing import TYPE_CHECKING
 from assay.datasets.case_rules import case_problems, excess
 from assay.errors import (
     DatasetError,
-    InvalidInputError,
     NotFoundError,
     Problem,
     SpecError,
-    UnavailableError,
     WatchBehindError,
 )
-from assay.model.agent_response import AgentErrorKind, error_response, response_from_json, response_to_json
 from assay.model.case_limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES
 from assay.model.run import DatasetRef
 from assay.parsing.names import name_problem
 from assay.runtime.failpoints import failpoint
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
-from assay.wire.agent import plain_response, request_to_wire, response_from_wire, split_by_size
 from assay.wire.case import case_from_wire
 from assay.wire.judging import SPEND_CAP
 from assay.wire.run import ATTEMPT, DATASET, RUN, SETTINGS, STATES, result_to_wire
-from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions, Reconciled
+from assay_orchestrator.agent_streams import AgentStreams
 from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.runs.catalogue import RunFilter
-from assay_orchestrator.runs.planner import HOSTED_ADAPTERS
 from assay_orchestrator.store import datasets, history
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.watch.message_cache import WatchMessageCache
 from assay_orchestrator.watch.watches import Watches
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     import grpc
     import sqlalchemy as sa
 
-    from assay.model.agent_response import AgentResponse
     from assay.model.case import Case
     from assay.model.run import CaseResult, Run
     from assay.model.scope import Scope
     from assay.storage.database import Database
-    from assay.v1 import agent_pb2
-    from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.runs.manager import RunManager
     from assay_orchestrator.settings import Settings
 
@@ -60,7 +52,6 @@ _UPLOAD_BATCH = 500
 _MAX_PROBLEMS = 50
 _MAX_DATASET_NAME_CHARS = 4096  # it is a file's path, or was once
 _MAX_REQUEST_ID_CHARS = 100
-_MAX_CONCURRENCY = 1000
 _MAX_PLAIN_BYTES = MAX_CASE_BYTES // MAX_BYTES_PER_CHAR  # what is smaller as a message is no larger as JSON
 
 _log = logging.getLogger(__name__)
@@ -87,6 +78,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         self._scope = scope
         self._tokens = PageTokens(database)
         self._messages = WatchMessageCache()
+        self._agent_streams = AgentStreams(manager, stopping, scope)
         self._watches = Watches(
             database,
             manager.notifier,
@@ -268,45 +260,16 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         for attempt in found:
             yield pb.ListAttemptsResponse(attempt=ATTEMPT.to_wire(attempt))
 
-    async def ServeAgent(  # noqa: N802
+    def ServeAgent(  # noqa: N802
         self,
         request_iterator: AsyncIterator[pb.ServeAgentRequest],
         context: grpc.aio.ServicerContext[pb.ServeAgentRequest, pb.ServeAgentResponse],
     ) -> AsyncIterator[pb.ServeAgentResponse]:
         """Ask the questions of a run through the client that hosts its agent."""
-        attach, run = await self._attach_request(request_iterator)
-        attachment = await self._manager.attach(self._scope, run, attach.concurrency)
-        reading = asyncio.create_task(_deliver(request_iterator, attachment))
-        try:
-            yield pb.ServeAgentResponse(attached=pb.AgentAttached())
-            async for message in attachment.outgoing(reading, self._stopping):
-                for part in _outgoing_to_wire(message):
-                    yield part
-            if reading.done():
-                reading.result()  # what the client sent may have been no message
-            if self._stopping.is_set():
-                raise UnavailableError("the orchestrator is stopping: attach again", reason="STOPPING")
-        finally:
-            self._manager.detach(run.run_id, attachment)
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+        return self._agent_streams.serve(request_iterator)
 
     def _to_wire(self, run: Run) -> pb.Run:
         return RUN.to_wire(self._manager.shown(run))
-
-    async def _attach_request(self, incoming: AsyncIterator[pb.ServeAgentRequest]) -> tuple[pb.AttachAgent, Run]:
-        first = await anext(aiter(incoming), None)
-        if first is None or not first.HasField("attach"):
-            raise InvalidInputError("the first message must be `attach`")
-        attach = first.attach
-        if not 1 <= attach.concurrency <= _MAX_CONCURRENCY:
-            raise InvalidInputError([Problem(f"must be 1 to {_MAX_CONCURRENCY}", "attach.concurrency")])
-        run = await self._manager.get(self._scope, attach.run_id)
-        if run.settings.agent.adapter not in HOSTED_ADAPTERS:
-            raise InvalidInputError(
-                [Problem(f"run {run.run_id} uses the {run.settings.agent.adapter} adapter, which no client hosts")]
-            )
-        return attach, run
 
 
 class _Upload:
@@ -408,33 +371,3 @@ def _case(message: pb.Case, index: int, problems: list[Problem]) -> Case | None:
             return case
     problems += [dataclasses.replace(problem, field=f"cases[{index}].{problem.field}".rstrip(".")) for problem in found]
     return None
-
-
-async def _deliver(incoming: AsyncIterator[pb.ServeAgentRequest], attachment: Attachment) -> None:
-    async for message in incoming:
-        if message.HasField("suspended"):
-            attachment.suspended(message.suspended.number)
-        attachment.deliver((response.request_id, _received(response)) for response in message.responses.responses)
-
-
-def _received(message: agent_pb2.AgentResponse) -> AgentResponse:
-    """Return a client's answer; one that could be neither stored nor sent on fails its own case alone."""
-    plain = plain_response(message)
-    if plain is not None:
-        return plain
-    try:
-        return response_from_json(response_to_json(response_from_wire(message)))
-    except (ValueError, RecursionError) as problem:
-        return error_response(AgentErrorKind.MALFORMED, f"the client sent no answer: {problem}")
-
-
-def _outgoing_to_wire(message: Questions | Cancelled | Reconciled | Detached) -> Iterator[pb.ServeAgentResponse]:
-    if isinstance(message, Questions):
-        for requests in split_by_size([request_to_wire(request) for request in message.requests]):
-            yield pb.ServeAgentResponse(requests=pb.AgentRequests(requests=requests))
-    elif isinstance(message, Cancelled):
-        yield pb.ServeAgentResponse(cancelled=pb.CancelledRequests(request_ids=message.request_ids))
-    elif isinstance(message, Reconciled):
-        yield pb.ServeAgentResponse(reconciled=pb.HostReconciled(number=message.number))
-    else:
-        yield pb.ServeAgentResponse(detached=pb.AgentDetached(reason=message.reason))

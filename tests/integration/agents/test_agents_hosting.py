@@ -25,11 +25,9 @@ from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
 from assay.v1 import agent_pb2, orchestrator_pb2_grpc
 from assay.v1 import orchestrator_pb2 as pb
+from assay_orchestrator.agent_streams import AgentStreams
 from assay_orchestrator.agents.hosted import Attachment, HostedAgent
 from assay_orchestrator.agents.retrying import RetryingAgent
-from assay_orchestrator.service import RunService
-from assay_orchestrator.settings import Settings
-from assay_orchestrator.watch.notifier import Notifier
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -52,11 +50,6 @@ class OneRun:
 
     def __init__(self) -> None:
         self.agent = HostedAgent()
-        self.notifier = Notifier()
-
-    def storage_problem(self, run_id: str) -> str:
-        """Return that rows can be stored."""
-        return ""
 
     async def get(self, scope: Scope, run_id: str) -> Run:
         """Return the run."""
@@ -69,6 +62,19 @@ class OneRun:
     def detach(self, run_id: str, attachment: Attachment) -> None:
         """Let a client go."""
         attachment.close()
+
+
+def add_agent_streams(
+    server: RpcServer, serve: Callable[[AsyncIterator[pb.ServeAgentRequest]], AsyncIterator[pb.ServeAgentResponse]]
+) -> None:
+    """Let a server answer the clients that host agents, and nothing else."""
+    handler = grpc.stream_stream_rpc_method_handler(
+        lambda requests, context: serve(requests),
+        request_deserializer=pb.ServeAgentRequest.FromString,
+        response_serializer=pb.ServeAgentResponse.SerializeToString,
+    )
+    handlers = grpc.method_handlers_generic_handler("assay.v1.RunService", {"ServeAgent": handler})
+    server.add("assay.v1.RunService", lambda grpc_server: grpc_server.add_generic_rpc_handlers((handlers,)))
 
 
 class Bench:
@@ -98,7 +104,7 @@ class Bench:
         return await asyncio.gather(*(agent.answer(asked(text, timeout_s), CASE) for text in inputs))
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _ended(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -115,15 +121,12 @@ def asked(text: str, timeout_s: float = 30.0) -> AgentRequest:
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """Serve one run whose agent clients host."""
     runs, server = OneRun(), RpcServer()
-    settings = Settings(listen=f"unix:{tmp_path}/o.sock", database=tmp_path / "unused.db")
-    service = RunService(None, runs, settings, server.stopping, LOCAL)  # type: ignore[arg-type]  # ServeAgent needs no more
-    server.add(
-        "assay.v1.RunService", lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc)
-    )
-    await server.start(settings.listen)
+    address = f"unix:{tmp_path}/o.sock"
+    add_agent_streams(server, AgentStreams(runs, server.stopping, LOCAL).serve)
+    await server.start(address)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(server.stop, 0)
-        yield Bench(settings.listen, runs, stack, server)
+        yield Bench(address, runs, stack, server)
 
 
 def kinds(responses: list[AgentResponse]) -> list[AgentErrorKind | None]:
@@ -265,7 +268,7 @@ async def test_an_agent_is_stopped_when_its_answer_is_no_longer_wanted(bench: Be
     await bench.host(agent, concurrency=1)
     asking = asyncio.create_task(bench.ask("unwanted"))
     await started.wait()
-    await asyncio.gather(_ended(asking), return_exceptions=True)  # type: ignore[arg-type]  # any task ends alike
+    await _ended(asking)
     await stopped.wait()
     assert [response.text for response in await bench.ask("other")] == ["answer"]
 
@@ -289,7 +292,7 @@ async def test_hosting_ends_when_the_run_asks_no_more(bench: Bench) -> None:
     bench.agent.detach_all("the run was cancelled")
     await hosting
     release.set()
-    await asyncio.gather(_ended(asking), return_exceptions=True)  # type: ignore[arg-type]  # as above
+    await _ended(asking)
 
 
 @pytest.mark.parametrize("stop", ["begin_stopping", "stop"])
@@ -314,18 +317,12 @@ async def answering(folder: Path, *streams: list[pb.ServeAgentResponse]) -> Asyn
     """Serve an orchestrator that sends each client the next of these streams and ends it."""
     waiting = list(streams)
 
-    async def serve_agent(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[pb.ServeAgentResponse]:
+    async def serve_agent(requests: AsyncIterator[pb.ServeAgentRequest]) -> AsyncIterator[pb.ServeAgentResponse]:
         for message in waiting.pop(0):
             yield message
 
-    handler = grpc.stream_stream_rpc_method_handler(
-        serve_agent,
-        request_deserializer=pb.ServeAgentRequest.FromString,
-        response_serializer=pb.ServeAgentResponse.SerializeToString,
-    )
-    handlers = grpc.method_handlers_generic_handler("assay.v1.RunService", {"ServeAgent": handler})
     server = RpcServer()
-    server.add("assay.v1.RunService", lambda grpc_server: grpc_server.add_generic_rpc_handlers((handlers,)))
+    add_agent_streams(server, serve_agent)
     await server.start(f"unix:{folder}/o.sock")
     try:
         yield f"unix:{folder}/o.sock"

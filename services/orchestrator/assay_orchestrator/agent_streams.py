@@ -1,0 +1,124 @@
+"""ServeAgent on the wire: the questions of a run to a client that hosts its agent, and its answers back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from assay.errors import InvalidInputError, Problem, UnavailableError
+from assay.model.agent_response import AgentErrorKind, error_response, response_from_json, response_to_json
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire.agent import plain_response, request_to_wire, response_from_wire, split_by_size
+from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions, Reconciled
+from assay_orchestrator.runs.planner import HOSTED_ADAPTERS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from assay.model.agent_response import AgentResponse
+    from assay.model.run import Run
+    from assay.model.scope import Scope
+    from assay.v1 import agent_pb2
+    from assay_orchestrator.agents.hosted import Attachment
+
+_MAX_CONCURRENCY = 1000
+
+
+class HostedRuns(Protocol):
+    """The runs to which clients attach, as `RunManager`."""
+
+    async def get(self, scope: Scope, run_id: str) -> Run:
+        """Return a run; raises NotFoundError where the scope reaches no such run."""
+        ...
+
+    async def attach(self, scope: Scope, run: Run, concurrency: int) -> Attachment:
+        """Attach a client that answers up to `concurrency` questions at once."""
+        ...
+
+    def detach(self, run_id: str, attachment: Attachment) -> None:
+        """Detach a client."""
+        ...
+
+
+class AgentStreams:
+    """The streams of clients that host agents.
+
+    Args:
+        runs: The runs to which they attach.
+        stopping: Set when the process begins to stop; a stream ends then, to be resumed elsewhere.
+        scope: What every call reaches.
+    """
+
+    def __init__(self, runs: HostedRuns, stopping: asyncio.Event, scope: Scope) -> None:
+        self._runs = runs
+        self._stopping = stopping
+        self._scope = scope
+
+    async def serve(self, incoming: AsyncIterator[pb.ServeAgentRequest]) -> AsyncIterator[pb.ServeAgentResponse]:
+        """Yield what a client is sent, until it leaves, its run asks no more, or the process stops.
+
+        Raises:
+            InvalidInputError: The first message attaches to no run whose agent a client hosts.
+            NotFoundError: The scope reaches no such run.
+            UnavailableError: The process stops.
+        """
+        attach, run = await self._attach_request(incoming)
+        attachment = await self._runs.attach(self._scope, run, attach.concurrency)
+        reading = asyncio.create_task(_deliver(incoming, attachment))
+        try:
+            yield pb.ServeAgentResponse(attached=pb.AgentAttached())
+            async for message in attachment.outgoing(reading, self._stopping):
+                for part in _outgoing_to_wire(message):
+                    yield part
+            if reading.done():
+                reading.result()  # what the client sent may have been no message
+            if self._stopping.is_set():
+                raise UnavailableError("the orchestrator is stopping: attach again", reason="STOPPING")
+        finally:
+            self._runs.detach(run.run_id, attachment)
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def _attach_request(self, incoming: AsyncIterator[pb.ServeAgentRequest]) -> tuple[pb.AttachAgent, Run]:
+        first = await anext(aiter(incoming), None)
+        if first is None or not first.HasField("attach"):
+            raise InvalidInputError("the first message must be `attach`")
+        attach = first.attach
+        if not 1 <= attach.concurrency <= _MAX_CONCURRENCY:
+            raise InvalidInputError([Problem(f"must be 1 to {_MAX_CONCURRENCY}", "attach.concurrency")])
+        run = await self._runs.get(self._scope, attach.run_id)
+        if run.settings.agent.adapter not in HOSTED_ADAPTERS:
+            raise InvalidInputError(
+                [Problem(f"run {run.run_id} uses the {run.settings.agent.adapter} adapter, which no client hosts")]
+            )
+        return attach, run
+
+
+async def _deliver(incoming: AsyncIterator[pb.ServeAgentRequest], attachment: Attachment) -> None:
+    async for message in incoming:
+        if message.HasField("suspended"):
+            attachment.suspended(message.suspended.number)
+        attachment.deliver((response.request_id, _received(response)) for response in message.responses.responses)
+
+
+def _received(message: agent_pb2.AgentResponse) -> AgentResponse:
+    """Return a client's answer; one that could be neither stored nor sent on fails its own case alone."""
+    plain = plain_response(message)
+    if plain is not None:
+        return plain
+    try:
+        return response_from_json(response_to_json(response_from_wire(message)))
+    except (ValueError, RecursionError) as problem:
+        return error_response(AgentErrorKind.MALFORMED, f"the client sent no answer: {problem}")
+
+
+def _outgoing_to_wire(message: Questions | Cancelled | Reconciled | Detached) -> Iterator[pb.ServeAgentResponse]:
+    if isinstance(message, Questions):
+        for requests in split_by_size([request_to_wire(request) for request in message.requests]):
+            yield pb.ServeAgentResponse(requests=pb.AgentRequests(requests=requests))
+    elif isinstance(message, Cancelled):
+        yield pb.ServeAgentResponse(cancelled=pb.CancelledRequests(request_ids=message.request_ids))
+    elif isinstance(message, Reconciled):
+        yield pb.ServeAgentResponse(reconciled=pb.HostReconciled(number=message.number))
+    else:
+        yield pb.ServeAgentResponse(detached=pb.AgentDetached(reason=message.reason))
