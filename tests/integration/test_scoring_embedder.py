@@ -11,7 +11,7 @@ import pytest
 import assay
 from assay.errors import OverloadedError, UnavailableError
 from assay.rpc.server import RpcServer
-from assay.scoring import vectors
+from assay.scoring.vectors import ServiceVectors
 from assay.v1 import embedder_pb2, embedder_pb2_grpc
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ async def test_rows_are_scored_with_an_embedder_that_runs(tmp_path: Path) -> Non
     assert [score.detail["truncated"] for score in scores[:2]] == [True, False]
 
 
-async def test_an_embedder_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_embedder_that_does_not_answer_is_named(tmp_path: Path) -> None:
     """Nothing is scored, and the message says which address was tried; nothing is left open."""
-    monkeypatch.setattr(vectors, "_SERVER_TIMEOUT_S", 0.2)
+    embedder = ServiceVectors(f"unix:{tmp_path / 'gone.sock'}", [], server_timeout_s=0.2)
     with pytest.raises(UnavailableError, match=r"no embedder answers at unix:.*gone\.sock"):
-        await asyncio.to_thread(assay.score, "similarity", "a", "b", embedder=f"unix:{tmp_path / 'gone.sock'}")
+        await asyncio.to_thread(embedder.embed, ["a"], "m")

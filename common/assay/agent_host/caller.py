@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.argument import receives_text
 from assay.agent_host.failures import Failures
-from assay.agent_host.threads import CallThreads
+from assay.agent_host.threads import MAX_HUNG, CallThreads
 from assay.model.agent_response import (
     AgentErrorKind,
     AgentRequest,
@@ -38,9 +38,12 @@ class AgentCaller:
         agent: A function of one request, or of its text; synchronous, asynchronous, or an asynchronous generator of
             texts.
         max_answer_bytes: Largest answer, in bytes of UTF-8.
+        max_hung: How many calls may hang past their time limit before the agent is not called again.
     """
 
-    def __init__(self, agent: Callable[..., Any], *, max_answer_bytes: int = MAX_ANSWER_BYTES) -> None:
+    def __init__(
+        self, agent: Callable[..., Any], *, max_answer_bytes: int = MAX_ANSWER_BYTES, max_hung: int = MAX_HUNG
+    ) -> None:
         self._agent = agent
         self._receives_text = receives_text(agent)
         self._max_answer_bytes = max_answer_bytes
@@ -48,7 +51,7 @@ class AgentCaller:
         # What inspection cannot decide, such as a partial or a lambda, is called in a thread, and what it
         # returns is awaited here.
         self._is_async = inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
-        self._threads = CallThreads()
+        self._threads = CallThreads(max_hung=max_hung)
         self._failures = Failures()
 
     async def call(self, request: AgentRequest) -> AgentResponse:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_MAX_HUNG = 100
+MAX_HUNG = 100
 
 
 class TooManyHangError(Exception):
@@ -49,9 +49,13 @@ class CallThreads:
     """Runs functions in daemon threads, as many at once as there are callers.
 
     A caller that stops waiting leaves its thread behind; another takes its place. Use it from one event loop.
+
+    Args:
+        max_hung: How many calls may hang past their time limit before no further one is made.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_hung: int = MAX_HUNG) -> None:
+        self._max_hung = max_hung
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._idle = 0
         self._hung = 0
@@ -66,9 +70,9 @@ class CallThreads:
             limit: The time limit that the caller is under: a call that it ends counts as hanging until it returns.
 
         Raises:
-            TooManyHangError: 100 earlier calls have outlived their time limit and still hang.
+            TooManyHangError: `max_hung` earlier calls have outlived their time limit and still hang.
         """
-        if self._hung >= _MAX_HUNG:
+        if self._hung >= self._max_hung:
             raise TooManyHangError(
                 f"{self._hung} earlier calls of the agent still hang past their time limit: it was not called again"
             )

@@ -29,7 +29,6 @@ Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 MALFORMED = "MALFORMED_REQUEST"
-_ABORT_PATIENCE_S = 5.0  # a client that does not read takes no status either; gRPC keeps it for later
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):
@@ -131,15 +130,25 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             if _is_cancelled():
                 raise
             logger.warning("call cancelled inside the server: method=%s", method)
-            await _abort(context, UnavailableError("the server cancelled the call: retry it"))
+            await self._abort(context, UnavailableError("the server cancelled the call: retry it"))
         except Exception as error:  # noqa: BLE001 - the boundary of a request: logged with its traceback
             if limit.expired() and isinstance(error, TimeoutError):
                 message = f"the call took longer than {deadline_s:g} s, the server's limit: ask for less in one call"
-                await _abort(context, DeadlineError(message))
+                await self._abort(context, DeadlineError(message))
             causes = _causes(error)
             if all(isinstance(cause, grpc.aio.AbortError) for cause in causes):
                 raise causes[0] from None  # the handler has ended its call itself
-            await _abort(context, presentable(error, method))
+            await self._abort(context, presentable(error, method))
+
+    async def _abort(self, context: Context, error: AssayError) -> None:
+        sent = status.to_status(error)
+        trailers = ((status.DETAILS_KEY, sent.SerializeToString()),)
+        with contextlib.suppress(TimeoutError):
+            # A client that does not read takes no status either; gRPC keeps it for later.
+            async with asyncio.timeout(self._options.status_stall_s):
+                await context.abort(status.code_of(error), sent.message, trailing_metadata=trailers)
+        # An ended call answers everything with gRPC's own error, the only one it takes for the end of the handler.
+        await context.send_initial_metadata(())
 
 
 def _decoded(handler: Handler, method: str, raw: Any) -> Any:
@@ -205,16 +214,6 @@ def _causes(error: BaseException) -> list[BaseException]:
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     return [cause for part in error.exceptions for cause in _causes(part)]
-
-
-async def _abort(context: Context, error: AssayError) -> None:
-    sent = status.to_status(error)
-    trailers = ((status.DETAILS_KEY, sent.SerializeToString()),)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_ABORT_PATIENCE_S):
-            await context.abort(status.code_of(error), sent.message, trailing_metadata=trailers)
-    # An ended call answers everything with gRPC's own error, the only one it takes for the end of the handler.
-    await context.send_initial_metadata(())
 
 
 _MAKERS: dict[tuple[bool, bool], Callable[..., Handler]] = {

@@ -38,6 +38,7 @@ class ServerOptions:
         first_message_s: The first message of a client's stream must come within this time.
         stream_idle_s: A client's stream on which the server waits for a message ends after this time without one.
         write_stall_s: A stream whose client takes no message for this long is ended.
+        status_stall_s: A status that a client does not take for this long is left to gRPC, which keeps it for later.
         handshake_s: A new connection must have introduced itself within this time.
         max_connections: Connections at once; more are closed when they come.
         reflection: Whether tools may ask the server for its contracts.
@@ -60,6 +61,7 @@ class ServerOptions:
     first_message_s: float = 10.0
     stream_idle_s: float = 60.0
     write_stall_s: float = 60.0
+    status_stall_s: float = 5.0
     handshake_s: float = 10.0
     max_connections: int = 10_000
     reflection: bool = True

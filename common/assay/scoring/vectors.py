@@ -27,7 +27,6 @@ _MAX_TEXTS = 64
 _MAX_CALL_BYTES = 1024 * 1024
 _MAX_TEXT_CHARS = 100_000
 _CALL_DEADLINE_S = 120.0
-_SERVER_TIMEOUT_S = 5.0
 _STARTUP_TIMEOUT_S = 120.0
 _PATIENCE_S = 60.0
 _SERVICE = "assay.v1.EmbedderService"
@@ -100,11 +99,13 @@ class ServiceVectors:
     Args:
         address: "host:port" or "unix:/path"; None starts the local embedder, and stops it in `close`.
         models: What the local embedder loads.
+        server_timeout_s: How long an embedder at an address may take to answer at first, in seconds.
     """
 
-    def __init__(self, address: str | None, models: Sequence[str]) -> None:
+    def __init__(self, address: str | None, models: Sequence[str], *, server_timeout_s: float = 5.0) -> None:
         self._address = address
         self._models = models
+        self._server_timeout_s = server_timeout_s
         self._stack: LocalStack | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -173,7 +174,7 @@ class ServiceVectors:
         self._channel = open_channel(address)
         if self._stack is None:
             try:
-                await wait_for_ready(self._channel, _SERVICE, _SERVER_TIMEOUT_S)
+                await wait_for_ready(self._channel, _SERVICE, self._server_timeout_s)
             except UnavailableError as error:
                 raise UnavailableError(
                     f"no embedder answers at {address}: check the address, or leave it out to use the local one",

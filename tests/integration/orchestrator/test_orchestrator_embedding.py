@@ -15,7 +15,6 @@ from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
 from assay.v1 import embedder_pb2 as pb
 from assay.v1 import embedder_pb2_grpc
-from assay_orchestrator.evidence import embedding_client
 from assay_orchestrator.evidence.embedding_client import EmbeddingClient
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def serve(tmp_path: Path, embedder: Embedder) -> Serve:
     """Return a function that serves the embedder and gives a client of it."""
 
     @asynccontextmanager
-    async def serving(patience_s: float = 20.0) -> AsyncIterator[EmbeddingClient]:
+    async def serving(*, patience_s: float = 20.0, **options: int) -> AsyncIterator[EmbeddingClient]:
         server = RpcServer()
         server.add(
             "assay.v1.EmbedderService",
@@ -86,7 +85,8 @@ def serve(tmp_path: Path, embedder: Embedder) -> Serve:
         server.set_serving(True)
         try:
             async with open_channel(address) as channel:
-                client = EmbeddingClient(embedder_pb2_grpc.EmbedderServiceStub(channel), "tiny", patience_s=patience_s)
+                stub = embedder_pb2_grpc.EmbedderServiceStub(channel)
+                client = EmbeddingClient(stub, "tiny", patience_s=patience_s, **options)
                 yield client
                 await client.aclose()
         finally:
@@ -151,12 +151,9 @@ async def test_a_reference_is_embedded_once(serve: Serve, embedder: Embedder) ->
     assert len(sent) == 7
 
 
-async def test_references_are_forgotten_once_they_take_too_much_room(
-    serve: Serve, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_references_are_forgotten_once_they_take_too_much_room(serve: Serve, embedder: Embedder) -> None:
     """The cache is bounded: the reference that was used least lately is embedded again."""
-    monkeypatch.setattr(embedding_client, "_CACHE_BYTES", 2 * (4096 + 10))
-    async with serve() as client:
+    async with serve(cache_bytes=2 * (4096 + 10)) as client:
         for reference in ("a", "b", "a", "c", "a", "b"):
             await gather(client, "answer", reference)
     sent = [text for call in embedder.calls for text in call if text != "answer"]

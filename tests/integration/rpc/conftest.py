@@ -115,7 +115,9 @@ async def _running_proxy(upstream: str) -> AsyncIterator[SilentProxy]:
     host, _, port = upstream.rpartition(":")
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.add(asyncio.current_task())  # type: ignore[arg-type]  # there is one: this runs in it
+        task = asyncio.current_task()
+        assert task is not None, "this runs in one"
+        tasks.add(task)
         up_reader, up_writer = await asyncio.open_connection(host, int(port))
         try:
             await asyncio.gather(proxy.pump(reader, up_writer), proxy.pump(up_reader, writer), return_exceptions=True)

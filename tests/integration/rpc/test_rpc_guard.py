@@ -11,7 +11,6 @@ import grpc.aio
 import pytest
 
 from assay.errors import InternalError, OverloadedError, Problem, SetupError, SpecError, UnavailableError
-from assay.rpc import interceptors
 from assay.rpc.options import ServerOptions
 from assay.rpc.status import from_rpc_error, translated
 
@@ -192,10 +191,9 @@ async def test_abort_passes_through(wire: Any, call: Any, caplog: pytest.LogCapt
 
 
 async def test_a_client_that_takes_no_status_leaves_no_line_in_the_log(
-    wire: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    wire: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The handler of a client that does not read ends; the status waits for the client to read on."""
-    monkeypatch.setattr(interceptors, "_ABORT_PATIENCE_S", 0.01)
     begun: asyncio.Future[asyncio.Task[Any]] = asyncio.get_running_loop().create_future()
 
     async def writing(request: Any, context: Any) -> None:
@@ -209,7 +207,8 @@ async def test_a_client_that_takes_no_status_leaves_no_line_in_the_log(
                     await context.write(bytes(1_000_000))
         raise OverloadedError("the reader is behind", reason="TOO_SLOW")
 
-    channel = await wire.channel(await wire.serve({"unary_stream": ("unary_stream", writing)}))
+    options = ServerOptions(status_stall_s=0.01)
+    channel = await wire.channel(await wire.serve({"unary_stream": ("unary_stream", writing)}, options=options))
     messages = aiter(channel.unary_stream(f"/{SERVICE}/unary_stream")(b""))
     await anext(messages)
     await asyncio.wait([await begun])

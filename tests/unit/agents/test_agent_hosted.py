@@ -107,12 +107,9 @@ async def test_a_client_that_leaves_has_its_questions_asked_elsewhere_first(case
     await second.leave()
 
 
-async def test_an_attempt_times_out_once_a_client_has_it(
-    case: Case, question: Question, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_attempt_times_out_once_a_client_has_it(case: Case, question: Question) -> None:
     """A client that does not answer in time is told to stop, and a late answer is ignored."""
-    monkeypatch.setattr("assay_orchestrator.agents.hosted._GRACE_S", 0.0)
-    agent = HostedAgent()
+    agent = HostedAgent(grace_s=0.0)
     client = Client(agent, 1)
     (late,) = await ask(agent, case, question(0, timeout_s=0.02))
     assert await client.ids() == ["k0#0"]
@@ -129,12 +126,9 @@ async def test_an_attempt_times_out_once_a_client_has_it(
     await client.leave()
 
 
-async def test_the_clock_stops_while_a_question_is_with_no_client(
-    case: Case, question: Question, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_clock_stops_while_a_question_is_with_no_client(case: Case, question: Question) -> None:
     """The time limit is one of the attempt: it starts anew with the next client."""
-    monkeypatch.setattr("assay_orchestrator.agents.hosted._GRACE_S", 0.0)
-    agent = HostedAgent()
+    agent = HostedAgent(grace_s=0.0)
     first = Client(agent, 1)
     (asked,) = await ask(agent, case, question(0, timeout_s=0.05))
     await first.leave()

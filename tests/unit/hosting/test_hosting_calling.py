@@ -14,7 +14,6 @@ import pytest
 from tests.guides import blocks
 from tests.waiting import until
 
-from assay.agent_host import threads
 from assay.agent_host.caller import AgentCaller
 from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus
 from assay.model.response_limits import MAX_ANSWER_BYTES
@@ -183,10 +182,9 @@ async def test_cancelling_the_call_cancels_the_agent() -> None:
     await stopped.wait()
 
 
-async def test_an_answer_that_came_as_the_call_was_cancelled_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_came_as_the_call_was_cancelled_is_no_hang() -> None:
     """Calls that are cancelled from outside never count as hanging, so they cannot stop later ones."""
-    monkeypatch.setattr(threads, "_MAX_HUNG", 1)
-    caller = AgentCaller(lambda request: "ok")
+    caller = AgentCaller(lambda request: "ok", max_hung=1)
     for _ in range(20):
         call = asyncio.ensure_future(caller.call(asked()))
         await asyncio.sleep(0)
@@ -269,11 +267,8 @@ async def test_the_largest_answer_still_passes() -> None:
     assert len(response.text) == MAX_ANSWER_BYTES
 
 
-async def test_too_many_hanging_threads_stop_further_calls(
-    release: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_too_many_hanging_threads_stop_further_calls(release: threading.Event) -> None:
     """Once many calls hang, the agent is not called again; when they end, it is."""
-    monkeypatch.setattr(threads, "_MAX_HUNG", 3)
     called = []
 
     def hangs(request: AgentRequest) -> str:
@@ -281,7 +276,7 @@ async def test_too_many_hanging_threads_stop_further_calls(
         release.wait()
         return "ok"
 
-    caller = AgentCaller(hangs)
+    caller = AgentCaller(hangs, max_hung=3)
     await asyncio.gather(*(caller.call(asked(timeout_s=0.02)) for _ in range(3)))
     refused = await caller.call(asked())
     assert refused.error is not None
@@ -369,7 +364,7 @@ async def test_a_case_without_a_text_is_no_empty_question() -> None:
 
 async def test_other_errors_have_no_hint() -> None:
     """A TypeError of the agent's own says nothing of requests."""
-    response = await outcome(lambda request: len(3))  # type: ignore[arg-type]  # the error that is wanted
+    response = await outcome(lambda request: len(3))  # type: ignore[arg-type]  # wrong on purpose
     assert response.error is not None
     assert response.error.message == "TypeError: object of type 'int' has no len()"
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentRequest
     from assay.model.case import Case
 
-_GRACE_S = 1.0
 _MAX_QUESTION_BYTES = 3_670_016
 _MAX_BATCH = 64
 
@@ -64,9 +63,13 @@ class HostedAgent:
 
     A question that a client took with it when it left is asked again elsewhere, under the same idempotency
     key. The client measures the time of an attempt; here it is enforced with a little grace.
+
+    Args:
+        grace_s: How much longer than its time limit an answer is waited for, in seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, grace_s: float = 1.0) -> None:
+        self.grace_s = grace_s
         self._waiting: deque[_Question] = deque()
         self._attachments: set[Attachment] = set()
         self._ended = ""
@@ -195,7 +198,8 @@ class Attachment:
     def give(self, question: _Question) -> None:
         """Send the client a question."""
         # The clock starts when a client gets the question, not while it waits for one.
-        question.limit.reschedule(asyncio.get_running_loop().time() + question.request.timeout_s + _GRACE_S)
+        limit_s = question.request.timeout_s + self._agent.grace_s
+        question.limit.reschedule(asyncio.get_running_loop().time() + limit_s)
         question.holder = self
         self._asked[question.request.request_id] = question
         self._outgoing.append(question.request)

@@ -28,7 +28,6 @@ _MAX_CALL_BYTES = 1024 * 1024
 _MAX_TEXT_CHARS = 100_000
 _CALLS_IN_FLIGHT = 3
 _CALL_DEADLINE_S = 120.0
-_CACHE_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +54,21 @@ class EmbeddingClient:
         model: The model's name.
         patience_s: How long an embedder that cannot be reached is asked again before a row's evidence
             becomes an error.
+        cache_bytes: How much the kept references may take, in bytes.
     """
 
-    def __init__(self, stub: embedder_pb2_grpc.EmbedderServiceAsyncStub, model: str, *, patience_s: float) -> None:
+    def __init__(
+        self,
+        stub: embedder_pb2_grpc.EmbedderServiceAsyncStub,
+        model: str,
+        *,
+        patience_s: float,
+        cache_bytes: int = 32 * 1024 * 1024,
+    ) -> None:
         self._stub = stub
         self._model = model
         self._patience_s = patience_s
+        self._cache_bytes = cache_bytes
         self._waiting: list[_Waiting] = []
         self._senders: set[asyncio.Task[None]] = set()
         self._references: OrderedDict[str, asyncio.Future[_Embedded]] = OrderedDict()
@@ -109,7 +117,7 @@ class EmbeddingClient:
             cached = asyncio.ensure_future(self._embed(text))
             self._references[text] = cached
             self._reference_bytes += len(text) + 4096
-            while self._reference_bytes > _CACHE_BYTES and len(self._references) > 1:
+            while self._reference_bytes > self._cache_bytes and len(self._references) > 1:
                 old_text, _ = self._references.popitem(last=False)
                 self._reference_bytes -= len(old_text) + 4096
         else:
