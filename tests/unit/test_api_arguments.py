@@ -121,8 +121,9 @@ def test_a_report_that_could_not_be_written_is_refused_at_once(tmp_path: Path) -
 @pytest.mark.parametrize(("name", "hint"), [("agnet", "did you mean 'agent'?"), ("zzz", "known: spec, agent, dataset")])
 def test_an_unknown_argument_is_named_with_what_there_is(name: str, hint: str) -> None:
     """A TypeError, as of every function, with a way on."""
+    unknown: dict[str, Any] = {name: answer}
     with pytest.raises(TypeError, match=rf"evaluate\(\): unknown argument '{name}'") as found:
-        assay.evaluate(SPEC, dataset=CASES, **{name: answer})  # type: ignore[arg-type]  # that is the point
+        assay.evaluate(SPEC, dataset=CASES, **unknown)
     assert hint in str(found.value)
 
 

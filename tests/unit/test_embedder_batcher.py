@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -49,8 +49,8 @@ def encoder() -> WordCounter:
 async def make(encoder: WordCounter) -> AsyncIterator[Callable[..., Batcher]]:
     made: list[Batcher] = []
 
-    def maker(**options: object) -> Batcher:
-        made.append(Batcher(encoder, **{"max_batch_tokens": 64, "queue_limit": 100} | options))  # type: ignore[arg-type]
+    def maker(**options: Any) -> Batcher:
+        made.append(Batcher(encoder, **({"max_batch_tokens": 64, "queue_limit": 100} | options)))
         return made[-1]
 
     yield maker

@@ -113,3 +113,32 @@ def test_broad_handlers_stand_at_a_boundary() -> None:
             assert place[1] in found, f"{path}:{node.lineno}"
             found[place[1]] += 1
     assert {name: int(count) for name, count in BOUNDARIES.items()} == found
+
+
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+WRONG_ARGUMENTS = 5
+"""How many arguments in tests are of a wrong type on purpose, as a user's may be."""
+PATCHED_CONSTANTS = {
+    "_FILTERED_PAGE": "as many runs as its default has would take minutes",
+    "_INDEX_VERSION": "a later SQLite",
+    "_SERVER_AGE": "a database server that runs for days, or for a second",
+}
+"""The private constants that tests replace, with why none of them is a parameter."""
+
+
+def test_constructors_ask_for_no_more_than_they_use() -> None:
+    """No test leaves out a part that a constructor asks for, or replaces a constant that could be its parameter.
+
+    Where a type is wrong on purpose, the line says so. A constructor that takes more than it uses gets a protocol, and
+    a constant that a test needs to be another becomes a parameter with the constant as its default.
+    """
+    ignored: list[str] = []
+    patched: set[str] = set()
+    for path in TESTS:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if re.search(r"# type: ignore\[[a-z, -]*arg-type", line):
+                assert line.endswith("  # wrong on purpose"), f"{path}:{number}: why is this argument of another type?"
+                ignored.append(line)
+            patched |= set(re.findall(r"""setattr\((?:[\w.]+, ["']|["'][\w.]+\.)(_[A-Z][A-Z_]+)["']""", line))
+    assert len(ignored) == WRONG_ARGUMENTS
+    assert patched == set(PATCHED_CONSTANTS)

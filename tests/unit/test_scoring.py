@@ -147,7 +147,7 @@ def test_several_calls_share_a_scorer() -> None:
         (lambda: assay.score("hit_rate", "a", parameters={"k": 0, "q": 1}), ["hit_rate.k", "hit_rate.q"]),
         (lambda: assay.score("mrr", "a", sorces=[], categry="x"), ["'sources'", "'category'"]),
         (lambda: assay.score("latency", "a", latency_ms="x"), ["answer: is no recorded answer: latency_ms"]),
-        (lambda: assay.score("exact_match", 3), ["answer: must be a string"]),  # type: ignore[arg-type]  # the point
+        (lambda: assay.score("exact_match", 3), ["answer: must be a string"]),  # type: ignore[arg-type]  # wrong on purpose
         (lambda: assay.score("exact_match", "a", "b\0"), ["holds the character NUL"]),
         (lambda: assay.score("exact_match", "a", "\ud800"), ["half a character"]),
         (lambda: assay.score("similarity", "a", "b", embed=by_length, embedder="x:1"), ["choose one"]),

@@ -385,7 +385,8 @@ def test_absent_and_zero_fields_stay_apart(field: str) -> None:
     """None stays None, and the emptiest value that is not None stays as it is."""
     empty = {"sql": "", "retrieved": (), "usage": Usage()}.get(field, 0)
     for value in (None, empty):
-        response = AgentResponse(**{field: value})  # type: ignore[arg-type]  # one field of each type
+        fields: dict[str, Any] = {field: value}
+        response = AgentResponse(**fields)
         assert response_from_wire(response_to_wire(response)) == response
 
 
@@ -410,6 +411,6 @@ def test_json_that_is_no_object_is_refused(text: str) -> None:
 
 def test_a_state_of_a_newer_version_does_not_break_reading() -> None:
     """Numbers that this version does not know are read as something, not refused."""
-    message = agent_pb2.AgentResponse(status=99, text="t")  # type: ignore[arg-type]  # a later version's number
+    message = agent_pb2.AgentResponse(status=99, text="t")  # type: ignore[arg-type]  # wrong on purpose
     assert response_from_wire(message).text == "t"
-    assert wire.RUN.from_wire(pb.Run(state=99)).state is results.RunState.PENDING  # type: ignore[arg-type]  # as above
+    assert wire.RUN.from_wire(pb.Run(state=99)).state is results.RunState.PENDING  # type: ignore[arg-type]  # wrong on purpose

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -42,8 +42,8 @@ async def test_runs_are_found_by_all_conditions_page_by_page(
             ids.append((await client.create_run(marked, dataset.dataset_id)).run_id)
         await client.cancel_run(ids[6])
 
-        async def found(limit: int = 50, **conditions: object) -> list[int]:
-            return [ids.index(run.run_id) for run in await client.list_runs(limit, **conditions)]  # type: ignore[arg-type]  # passed on
+        async def found(limit: int = 50, **conditions: Any) -> list[int]:
+            return [ids.index(run.run_id) for run in await client.list_runs(limit, **conditions)]
 
         assert await found(name="third") == [9, 6, 3, 0]
         assert await found(3, name="third") == [9, 6, 3]

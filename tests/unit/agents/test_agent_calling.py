@@ -148,7 +148,7 @@ class Hostile(dict[str, Any]):
         ({"text": "a", "metadata": {("a", "b"): 1}}, "metadata"),
         ({"text": "a", "tool_calls": [{"arguments": {}}]}, "tool_calls[0].name"),
         (AgentResponse(text="a", output=object()), "output"),
-        (AgentResponse(status="fine"), "AttributeError"),  # type: ignore[arg-type]  # that is the point
+        (AgentResponse(status="fine"), "AttributeError"),  # type: ignore[arg-type]  # wrong on purpose
         (Hostile(), "ZeroDivisionError"),
         ((piece for piece in "abc"), "generator"),
     ],

@@ -168,12 +168,12 @@ def test_variables_in_place_of_an_input(write: Write, read: Read) -> None:
 def test_field_map(write: Write, read: Read) -> None:
     """The user's mapping goes before every alias, and an empty name switches a field off."""
     name = write("x.jsonl", [{"Frage": "Q", "input": "other", "Antwort": "A", "name": "n"}])
-    options = {"field_map": {"input": "frage", "reference": "Antwort", "id": ""}}
+    options: dict[str, Any] = {"field_map": {"input": "frage", "reference": "Antwort", "id": ""}}
     (case,) = read(name, **options)
     assert (case.input, case.references) == ("Q", ("A",))
     assert len(case.case_id) == 12
     assert case.metadata == {"input": "other", "name": "n"}
-    assert open_dataset(name, **options).check().mapping == {"input": "Frage", "references": "Antwort"}  # type: ignore[arg-type]
+    assert open_dataset(name, **options).check().mapping == {"input": "Frage", "references": "Antwort"}
 
 
 def test_field_map_faults_are_named(write: Write, refusal: Callable[..., list[str]]) -> None:

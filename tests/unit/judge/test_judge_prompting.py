@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -206,17 +207,14 @@ def test_each_passage_is_folded_at_most_once(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_documented_key() -> None:
     """The key of the worked example, to the last digit; any change of any part changes it."""
-    parts = {
+    parts: dict[str, Any] = {
         "answer": "Paris", "model": "judge-1", "params": {"temperature": 0.1}, "question": "Capital of France?",
         "reference": "Paris", "schema": "structured/1", "template": "sha256:abc",
     }  # fmt: skip
-    key = content_key(**parts)  # type: ignore[arg-type]  # a table of keyword arguments
+    key = content_key(**parts)
     assert key == "31113cda290d7e005b68e7f5f16c0012e36ae55d9e37e7d6c8c32a1fc63495cc"
     whole = {**parts, "context": ["x", "é"], "history": [("user", "x")], "sample_index": 2}
-    assert (
-        content_key(**whole)  # type: ignore[arg-type]
-        == "68d93d7c85a0ae4c62b28258d2af97b6bf4c9c2b88e8be64a629fba100f1b1a3"
-    )
+    assert content_key(**whole) == "68d93d7c85a0ae4c62b28258d2af97b6bf4c9c2b88e8be64a629fba100f1b1a3"
     changes: list[dict[str, object]] = [
         {"answer": "Paris "}, {"answer": ["Paris"]}, {"model": "judge-2"}, {"params": {"temperature": None}},
         {"question": "capital of France?"}, {"reference": None}, {"reference": ""}, {"schema": "structured/2"},
@@ -225,7 +223,7 @@ def test_the_documented_key() -> None:
         {"history": [("assistant", "x")]}, {"history": [("user", "x"), ("user", "x")]}, {"history": [("user", "")]},
         {"sample_index": 1}, {"sample_index": 2},
     ]  # fmt: skip
-    keys = [content_key(**{**parts, **change}) for change in changes]  # type: ignore[arg-type]
+    keys = [content_key(**{**parts, **change}) for change in changes]
     assert len({key, *keys}) == len(changes) + 1
 
 

@@ -77,7 +77,7 @@ def result(row: Row, scores: Sequence[Score]) -> CaseResult:
 
 def test_which_metrics_look_at_every_turn() -> None:
     """Those that compare an answer with references, sources or tool calls of its turn, and no other."""
-    found = {name for name in METRICS if scores_turns(METRICS[name])}  # type: ignore[arg-type]  # it has `info`
+    found = {name for name in METRICS if scores_turns(METRICS[name].info)}
     assert found == {
         "combined_score", "exact_match", "hit_rate", "judge_score", "mrr", "quality", "rouge", "satisfaction",
         "semantic_similarity", "tool_calls",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ SCORES = ([5, 4, 4, 3, 2, 5, 1, 3], [5, 5, 4, 3, 3, 4, 1, 2])
 LABELS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), max_size=25)
 
 
-def near(value: float) -> object:
+def near(value: float) -> Any:
     """Return what is within the tolerance of all figures."""
     return pytest.approx(value, abs=1e-6)
 
@@ -42,7 +43,7 @@ def test_worked_examples_of_alpha(level: Level, value: float) -> None:
 def test_units_with_one_rating_say_nothing() -> None:
     """They are left out, and only the others are counted."""
     found = alpha([(1, None), (2, 2), (3, 4), (5,)], "interval")
-    assert found == Figure(near(0.727273), 2)  # type: ignore[arg-type]  # approx stands for a number
+    assert found == Figure(near(0.727273), 2)
 
 
 def test_alpha_of_three_raters_as_published() -> None:

@@ -22,6 +22,7 @@ from assay.statistics.thresholds import holds
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from assay.metrics.core.info import MetricInfo
     from assay.metrics.core.score import Metric
 
 TURNS = "turns"
@@ -34,9 +35,9 @@ _VERDICT = "verdict"
 _AGENT_ERROR = "agent_error"
 
 
-def scores_turns(metric: Metric) -> bool:
+def scores_turns(info: MetricInfo) -> bool:
     """Return whether a metric compares an answer with what its turn expects."""
-    return not _OF_A_TURN.isdisjoint(metric.info.reads)
+    return not _OF_A_TURN.isdisjoint(info.reads)
 
 
 def turn_details(detail: Mapping[str, Any]) -> Iterator[tuple[int | None, Mapping[str, Any]]]:

@@ -66,7 +66,7 @@ def scored_turns(
                 case, last, answers[:-1], wanted_models(metrics, case, last), wanted_rubrics(metrics, case, last)
             )
         ]
-    by_turn = [metric for metric in metrics if scores_turns(metric)]
+    by_turn = [metric for metric in metrics if scores_turns(metric.info)]
     unasked = AgentResponse(status=last.status, error=last.error)
     given = [*answers, *[unasked] * (len(case.turns) - len(answers))]
     turns = []
