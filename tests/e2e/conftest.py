@@ -1,4 +1,9 @@
-"""The command as its users call it: a subprocess with a state directory of its own."""
+"""The command as its users call it: a subprocess in a folder of the test's own.
+
+A test that starts, stops or kills services, or looks at all that is stored, has a state directory of its own: `cli` and
+`project`, or `own_stack`, whose orchestrator runs. Others share a local stack that stays up, so that neither services
+nor models are started for each of their commands: `shared_cli` and `shared_project`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +28,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Cli:
-    """Calls `assay` in a folder."""
+    """Calls `assay` in a folder.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: Where it is called.
+        home: The state directory; None for one of its own in the folder.
+    """
+
+    def __init__(self, folder: Path, home: Path | None = None) -> None:
         self.folder = folder
-        self.home = folder / "home"
+        self.home = home if home is not None else folder / "home"
         self.env = {**os.environ, "ASSAY_HOME": str(self.home), "NO_COLOR": "1"}
 
     def command(self, *arguments: str | Path) -> list[str]:
@@ -87,16 +98,29 @@ def cli(tmp_path: Path) -> Iterator[Cli]:
     _check_nothing_left(caller)
 
 
-@pytest.fixture(scope="module")
-def warm_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
-    """Return the command with a local stack that the tests of a module share, so that the model is loaded once."""
-    caller = Cli(tmp_path_factory.mktemp("warm"))
-    caller.run("up")
+@contextmanager
+def stack_up(caller: Cli, *options: str) -> Iterator[None]:
+    """Keep the local stack of a command up; no service may be left behind."""
+    caller.run("up", *options)
     try:
-        yield caller
+        yield
     finally:
         caller.run("down")
         _check_nothing_left(caller)
+
+
+@pytest.fixture(scope="session")
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return the state directory of a local stack that tests share, so that its services and model start once."""
+    caller = Cli(tmp_path_factory.mktemp("shared"))
+    with stack_up(caller):
+        yield caller.home
+
+
+@pytest.fixture
+def shared_cli(tmp_path: Path, shared_home: Path) -> Cli:
+    """Return the command in a fresh folder, over the shared stack: other tests' runs are stored there, too."""
+    return Cli(tmp_path, shared_home)
 
 
 def _check_nothing_left(caller: Cli) -> None:
@@ -110,7 +134,24 @@ def _check_nothing_left(caller: Cli) -> None:
 
 @pytest.fixture
 def project(cli: Cli) -> Cli:
-    """Return the command in a folder with a small spec, dataset and agent."""
+    """Return the command in a fresh folder with a small spec, dataset and agent."""
+    return _with_project(cli)
+
+
+@pytest.fixture
+def own_stack(project: Cli) -> Iterator[Cli]:
+    """Return such a command whose orchestrator stays up: each of its commands is quick, and all runs are its own."""
+    with stack_up(project, "--no-embedder"):
+        yield project
+
+
+@pytest.fixture
+def shared_project(shared_cli: Cli) -> Cli:
+    """Return the command in a folder with a small spec, dataset and agent, over the shared stack."""
+    return _with_project(shared_cli)
+
+
+def _with_project(cli: Cli) -> Cli:
     cli.write("agent.py", "def answer(request):\n    return request.input.upper()\n")
     lines = [json.dumps({"id": f"c{i}", "question": f"q{i}", "answer": f"Q{i}"}) for i in range(20)]
     cli.write("qa.jsonl", "\n".join(lines))

@@ -29,24 +29,24 @@ def rows_of(project: Cli, agent: str, *, status: int | None) -> list[dict[str, A
     ],
     ids=["output", "question", "typed", "str"],
 )
-def test_the_usual_ways_to_write_an_agent_work(project: Cli, agent: str) -> None:
+def test_the_usual_ways_to_write_an_agent_work(shared_project: Cli, agent: str) -> None:
     """Texts under other names are scored, and a parameter that is named as a question receives the text."""
-    rows = rows_of(project, agent, status=0)
+    rows = rows_of(shared_project, agent, status=0)
     assert [row["passed"] for row in rows] == [True] * 3
 
 
-def test_an_answer_without_a_text_is_an_agent_error(project: Cli) -> None:
+def test_an_answer_without_a_text_is_an_agent_error(shared_project: Cli) -> None:
     """It names the fields that were there; nothing is scored as an empty answer."""
     agent = "def answer(request):\n    return {'reply': request.input.upper(), 'sources': ['a']}\n"
-    rows = rows_of(project, agent, status=None)
+    rows = rows_of(shared_project, agent, status=None)
     assert {row["status"] for row in rows} == {"error"}
     assert all("its fields are 'reply', 'sources'" in row["reason"] for row in rows)
 
 
 @pytest.mark.parametrize(("error", "calls"), [("KeyError('missing')", 1), ("OSError('the line is busy')", 3)])
-def test_errors_of_the_code_are_not_retried(project: Cli, error: str, calls: int) -> None:
+def test_errors_of_the_code_are_not_retried(shared_project: Cli, error: str, calls: int) -> None:
     """With the default of two retries a KeyError costs one call for each case, what may pass three."""
     lines = ["def answer(request):", "    with open('asked.txt', 'a') as file:", "        file.write('x')"]
-    rows = rows_of(project, "\n".join([*lines, f"    raise {error}", ""]), status=None)
+    rows = rows_of(shared_project, "\n".join([*lines, f"    raise {error}", ""]), status=None)
     assert {row["status"] for row in rows} == {"error"}
-    assert len((project.folder / "asked.txt").read_text()) == 3 * calls
+    assert len((shared_project.folder / "asked.txt").read_text()) == 3 * calls

@@ -42,13 +42,13 @@ def ran(cli: Cli, status: int) -> tuple[str, dict[str, Any], str]:
     return done.stdout.splitlines()[-1], json.loads((cli.folder / "out/results.json").read_text("utf-8")), done.stderr
 
 
-def test_checks_without_a_judge_are_no_passes(cli: Cli) -> None:
+def test_checks_without_a_judge_are_no_passes(shared_cli: Cli) -> None:
     """Of four checks `similar` and `latency` are made, the two that need a judge are told before and after the run.
 
     The rows are undecided, the gate on the pass rate does not hold, and the exit status is 3.
     """
-    write(cli, [RUBRIC, SIMILAR, LATENCY], [RUBRIC])
-    last, report, said = ran(cli, 3)
+    write(shared_cli, [RUBRIC, SIMILAR, LATENCY], [RUBRIC])
+    last, report, said = ran(shared_cli, 3)
     assert f"tests.json: 2 of 4 checks are not made: {NO_JUDGE}" in said
     assert last.startswith("verdict  INCOMPLETE  ")
     assert f"2 of 4 checks are not made: {NO_JUDGE}" in last
@@ -63,24 +63,24 @@ def test_checks_without_a_judge_are_no_passes(cli: Cli) -> None:
     assert first["reason"] == "assertions is undecided: not made: llm-rubric (no judge)"
 
 
-def test_undecided_rows_are_not_called_failing(cli: Cli) -> None:
+def test_undecided_rows_are_not_called_failing(shared_cli: Cli) -> None:
     """Rows without a verdict are listed with those that failed, and counted apart."""
-    write(cli, [RUBRIC], [SIMILAR, RUBRIC], [{"type": "contains", "value": "nowhere to be found"}])
-    done = cli.run("run", "assay.yaml", status=1)
+    write(shared_cli, [RUBRIC], [SIMILAR, RUBRIC], [{"type": "contains", "value": "nowhere to be found"}])
+    done = shared_cli.run("run", "assay.yaml", status=1)
     assert "1 failing and 2 undecided rows:" in done.stdout.splitlines()
-    shown = cli.run("runs", "show", "latest", "--failed").stdout
+    shown = shared_cli.run("runs", "show", "latest", "--failed").stdout
     assert shown.splitlines()[-1] == "1 failing and 2 undecided rows"
 
 
-def test_a_gate_that_undecided_rows_cannot_save_fails(cli: Cli) -> None:
+def test_a_gate_that_undecided_rows_cannot_save_fails(shared_cli: Cli) -> None:
     """With one of three rows failed, every row cannot pass: FAIL with the range, where the rest would be incomplete."""
-    write(cli, [RUBRIC], [SIMILAR, RUBRIC], [{"type": "contains", "value": "nowhere to be found"}])
-    last, report, _ = ran(cli, 1)
+    write(shared_cli, [RUBRIC], [SIMILAR, RUBRIC], [{"type": "contains", "value": "nowhere to be found"}])
+    last, report, _ = ran(shared_cli, 1)
     assert last.startswith("verdict  FAIL  ")
     (gate,) = report["summary"]["gates"]
     assert (gate["outcome"], gate["note"]) == ("fail", "0.0% to 66.7% with the 2 rows that could not be decided")
-    write(cli, [RUBRIC], [SIMILAR, RUBRIC], [{"type": "contains", "value": "opens"}])
-    ran(cli, 3)
+    write(shared_cli, [RUBRIC], [SIMILAR, RUBRIC], [{"type": "contains", "value": "opens"}])
+    ran(shared_cli, 3)
 
 
 def test_a_judge_without_a_key_is_no_obstacle_where_no_check_asks_it(cli: Cli) -> None:
@@ -96,20 +96,24 @@ def test_a_judge_without_a_key_is_no_obstacle_where_no_check_asks_it(cli: Cli) -
     assert "OPENAI_API_KEY" in cli.run("validate", "assay.yaml", status=2).stderr
 
 
-def test_a_row_that_fails_by_the_checks_that_were_made(cli: Cli) -> None:
+def test_a_row_that_fails_by_the_checks_that_were_made(shared_cli: Cli) -> None:
     """A criterion that fails is FAIL, whatever the checks that were not made would say; both are in the verdict."""
-    write(cli, [RUBRIC, {**SIMILAR, "value": "The moon is far away."}], [{"type": "contains", "value": "nine"}, RUBRIC])
-    last, report, _ = ran(cli, 1)
+    write(
+        shared_cli,
+        [RUBRIC, {**SIMILAR, "value": "The moon is far away."}],
+        [{"type": "contains", "value": "nine"}, RUBRIC],
+    )
+    last, report, _ = ran(shared_cli, 1)
     assert last.startswith("verdict  FAIL  pass_rate == 1 does not hold: 0; 2 of 4 checks are not made: ")
     assert [row["passed"] for row in report["rows"]] == [False, False]
 
 
-def test_an_unmade_check_beside_metrics_that_pass(cli: Cli) -> None:
+def test_an_unmade_check_beside_metrics_that_pass(shared_cli: Cli) -> None:
     """Other metrics that pass a row do not make up for a check that was not made."""
     cost = {"type": "cost", "threshold": 1.0}
-    write(cli, [cost, SIMILAR], [SIMILAR], metrics=["assertions", {"contains": {"values": ["opens"]}}],
+    write(shared_cli, [cost, SIMILAR], [SIMILAR], metrics=["assertions", {"contains": {"values": ["opens"]}}],
           max_metric_errors="50%")  # fmt: skip
-    last, report, said = ran(cli, 3)
+    last, report, said = ran(shared_cli, 3)
     assert "not made" not in said, "only the agent's answers tell that no cost is known"
     assert last.startswith("verdict  INCOMPLETE  1 of 3 checks are not made: cost 1 (no cost was reported)  pass rate")
     assert [row["passed"] for row in report["rows"]] == [None, True]

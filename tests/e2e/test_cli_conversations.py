@@ -65,9 +65,9 @@ def asked(cli: Cli, dataset: object, first: str, *, status: int, **spec: Any) ->
 
 
 @pytest.mark.parametrize("dataset", [ADK, PLAIN], ids=["adk", "plain"])
-def test_a_wrong_first_turn_fails_the_conversation(cli: Cli, dataset: object) -> None:
+def test_a_wrong_first_turn_fails_the_conversation(shared_cli: Cli, dataset: object) -> None:
     """An agent that fails the first of two turns does not pass by the second: value, verdict, reason, report."""
-    report, console = asked(cli, dataset, RUDE, status=1)
+    report, console = asked(shared_cli, dataset, RUDE, status=1)
     (row,) = report["rows"]
     assert row["passed"] is False
     assert (row["scores"]["exact_match"]["value"], row["scores"]["tool_calls"]["value"]) == (0.5, 0.0)
@@ -81,8 +81,7 @@ def test_a_wrong_first_turn_fails_the_conversation(cli: Cli, dataset: object) ->
         "    want:  Yes, two copies.",
     ]  # fmt: skip
     assert not failing[5].strip(), "the second turn is right"
-    (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
-    view = cli.run("runs", "show", run["run_id"], "--case", "borrow").stdout
+    view = shared_cli.run("runs", "show", report["run"]["run_id"], "--case", "borrow").stdout
     places = [
         view.index(part) for part in ("turn 1 of 2", "go away", "missing: ", "turn 2 of 2", "Done.", "scores:\n  e")
     ]
@@ -97,62 +96,62 @@ def test_a_wrong_first_turn_fails_the_conversation(cli: Cli, dataset: object) ->
 
 
 @pytest.mark.parametrize("dataset", [ADK, PLAIN], ids=["adk", "plain"])
-def test_a_conversation_passes_with_all_its_turns(cli: Cli, dataset: object) -> None:
+def test_a_conversation_passes_with_all_its_turns(shared_cli: Cli, dataset: object) -> None:
     """Right answers and calls in every turn pass; the calls of every turn are in the report."""
-    report, _ = asked(cli, dataset, GOOD, status=0)
+    report, _ = asked(shared_cli, dataset, GOOD, status=0)
     (row,) = report["rows"]
     assert (row["passed"], row["scores"]["exact_match"]["value"], row["scores"]["tool_calls"]["value"]) == (True, 1, 1)
     assert [call["name"] for call in row["turns"][0]["response"]["tool_calls"]] == ["search"]
 
 
-def test_a_spec_chooses_mean_worst_or_last(cli: Cli) -> None:
+def test_a_spec_chooses_mean_worst_or_last(shared_cli: Cli) -> None:
     """`turns: worst` takes the lowest value, `last` the last answer alone; another word is refused with its line."""
-    worst, _ = asked(cli, PLAIN, RUDE, status=1, turns="worst")
+    worst, _ = asked(shared_cli, PLAIN, RUDE, status=1, turns="worst")
     assert worst["results"]["exact_match"]["value"] == 0.0
     assert worst["config"]["turns"] == "worst"
-    last, _ = asked(cli, PLAIN, RUDE, status=0, turns="last")
+    last, _ = asked(shared_cli, PLAIN, RUDE, status=0, turns="last")
     assert last["results"]["exact_match"]["value"] == 1.0
     assert last["results"]["tool_calls"]["n_skipped"] == 1
     assert last["rows"][0]["turns"][0]["answer"] == "I do not know, go away"
-    cli.write("assay.yaml", {**SPEC, "dataset": "talks.json", "turns": "all"})
-    refused = cli.run("validate", "assay.yaml", status=2)
+    shared_cli.write("assay.yaml", {**SPEC, "dataset": "talks.json", "turns": "all"})
+    refused = shared_cli.run("validate", "assay.yaml", status=2)
     assert "turns" in refused.stderr
     assert "must be one of mean, worst, last, not 'all'" in refused.stderr
 
 
-def test_a_single_question_has_no_turns_in_the_report(cli: Cli) -> None:
+def test_a_single_question_has_no_turns_in_the_report(shared_cli: Cli) -> None:
     """The rows of other cases keep their shape."""
-    report, _ = asked(cli, [{"id": "a", "question": "Emma?", "references": ["x"]}], '"x"', status=0)
+    report, _ = asked(shared_cli, [{"id": "a", "question": "Emma?", "references": ["x"]}], '"x"', status=0)
     (row,) = report["rows"]
     assert "turns" not in row
     assert row["scores"]["exact_match"]["detail"] == {"version": "1"}
 
 
-def test_a_middle_turn_that_fails_is_an_agent_error(cli: Cli) -> None:
+def test_a_middle_turn_that_fails_is_an_agent_error(shared_cli: Cli) -> None:
     """Later turns are not asked, and stand in the report without an answer."""
     talk = [{"id": "t", "turns": [{"input": str(n), "references": [str(n)]} for n in range(3)]}]
-    cli.write("talks.json", json.dumps(talk))
-    cli.write(
+    shared_cli.write("talks.json", json.dumps(talk))
+    shared_cli.write(
         "agent.py", "def answer(question):\n    if question == '1': raise RuntimeError('down')\n    return question\n"
     )
-    cli.write("assay.yaml", {**SPEC, "dataset": "talks.json", "max_agent_errors": "100%"})
-    cli.run("run", "assay.yaml", "--output-dir", "out", status=1)
-    (row,) = json.loads((cli.folder / "out/results.json").read_text("utf-8"))["rows"]
+    shared_cli.write("assay.yaml", {**SPEC, "dataset": "talks.json", "max_agent_errors": "100%"})
+    shared_cli.run("run", "assay.yaml", "--output-dir", "out", status=1)
+    (row,) = json.loads((shared_cli.folder / "out/results.json").read_text("utf-8"))["rows"]
     assert (row["status"], row["passed"]) == ("error", False)
     assert [turn["answer"] for turn in row["turns"]] == ["0", "", None]
     assert [turn["status"] for turn in row["turns"]] == ["success", "error", None]
     assert [turn["scores"]["exact_match"]["value"] for turn in row["turns"]] == [1.0, 0.0, 0.0]
 
 
-def test_replay_says_that_earlier_turns_are_not_scored(cli: Cli) -> None:
+def test_replay_says_that_earlier_turns_are_not_scored(shared_cli: Cli) -> None:
     """A dataset records the last answer alone: validate counts the cases whose earlier turns expect something."""
     talk = {**PLAIN[0], "recorded": "Done."}
-    cli.write("talks.json", json.dumps([talk, {**talk, "id": "other"}]))
-    cli.write("assay.yaml", {**SPEC, "dataset": "talks.json", "agent": {"adapter": "replay"}})
-    out = cli.run("validate", "assay.yaml", status=0).stdout
+    shared_cli.write("talks.json", json.dumps([talk, {**talk, "id": "other"}]))
+    shared_cli.write("assay.yaml", {**SPEC, "dataset": "talks.json", "agent": {"adapter": "replay"}})
+    out = shared_cli.run("validate", "assay.yaml", status=0).stdout
     assert "earlier turns" in out
     assert "(and 1 more)" in out
-    cli.run("run", "assay.yaml", "--output-dir", "out", status=0)
-    rows = json.loads((cli.folder / "out/results.json").read_text("utf-8"))["rows"]
+    shared_cli.run("run", "assay.yaml", "--output-dir", "out", status=0)
+    rows = json.loads((shared_cli.folder / "out/results.json").read_text("utf-8"))["rows"]
     assert [row["scores"]["exact_match"]["value"] for row in rows] == [1.0, 1.0]
     assert [turn["scores"] for turn in rows[0]["turns"]] == [{}, {}]

@@ -128,19 +128,19 @@ def test_a_spec_maps_fields_and_the_command_goes_before_it(project: Cli) -> None
     assert "must be FIELD=NAME" in project.run("validate", "assay.yaml", "--map", "a.b=other", status=2).stderr
 
 
-def test_a_run_stores_what_its_dataset_was_recognised_as(project: Cli) -> None:
+def test_a_run_stores_what_its_dataset_was_recognised_as(shared_project: Cli) -> None:
     """A run keeps format and mapping, as recognised or as the user said, of its own file, and tells them later."""
-    write_lines(project, "qa.jsonl", [{"input": "q", "expected_output": "Q"}])
-    report = json.loads(project.run("run", "assay.yaml", "--json").stdout)
+    write_lines(shared_project, "qa.jsonl", [{"input": "q", "expected_output": "Q"}])
+    report = json.loads(shared_project.run("run", "assay.yaml", "--json").stdout)
     dataset = report["run"]["dataset"]
-    shown = json.loads(project.run("runs", "show", report["run"]["run_id"], "--json").stdout)
+    shown = json.loads(shared_project.run("runs", "show", report["run"]["run_id"], "--json").stdout)
     assert shown["dataset"] == dataset
-    assert dataset["sha256"] == sha256((project.folder / "qa.jsonl").read_bytes()).hexdigest()
+    assert dataset["sha256"] == sha256((shared_project.folder / "qa.jsonl").read_bytes()).hexdigest()
     assert "dataset" not in report["config"]
     assert (dataset["name"], dataset["format"], dataset["case_count"]) == ("qa.jsonl", "deepeval/jsonl", 1)
     assert dataset["mapping"] == {"input": "input", "references": "expected_output"}
     arguments = ["--format", "plain", "--map", "references=expected_output", "--json"]
-    dataset = json.loads(project.run("run", "assay.yaml", *arguments).stdout)["run"]["dataset"]
+    dataset = json.loads(shared_project.run("run", "assay.yaml", *arguments).stdout)["run"]["dataset"]
     # The cases are the same, so it is the same dataset of the store, read in another way.
     assert dataset["format"] == "plain/jsonl"
     assert dataset["mapping"] == {"input": "input", "references": "expected_output"}

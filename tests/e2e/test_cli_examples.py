@@ -6,12 +6,10 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.e2e.conftest import Cli
+from tests.e2e.conftest import Cli
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODEL_REVISION = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -67,16 +65,16 @@ TOLERANCES = {"latency": 1.0}
 
 
 @pytest.fixture(scope="module")
-def reports(warm_cli: Cli) -> dict[str, dict[str, Any]]:
+def reports(tmp_path_factory: pytest.TempPathFactory, shared_home: Path) -> dict[str, dict[str, Any]]:
     """Return the reports of all examples, run one after the other."""
-    found = {}
+    cli, found = Cli(tmp_path_factory.mktemp("examples"), shared_home), {}
     for name in RUNS:
-        done = warm_cli.run("run", EXAMPLES / name / "assay.yaml", "--output-dir", name)
+        done = cli.run("run", EXAMPLES / name / "assay.yaml", "--output-dir", name)
         assert f"report: {name}/results.json" in done.stdout
         assert "failing rows" in done.stdout
         assert done.stdout.splitlines()[-1].startswith("verdict  PASS  all ")
         assert "FAIL" not in done.stdout, "nothing beside the verdict contradicts it"
-        found[name] = json.loads((warm_cli.folder / name / "results.json").read_text(encoding="utf-8"))
+        found[name] = json.loads((cli.folder / name / "results.json").read_text(encoding="utf-8"))
     return found
 
 

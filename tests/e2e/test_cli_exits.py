@@ -79,12 +79,16 @@ def test_debug_keeps_the_exit_status(project: Cli) -> None:
     ],
     ids=["latin-1", "ascii", "C"],
 )
-def test_what_a_terminal_cannot_encode_is_escaped(project: Cli, environ: dict[str, str]) -> None:
+def test_what_a_terminal_cannot_encode_is_escaped(shared_project: Cli, environ: dict[str, str]) -> None:
     """Arabic questions of failing rows end neither the run nor the command."""
-    project.write("qa.jsonl", json.dumps({"question": "سؤال", "answer": "جواب"}, ensure_ascii=False))
-    project.env.update(environ)
+    shared_project.write("qa.jsonl", json.dumps({"question": "سؤال", "answer": "جواب"}, ensure_ascii=False))
+    shared_project.env.update(environ)
     done = subprocess.run(
-        project.command("run", "assay.yaml"), cwd=project.folder, env=project.env, capture_output=True, timeout=110
+        shared_project.command("run", "assay.yaml"),
+        cwd=shared_project.folder,
+        env=shared_project.env,
+        capture_output=True,
+        timeout=110,
     )
     assert b"Traceback" not in done.stderr
     assert done.returncode == 1, done.stderr
@@ -94,12 +98,12 @@ def test_what_a_terminal_cannot_encode_is_escaped(project: Cli, environ: dict[st
 @pytest.mark.parametrize(
     "arguments", [["run", "assay.yaml"], ["run", "assay.yaml", "--json"], ["metrics", "list"], ["--help"]]
 )
-def test_a_full_disk_under_stdout_is_a_sentence(project: Cli, arguments: list[str]) -> None:
+def test_a_full_disk_under_stdout_is_a_sentence(shared_project: Cli, arguments: list[str]) -> None:
     """Output that cannot be written ends with 3 and says so."""
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            project.command(*arguments), cwd=project.folder, env=project.env, stdout=full, stderr=subprocess.PIPE,
-            text=True, timeout=110,
+            shared_project.command(*arguments), cwd=shared_project.folder, env=shared_project.env,
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=110,
         )  # fmt: skip
     assert done.returncode == 3, done.stderr
     assert done.stderr.strip().splitlines()[-1] == "error: the output cannot be written: No space left on device"
@@ -117,13 +121,13 @@ def test_a_full_disk_under_stderr_is_3(project: Cli) -> None:
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-def test_a_closed_stream_is_as_one_that_nobody_reads(project: Cli, closed: str) -> None:
+def test_a_closed_stream_is_as_one_that_nobody_reads(shared_project: Cli, closed: str) -> None:
     """A cron job may close stdout and stderr; the exit status is that of the verdict."""
     failing = ["--set", 'gates=["pass_rate > 1"]']
     for arguments, status in (([], 0), (failing, 1)):
-        command = project.command("run", "assay.yaml", *arguments)
+        command = shared_project.command("run", "assay.yaml", *arguments)
         done = subprocess.run(
-            ["sh", "-c", f'"$@" {closed}', "sh", *command], cwd=project.folder, env=project.env,
+            ["sh", "-c", f'"$@" {closed}', "sh", *command], cwd=shared_project.folder, env=shared_project.env,
             capture_output=True, text=True, timeout=110,
         )  # fmt: skip
         assert done.returncode == status, done.stderr
@@ -131,14 +135,14 @@ def test_a_closed_stream_is_as_one_that_nobody_reads(project: Cli, closed: str) 
 
 
 @pytest.mark.parametrize("arguments", [["run", "assay.yaml", "--verbose"], ["run", "assay.yaml"]])
-def test_a_reader_that_leaves_is_no_failed_gate(project: Cli, arguments: list[str]) -> None:
+def test_a_reader_that_leaves_is_no_failed_gate(shared_project: Cli, arguments: list[str]) -> None:
     """`assay run | head` ends before the verdict is written: neither passed nor failed."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
         done = subprocess.run(
-            project.command(*arguments), cwd=project.folder, env=project.env, stdout=writer, stderr=subprocess.PIPE,
-            text=True, timeout=110,
+            shared_project.command(*arguments), cwd=shared_project.folder, env=shared_project.env,
+            stdout=writer, stderr=subprocess.PIPE, text=True, timeout=110,
         )  # fmt: skip
     finally:
         os.close(writer)
@@ -146,13 +150,13 @@ def test_a_reader_that_leaves_is_no_failed_gate(project: Cli, arguments: list[st
     assert "Traceback" not in done.stderr
 
 
-def test_an_agent_that_ends_the_process_is_no_success(project: Cli) -> None:
+def test_an_agent_that_ends_the_process_is_no_success(shared_project: Cli) -> None:
     """`os._exit(0)` in an agent exits with 3 and says how the run is continued; so does a resumed run."""
-    project.write("agent.py", DEAD_AGENT)
-    done = project.run("run", "assay.yaml", status=3)
+    shared_project.write("agent.py", DEAD_AGENT)
+    done = shared_project.run("run", "assay.yaml", status=3)
     assert "os._exit(0)" in done.stderr
     assert "--resume RUN" in done.stderr
-    (run,) = json.loads(project.run("runs", "list", "--json").stdout)
-    project.run("runs", "resume", run["run_id"], "--spec", "assay.yaml", status=3)
-    project.write("agent.py", "def answer(request):\n    return request.input.upper()\n")
-    project.run("run", "assay.yaml", "--resume", run["run_id"])
+    run = json.loads(shared_project.run("runs", "list", "--json").stdout)[0]
+    shared_project.run("runs", "resume", run["run_id"], "--spec", "assay.yaml", status=3)
+    shared_project.write("agent.py", "def answer(request):\n    return request.input.upper()\n")
+    shared_project.run("run", "assay.yaml", "--resume", run["run_id"])

@@ -11,30 +11,30 @@ if TYPE_CHECKING:
 HOSTILE = "v1 \x1b[2J\u202e"
 
 
-def test_short_ids_stand_for_runs(project: Cli) -> None:
+def test_short_ids_stand_for_runs(own_stack: Cli) -> None:
     """A unique beginning and `latest` name a run in every command; several candidates are listed."""
-    assert "there is no run yet" in project.run("runs", "show", "latest", status=2).stderr
-    project.run("run", "--name", "alpha", "--no-progress")
-    project.run("run", "--name", "alphabet", "--no-progress")
-    newest, oldest = (run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout))
-    shown = project.run("runs", "show", "alphab", "--json")
+    assert "there is no run yet" in own_stack.run("runs", "show", "latest", status=2).stderr
+    own_stack.run("run", "--name", "alpha", "--no-progress")
+    own_stack.run("run", "--name", "alphabet", "--no-progress")
+    newest, oldest = (run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout))
+    shown = own_stack.run("runs", "show", "alphab", "--json")
     assert json.loads(shown.stdout)["run_id"] == newest
     assert f"alphab is run {newest}" in shown.stderr
-    assert "is run" not in project.run("runs", "show", newest).stderr
-    several = project.run("runs", "watch", "alpha", status=2).stderr
+    assert "is run" not in own_stack.run("runs", "show", newest).stderr
+    several = own_stack.run("runs", "watch", "alpha", status=2).stderr
     assert f"'alpha' begins the ids of several runs: {newest}, {oldest}" in several
     for command in ("pause", "cancel"):
-        refused = project.run("runs", command, "latest", status=2).stderr
+        refused = own_stack.run("runs", command, "latest", status=2).stderr
         assert f"latest is run {newest}" in refused
         assert "already succeeded" in refused
-    assert "exact_match" in project.run("runs", "watch", "alpha-").stdout
-    assert "no row has an error" in project.run("runs", "resume", "alpha-", "--retry-errors", "--spec", ".").stderr
-    assert "exact_match" in project.run("run", "--resume", "alpha-").stdout
-    deleted = project.run("runs", "delete", "latest", "alphabet", "--yes")
+    assert "exact_match" in own_stack.run("runs", "watch", "alpha-").stdout
+    assert "no row has an error" in own_stack.run("runs", "resume", "alpha-", "--retry-errors", "--spec", ".").stderr
+    assert "exact_match" in own_stack.run("run", "--resume", "alpha-").stdout
+    deleted = own_stack.run("runs", "delete", "latest", "alphabet", "--yes")
     assert f"latest is run {newest}" in deleted.stderr
     assert "deleted 1 run with 20 rows" in deleted.stdout
-    assert [run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout)] == [oldest]
-    mistyped = project.run("runs", "show", f"{oldest}x", status=2).stderr
+    assert [run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout)] == [oldest]
+    mistyped = own_stack.run("runs", "show", f"{oldest}x", status=2).stderr
     assert f"did you mean {oldest!r}?" in mistyped
 
 
@@ -55,21 +55,21 @@ def test_a_spec_is_found_by_its_folder(project: Cli) -> None:
         assert "no assay.yaml in the folder home" in project.run(command, "home", status=2).stderr
 
 
-def test_runs_have_names_labels_and_notes(project: Cli) -> None:
+def test_runs_have_names_labels_and_notes(own_stack: Cli) -> None:
     """They are stored, shown in text and JSON with agent and prompt, and runs are found by them."""
-    with (project.folder / "assay.yaml").open("a") as spec:
+    with (own_stack.folder / "assay.yaml").open("a") as spec:
         spec.write("labels: {pr: 12, branch: main}\n")
     marks = ("--name", "try", "--label", "branch=fix", "--label", f"odd={chr(0x202E)}x", "--note", "smaller\nprompt")
-    project.run("run", *marks, "--no-progress")
-    project.run("run", "--no-progress")
-    (found,) = json.loads(project.run("runs", "list", "--name", "try", "--json").stdout)
+    own_stack.run("run", *marks, "--no-progress")
+    own_stack.run("run", "--no-progress")
+    (found,) = json.loads(own_stack.run("runs", "list", "--name", "try", "--json").stdout)
     assert found["labels"] == {"branch": "fix", "odd": "\u202ex", "pr": "12"}
     assert found["note"] == "smaller\nprompt"
     assert found["agent"] == {"adapter": "python", "target": "agent:answer"}
-    shown = project.run("runs", "show", found["run_id"]).stdout
+    shown = own_stack.run("runs", "show", found["run_id"]).stdout
     assert "labels  branch=fix odd=x pr=12\n" in shown
     assert "note  smaller prompt\n" in shown
-    listed = project.run("runs", "list").stdout
+    listed = own_stack.run("runs", "list").stdout
     assert "try; agent:answer; branch=fix odd=x pr=12; smaller prompt" in listed
     assert "small; agent:answer; branch=main pr=12" in listed
     for arguments, count in (
@@ -80,10 +80,10 @@ def test_runs_have_names_labels_and_notes(project: Cli) -> None:
         (("--state", "running"), 0),
         (("--name", "small", "--state", "succeeded", "--label", "branch=main"), 1),
     ):
-        assert len(json.loads(project.run("runs", "list", *arguments, "--json").stdout)) == count
-    assert "no run meets these conditions" in project.run("runs", "list", "--name", "none").stdout
-    assert "did you mean 'running'?" in project.run("runs", "list", "--state", "runing", status=2).stderr
-    (path,) = project.folder.glob(f"assay-reports/{found['run_id']}/results.json")
+        assert len(json.loads(own_stack.run("runs", "list", *arguments, "--json").stdout)) == count
+    assert "no run meets these conditions" in own_stack.run("runs", "list", "--name", "none").stdout
+    assert "did you mean 'running'?" in own_stack.run("runs", "list", "--state", "runing", status=2).stderr
+    (path,) = own_stack.folder.glob(f"assay-reports/{found['run_id']}/results.json")
     head = json.loads(path.read_text())["run"]
     assert (head["name"], head["labels"], head["note"]) == ("try", found["labels"], "smaller\nprompt")
 

@@ -148,19 +148,19 @@ def test_doctor_looks_at_path_and_database(cli: Cli) -> None:
     assert "cannot be read as a database" in said
 
 
-def test_doctor_reaches_a_server_and_names_its_version(warm_cli: Cli) -> None:
+def test_doctor_reaches_a_server_and_names_its_version(shared_cli: Cli) -> None:
     """With --server the services of this machine are not needed, and the orchestrator's version is named."""
-    address = f"unix:{warm_cli.home / 'run' / 'orchestrator.sock'}"
-    version = warm_cli.run("--version").stdout.split()[1]
-    said = warm_cli.run("doctor", "--server", address).stdout
+    address = f"unix:{shared_cli.home / 'run' / 'orchestrator.sock'}"
+    version = shared_cli.run("--version").stdout.split()[1]
+    said = shared_cli.run("doctor", "--server", address).stdout
     assert f"ok             orchestrator at {address} runs assay {version}" in said
-    without(warm_cli, "sqlalchemy")
+    without(shared_cli, "sqlalchemy")
     try:
-        warm_cli.run("doctor", status=3)
-        said = warm_cli.run("doctor", "--server", address).stdout
+        shared_cli.run("doctor", status=3)
+        said = shared_cli.run("doctor", "--server", address).stdout
         assert "not installed  orchestrator, for runs on this machine: " in said
     finally:
-        del warm_cli.env["PYTHONPATH"]
+        del shared_cli.env["PYTHONPATH"]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_server_that_does_not_answer_is_named_with_its_variable(project: Cli) 
 
 def test_what_a_command_waits_for_is_counted_on_a_terminal(cli: Cli) -> None:
     """While the local services start, a line says so; it goes away, and a pipe sees nothing of it."""
-    status, sent = on_terminal(cli, "up")
+    status, sent = on_terminal(cli, "up", "--no-embedder")
     assert status == 0
     assert re.search(r"\r\x1b\[2Kstarting the local \w+ … \d+ s", sent)
     assert re.search(r"\r\x1b\[2Kthe local stack is up", sent)
@@ -204,29 +204,29 @@ def test_what_a_command_waits_for_is_counted_on_a_terminal(cli: Cli) -> None:
     assert cli.run("runs", "list").stderr == ""
 
 
-def test_a_terminal_that_cannot_redraw_gets_lines(project: Cli) -> None:
+def test_a_terminal_that_cannot_redraw_gets_lines(shared_project: Cli) -> None:
     """Neither a dumb terminal nor a narrow one gets a bar, carriage returns or cursor movements."""
     for columns, variables in ((40, {}), (120, {"TERM": "dumb"})):
-        status, sent = on_terminal(project, "run", "assay.yaml", columns=columns, **variables)
+        status, sent = on_terminal(shared_project, "run", "assay.yaml", columns=columns, **variables)
         assert status == 0
         assert "20/20 cases" in sent
         assert "━" not in sent
         assert "\x1b[2K" not in sent
         assert "\r" not in sent.replace("\r\n", "")
-    assert "━" in on_terminal(project, "run", "assay.yaml")[1]
+    assert "━" in on_terminal(shared_project, "run", "assay.yaml")[1]
 
 
-def test_colours_follow_the_variables_of_terminals(project: Cli) -> None:
+def test_colours_follow_the_variables_of_terminals(shared_project: Cli) -> None:
     """A terminal has colours unless NO_COLOR or TERM=dumb says otherwise; FORCE_COLOR gives them to a pipe, too."""
     green = "\x1b[32mPASS\x1b[0m"
-    assert green in on_terminal(project, "run", "assay.yaml")[1]
-    assert "\x1b[3" not in on_terminal(project, "runs", "show", "latest", TERM="dumb")[1]
-    assert "\x1b[3" not in on_terminal(project, "runs", "show", "latest", NO_COLOR="1", FORCE_COLOR="1")[1]
-    assert green not in project.run("runs", "show", "latest").stdout
-    del project.env["NO_COLOR"]
-    assert green not in project.run("runs", "show", "latest").stdout
-    project.env["FORCE_COLOR"] = "1"
-    assert green in project.run("runs", "show", "latest").stdout
+    assert green in on_terminal(shared_project, "run", "assay.yaml")[1]
+    assert "\x1b[3" not in on_terminal(shared_project, "runs", "show", "latest", TERM="dumb")[1]
+    assert "\x1b[3" not in on_terminal(shared_project, "runs", "show", "latest", NO_COLOR="1", FORCE_COLOR="1")[1]
+    assert green not in shared_project.run("runs", "show", "latest").stdout
+    del shared_project.env["NO_COLOR"]
+    assert green not in shared_project.run("runs", "show", "latest").stdout
+    shared_project.env["FORCE_COLOR"] = "1"
+    assert green in shared_project.run("runs", "show", "latest").stdout
 
 
 def test_empty_input_has_a_sentence(project: Cli) -> None:
@@ -251,20 +251,20 @@ def test_a_comma_too_many_is_found(project: Cli) -> None:
         assert all(word in said for word in words), said
 
 
-def test_a_default_threshold_is_no_gate(warm_cli: Cli) -> None:
+def test_a_default_threshold_is_no_gate(shared_cli: Cli) -> None:
     """A threshold that has no part in the exit status is called that; one that was given is not."""
     texts = ("similarity", "We open at nine.", "Zebras eat grass.")
-    assert "failed  (default threshold 0.75, not gated)" in warm_cli.run("score", *texts).stdout
-    assert "failed  (threshold 0.75)" in warm_cli.run("score", *texts, "--threshold", "0.75", status=1).stdout
+    assert "failed  (default threshold 0.75, not gated)" in shared_cli.run("score", *texts).stdout
+    assert "failed  (threshold 0.75)" in shared_cli.run("score", *texts, "--threshold", "0.75", status=1).stdout
 
 
-def test_deletion_is_announced(project: Cli) -> None:
+def test_deletion_is_announced(own_stack: Cli) -> None:
     """Runs, rows, dataset and room are said before anything goes; with --json on stderr, so that stdout is JSON."""
-    project.run("run", "assay.yaml")
-    refused = project.run("runs", "delete", "latest", status=2)
+    own_stack.run("run", "assay.yaml")
+    refused = own_stack.run("runs", "delete", "latest", status=2)
     assert "qa.jsonl, deleted too" in refused.stdout
     assert "to be deleted: 1 run with 20 rows and 1 dataset that no other run uses: about " in refused.stdout
     assert "; reports that were written stay" in refused.stdout
-    done = project.run("runs", "delete", "latest", "--yes", "--json")
+    done = own_stack.run("runs", "delete", "latest", "--yes", "--json")
     assert "to be deleted: 1 run with 20 rows" in done.stderr
     assert json.loads(done.stdout)[0]["dataset_removed"] is True

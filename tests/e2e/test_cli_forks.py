@@ -49,32 +49,37 @@ def processes_of(cli: Cli) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("concurrency", [1, 16])
-def test_an_agent_with_a_pool_of_processes_answers(project: Cli, concurrency: int) -> None:
+def test_an_agent_with_a_pool_of_processes_answers(shared_project: Cli, concurrency: int) -> None:
     """Workers that a pool terminates end, and do not interrupt the command."""
-    project.write("agent.py", POOL)
-    done = project.run("run", "assay.yaml", "--set", f"agent.concurrency={concurrency}")
+    shared_project.write("agent.py", POOL)
+    done = shared_project.run("run", "assay.yaml", "--set", f"agent.concurrency={concurrency}")
     assert "interrupted" not in done.stderr
-    assert processes_of(project) == []
+    assert processes_of(shared_project) == []
 
 
-def test_a_pool_works_in_evaluate(project: Cli) -> None:
+def test_a_pool_works_in_evaluate(shared_project: Cli) -> None:
     """The same agent answers when it is called from Python."""
-    project.write("agent.py", POOL)
+    shared_project.write("agent.py", POOL)
     lines = ["import assay", "from agent import answer", "done = assay.evaluate('assay.yaml', answer)"]
-    project.write("script.py", "\n".join([*lines, "print(done.summary.pass_rate)", ""]))
+    shared_project.write("script.py", "\n".join([*lines, "print(done.summary.pass_rate)", ""]))
     done = subprocess.run(
-        [sys.executable, "script.py"], cwd=project.folder, env=project.env, capture_output=True, text=True, timeout=110
+        [sys.executable, "script.py"],
+        cwd=shared_project.folder,
+        env=shared_project.env,
+        capture_output=True,
+        text=True,
+        timeout=110,
     )
     assert done.stdout == "1.0\n", done.stderr
-    assert processes_of(project) == []
+    assert processes_of(shared_project) == []
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_a_forked_process_that_returns_ends(project: Cli, kind: str) -> None:
+def test_a_forked_process_that_returns_ends(shared_project: Cli, kind: str) -> None:
     """Only the parent's answer counts; the child neither answers nor lives on."""
-    project.write("agent.py", BARE_FORK.format(kind=kind))
-    project.run("run", "assay.yaml")
-    wait_until(lambda: not processes_of(project))
+    shared_project.write("agent.py", BARE_FORK.format(kind=kind))
+    shared_project.run("run", "assay.yaml")
+    wait_until(lambda: not processes_of(shared_project))
 
 
 def test_forked_processes_do_not_keep_the_stack(project: Cli) -> None:

@@ -37,10 +37,10 @@ def outcomes(cli: Cli) -> list[dict[str, Any]]:
     return found
 
 
-def test_gates_that_hold_exit_with_0_and_tell_of_targets(cli: Cli) -> None:
+def test_gates_that_hold_exit_with_0_and_tell_of_targets(shared_cli: Cli) -> None:
     """Every kind of subject is compared; a target that is missed is shown and decides nothing."""
     gated(
-        cli,
+        shared_cli,
         "pass_rate >= 0.8, target >= 0.9",
         "exact_match > 0.7, target >= 0.8",
         'category."first part".pass_rate == 0.5',
@@ -49,10 +49,10 @@ def test_gates_that_hold_exit_with_0_and_tell_of_targets(cli: Cli) -> None:
         "pass_hat_k.2 >= 0.8",
         repeats=2,
     )
-    shown = cli.run("run", "assay.yaml", "--output-dir", "out").stdout
-    assert [gate["outcome"] for gate in outcomes(cli)] == ["pass"] * 6
-    assert [gate["meets_target"] for gate in outcomes(cli)] == [False, True, None, None, None, None]
-    assert [gate["actual"] for gate in outcomes(cli)] == pytest.approx([0.8, 0.8, 0.5, 2 / 3, 0.0, 0.8])
+    shown = shared_cli.run("run", "assay.yaml", "--output-dir", "out").stdout
+    assert [gate["outcome"] for gate in outcomes(shared_cli)] == ["pass"] * 6
+    assert [gate["meets_target"] for gate in outcomes(shared_cli)] == [False, True, None, None, None, None]
+    assert [gate["actual"] for gate in outcomes(shared_cli)] == pytest.approx([0.8, 0.8, 0.5, 2 / 3, 0.0, 0.8])
     lines = [line for line in shown.splitlines() if line.startswith("gate  PASS")]
     assert len(lines) == 6
     assert lines[0] == "gate  PASS  pass_rate >= 0.8, target >= 0.9  actual 0.8  target missed"
@@ -68,11 +68,13 @@ def test_gates_that_hold_exit_with_0_and_tell_of_targets(cli: Cli) -> None:
         (["hit_rate >= 0", "pass_rate > 0.8, target > 0.9", "exact_match > 0"], 1, ["incomplete", "fail", "pass"]),
     ],
 )
-def test_the_worst_gate_decides_the_exit_status(cli: Cli, gates: list[str], status: int, expected: list[str]) -> None:
+def test_the_worst_gate_decides_the_exit_status(
+    shared_cli: Cli, gates: list[str], status: int, expected: list[str]
+) -> None:
     """A gate that fails is 1, before one that is incomplete, 3; the others are reported all the same."""
-    shown = gated(cli, *gates).run("run", "assay.yaml", "--output-dir", "out", status=status).stdout
-    assert [gate["outcome"] for gate in outcomes(cli)] == expected
-    for gate in outcomes(cli):
+    shown = gated(shared_cli, *gates).run("run", "assay.yaml", "--output-dir", "out", status=status).stdout
+    assert [gate["outcome"] for gate in outcomes(shared_cli)] == expected
+    for gate in outcomes(shared_cli):
         assert (gate["actual"] is None) is bool(gate["reason"]) is (gate["outcome"] == "incomplete")
         assert f"gate  {gate['outcome'].upper()}  {gate['expression']}" in shown
         assert gate["reason"] in shown

@@ -58,12 +58,12 @@ def test_every_wrong_record_is_told_with_its_line(cli: Cli) -> None:
     assert not (cli.home / "assay.db").exists()
 
 
-def test_the_right_records_beside_them_are_run_when_asked(cli: Cli) -> None:
+def test_the_right_records_beside_them_are_run_when_asked(shared_cli: Cli) -> None:
     """With --on-bad-case skip every wrong record is listed, the rest is scored, and the exit status is 3."""
-    done = write(cli).run("run", "assay.yaml", "--on-bad-case", "skip", "--output-dir", "out", status=3)
+    done = write(shared_cli).run("run", "assay.yaml", "--on-bad-case", "skip", "--output-dir", "out", status=3)
     assert done.stderr.count("\nleft out: ") == len(WRONG)
     assert "\u202e" not in done.stdout + done.stderr
-    report = json.loads((cli.folder / "out" / "results.json").read_text(encoding="utf-8"))
+    report = json.loads((shared_cli.folder / "out" / "results.json").read_text(encoding="utf-8"))
     rows = {row["case_id"]: row for row in report["rows"]}
     assert list(rows) == [record["id"] for record in RIGHT]
     matches = {case_id: row["scores"]["exact_match"]["value"] for case_id, row in rows.items()}
@@ -88,13 +88,15 @@ def answer(request):
 """
 
 
-def test_what_an_agent_returns_harms_no_other_row(cli: Cli) -> None:
+def test_what_an_agent_returns_harms_no_other_row(shared_cli: Cli) -> None:
     """A number that is none or an answer that is too large is an error of its row; broken characters are replaced."""
     names = ["nan", "bool", "huge", "surrogate", "nul", "large", "empty", "good"]
-    cli.write("agent.py", AGENT)
-    cli.write("qa.jsonl", "\n".join(json.dumps({"id": name, "question": "q", "reference": "r"}) for name in names))
-    cli.write("assay.yaml", SPEC | {"agent": {"adapter": "python", "target": "agent:answer", "retries": 0}})
-    report = json.loads(cli.run("run", "assay.yaml", "--json", status=3).stdout)
+    shared_cli.write("agent.py", AGENT)
+    shared_cli.write(
+        "qa.jsonl", "\n".join(json.dumps({"id": name, "question": "q", "reference": "r"}) for name in names)
+    )
+    shared_cli.write("assay.yaml", SPEC | {"agent": {"adapter": "python", "target": "agent:answer", "retries": 0}})
+    report = json.loads(shared_cli.run("run", "assay.yaml", "--json", status=3).stdout)
     rows = {row["case_id"]: row for row in report["rows"]}
     assert [name for name in names if rows[name]["status"] == "error"] == ["nan", "bool", "huge", "large"]
     assert (rows["surrogate"]["answer"], rows["nul"]["answer"]) == ("a \ufffd b", "a\ufffdb")
@@ -104,20 +106,20 @@ def test_what_an_agent_returns_harms_no_other_row(cli: Cli) -> None:
     }
 
 
-def test_files_may_have_names_that_are_no_text(cli: Cli) -> None:
+def test_files_may_have_names_that_are_no_text(shared_cli: Cli) -> None:
     """A folder, a spec and a dataset whose names are not UTF-8 are used; reports and stored runs escape them."""
-    folder = cli.folder / os.fsdecode(b"f\xff")
+    folder = shared_cli.folder / os.fsdecode(b"f\xff")
     folder.mkdir()
     dataset = folder / os.fsdecode(b"qa\xfe.jsonl")
     dataset.write_text('{"id": "a", "question": "q", "reference": "r", "recorded": "r"}\n')
     spec = folder / os.fsdecode(b"spec\xfd.yaml")
     spec.write_text("agent: {adapter: replay}\nmetrics: [exact_match]\n")
-    done = cli.run("run", spec, "--dataset", dataset, "--output-dir", "out")
-    report = json.loads((cli.folder / "out" / "results.json").read_text(encoding="utf-8"))
+    done = shared_cli.run("run", spec, "--dataset", dataset, "--output-dir", "out")
+    report = json.loads((shared_cli.folder / "out" / "results.json").read_text(encoding="utf-8"))
     assert report["run"]["dataset"]["name"] == "qa\\xfe.jsonl"
     assert report["run"]["name"] == "f\\xff"
     assert report["test_cases_path"].endswith("f\\xff/qa\\xfe.jsonl")
     assert report["run"]["spec_path"].endswith("spec\\xfd.yaml")
     assert "Traceback" not in done.stderr
     dataset.write_text("{")
-    assert "record 1: is not valid JSON" in cli.run("validate", spec, "--dataset", dataset, status=2).stderr
+    assert "record 1: is not valid JSON" in shared_cli.run("validate", spec, "--dataset", dataset, status=2).stderr

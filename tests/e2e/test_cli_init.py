@@ -23,17 +23,17 @@ def test_every_preset_has_a_template() -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_what_is_written_is_valid_and_runs(cli: Cli, preset: str) -> None:
+def test_what_is_written_is_valid_and_runs(shared_cli: Cli, preset: str) -> None:
     """Each preset's files validate, and run offline with gates that hold; here without metrics that embed."""
-    done = cli.run("init", preset, "--dir", "new")
+    done = shared_cli.run("init", preset, "--dir", "new")
     assert "next: assay run new/assay.yaml" in done.stdout
-    assert cli.run("validate", "new/assay.yaml").stdout.endswith("valid\n")
-    spec = yaml.safe_load((cli.folder / "new" / "assay.yaml").read_text(encoding="utf-8"))
+    assert shared_cli.run("validate", "new/assay.yaml").stdout.endswith("valid\n")
+    spec = yaml.safe_load((shared_cli.folder / "new" / "assay.yaml").read_text(encoding="utf-8"))
     listed = [next(iter(item)) if isinstance(item, dict) else item for item in spec.get("metrics", ())]
     names = listed or list(PRESETS[preset].metrics)
     light = [name for name in names if name in METRICS and not METRICS[name].info.needs_embedder]
     gates = [gate for gate in spec["gates"] if gate.partition(" ")[0].partition(".")[0] in light]
-    done = cli.run(
+    done = shared_cli.run(
         "run", "new/assay.yaml", "--metrics", ",".join(light), "--set", f"gates={json.dumps(gates)}", "--json"
     )
     rows = json.loads(done.stdout)["rows"]
@@ -41,11 +41,11 @@ def test_what_is_written_is_valid_and_runs(cli: Cli, preset: str) -> None:
     assert not [row for row in rows if row["status"] == "error"]
 
 
-def test_the_default_runs_whole(cli: Cli) -> None:
+def test_the_default_runs_whole(shared_cli: Cli) -> None:
     """Without a preset it is prompt-benchmark, in this folder; it runs with the real model and its gates hold."""
-    done = cli.run("init")
+    done = shared_cli.run("init")
     assert "sql-agent" in done.stdout
-    report = json.loads(cli.run("run", "assay.yaml", "--json").stdout)
+    report = json.loads(shared_cli.run("run", "assay.yaml", "--json").stdout)
     assert report["summary"]["passed"] == 5
     assert all(gate["outcome"] == "pass" for gate in report["summary"]["gates"])
 

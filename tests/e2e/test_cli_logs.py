@@ -13,7 +13,7 @@ def test_the_course_of_a_run_is_logged(project: Cli) -> None:
     """As JSON, with the run as a field, and without the lines of the packages that the service uses."""
     project.env["ASSAY_ORCHESTRATOR_LOG_FORMAT"] = "json"
     project.write("agent.py", "def answer(request):\n    return str(1 / (request.case_id != 'c3'))\n")
-    project.run("up")
+    project.run("up", "--no-embedder")
     try:
         done = project.run("run", "assay.yaml", "--json", status=1)
         run_id = json.loads(done.stdout)["run"]["run_id"]

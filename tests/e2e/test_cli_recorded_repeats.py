@@ -21,13 +21,13 @@ def report(cli: Cli) -> dict[str, Any]:
     return found
 
 
-def test_each_repeat_has_the_answer_that_was_recorded_for_it(cli: Cli) -> None:
+def test_each_repeat_has_the_answer_that_was_recorded_for_it(shared_cli: Cli) -> None:
     """`recorded` as a list: one row each, in order; `assay score` scores all of them."""
     record = {"id": "a", "question": "q", "reference": "yes", "recorded": ["yes", {"text": "no"}, "yes"]}
-    write(cli, [record], metrics=["exact_match"], repeats=3, gates=["exact_match >= 0.6"])
-    cli.run("run", "assay.yaml", "--output-dir", "out")
-    assert [row["answer"] for row in report(cli)["rows"]] == ["yes", "no", "yes"]
-    scored = cli.run("score", "exact_match", "--file", "qa.jsonl", "--json")
+    write(shared_cli, [record], metrics=["exact_match"], repeats=3, gates=["exact_match >= 0.6"])
+    shared_cli.run("run", "assay.yaml", "--output-dir", "out")
+    assert [row["answer"] for row in report(shared_cli)["rows"]] == ["yes", "no", "yes"]
+    scored = shared_cli.run("score", "exact_match", "--file", "qa.jsonl", "--json")
     assert json.loads(scored.stdout)["summary"]["n_scored"] == 3
 
 
@@ -43,7 +43,7 @@ def test_recorded_answers_that_do_not_fit_the_repeats_are_told(cli: Cli) -> None
     assert "warning" not in cli.run("validate", "assay.yaml").stdout
 
 
-def test_questions_without_an_answer_are_counted_apart(cli: Cli) -> None:
+def test_questions_without_an_answer_are_counted_apart(shared_cli: Cli) -> None:
     """The console has their count and how many were declined; a gate may be on it; invented events raise nothing."""
     found = {"text": "Here", "events": [{"title": "E"}]}
     records = [
@@ -53,11 +53,11 @@ def test_questions_without_an_answer_are_counted_apart(cli: Cli) -> None:
         {"id": "d", "question": "q", "category": "out_of_scope", "recorded": found},
     ]
     gates = ["coverage >= 0.5", "coverage.declined_rate >= 0.5"]
-    write(cli, records, metrics=["coverage"], gates=gates)
-    done = cli.run("run", "assay.yaml", "--output-dir", "out")
+    write(shared_cli, records, metrics=["coverage"], gates=gates)
+    done = shared_cli.run("run", "assay.yaml", "--output-dir", "out")
     assert "coverage  2 rows unanswerable (50.0%), not in the rate: 1 declined" in done.stdout
     assert "gate  PASS  coverage.declined_rate >= 0.5  actual 0.5" in done.stdout
-    result = report(cli)["results"]["coverage"]
+    result = report(shared_cli)["results"]["coverage"]
     assert (result["value"], result["n_scored"], result["unanswerable"], result["declined"]) == (0.5, 2, 2, 1)
-    scores = [row["scores"]["coverage"] for row in report(cli)["rows"]]
+    scores = [row["scores"]["coverage"] for row in report(shared_cli)["rows"]]
     assert [score["reason"] for score in scores] == [None, "nothing_retrieved", "unanswerable", "unanswerable"]

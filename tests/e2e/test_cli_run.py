@@ -51,24 +51,26 @@ def test_a_run_without_embedding_metrics_starts_no_embedder(project: Cli) -> Non
     assert not (project.home / "logs" / "embedder.log").exists()
 
 
-def test_json_on_stdout_is_the_report_and_nothing_else(project: Cli) -> None:
+def test_json_on_stdout_is_the_report_and_nothing_else(shared_project: Cli) -> None:
     """--json prints exactly the report's document, whatever the agent prints."""
-    project.write("agent.py", "print('hello')\ndef answer(request):\n    print('noise')\n    return 'Q1'\n")
-    done = project.run("run", "assay.yaml", "--json", "--output-dir", "out", status=1)
-    assert json.loads(done.stdout) == report_of(project.folder / "out")
+    shared_project.write("agent.py", "print('hello')\ndef answer(request):\n    print('noise')\n    return 'Q1'\n")
+    done = shared_project.run("run", "assay.yaml", "--json", "--output-dir", "out", status=1)
+    assert json.loads(done.stdout) == report_of(shared_project.folder / "out")
 
 
-def test_the_exit_status_follows_the_gates(project: Cli) -> None:
+def test_the_exit_status_follows_the_gates(shared_project: Cli) -> None:
     """0 when gates hold, 1 when one fails."""
-    project.run("run", "assay.yaml")
-    done = project.run("run", "assay.yaml", "--set", 'gates=["pass_rate > 1"]', status=1)
+    shared_project.run("run", "assay.yaml")
+    done = shared_project.run("run", "assay.yaml", "--set", 'gates=["pass_rate > 1"]', status=1)
     assert "FAIL" in done.stdout
 
 
-def test_quick_limit_metrics_and_repeats(project: Cli) -> None:
+def test_quick_limit_metrics_and_repeats(shared_project: Cli) -> None:
     """Options narrow the run down or repeat it."""
-    project.run("run", "assay.yaml", "--quick", "--metrics", "exact_match", "--repeats", "2", "--output-dir", "out")
-    report = report_of(project.folder / "out")
+    shared_project.run(
+        "run", "assay.yaml", "--quick", "--metrics", "exact_match", "--repeats", "2", "--output-dir", "out"
+    )
+    report = report_of(shared_project.folder / "out")
     assert [row["case_id"] for row in report["rows"][:4]] == ["c0", "c0", "c1", "c1"]
     assert len(report["rows"]) == 20
     assert list(report["results"]) == ["exact_match"]
@@ -107,10 +109,10 @@ def test_a_missing_file_is_a_sentence(project: Cli) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_hostile_text_reaches_neither_terminal_nor_report_as_control(project: Cli) -> None:
+def test_hostile_text_reaches_neither_terminal_nor_report_as_control(shared_project: Cli) -> None:
     """Escape sequences in an agent's error are taken out of the console output."""
-    project.write("agent.py", "def answer(request):\n    raise ValueError('\\x1b]0;owned\\x07 \\u202e evil')\n")
-    done = project.run("run", "assay.yaml", "--set", "agent.retries=0", status=1)
+    shared_project.write("agent.py", "def answer(request):\n    raise ValueError('\\x1b]0;owned\\x07 \\u202e evil')\n")
+    done = shared_project.run("run", "assay.yaml", "--set", "agent.retries=0", status=1)
     assert "\x1b" not in done.stdout + done.stderr
     assert "\u202e" not in done.stdout + done.stderr
     assert "evil" in done.stdout
@@ -190,16 +192,16 @@ def test_up_keeps_the_stack_and_down_stops_it(project: Cli) -> None:
     assert "not running" in project.run("down").stdout
 
 
-def test_runs_are_listed_shown_and_cancelled(project: Cli) -> None:
+def test_runs_are_listed_shown_and_cancelled(own_stack: Cli) -> None:
     """Stored runs can be listed, shown and looked up; a finished one cannot be cancelled."""
-    project.run("run", "assay.yaml")
-    (listed,) = json.loads(project.run("runs", "list", "--json").stdout)
+    own_stack.run("run", "assay.yaml")
+    (listed,) = json.loads(own_stack.run("runs", "list", "--json").stdout)
     assert (listed["state"], listed["finished"]) == ("succeeded", 20)
-    assert "exact_match" in project.run("runs", "show", listed["run_id"]).stdout
-    assert json.loads(project.run("runs", "show", listed["run_id"], "--json").stdout)["summary"]["passed"] == 20
-    assert "succeeded" in project.run("runs", "watch", listed["run_id"]).stdout
-    assert "already succeeded" in project.run("runs", "cancel", listed["run_id"], status=2).stderr
-    assert "no run" in project.run("runs", "show", "nope", status=2).stderr
+    assert "exact_match" in own_stack.run("runs", "show", listed["run_id"]).stdout
+    assert json.loads(own_stack.run("runs", "show", listed["run_id"], "--json").stdout)["summary"]["passed"] == 20
+    assert "succeeded" in own_stack.run("runs", "watch", listed["run_id"]).stdout
+    assert "already succeeded" in own_stack.run("runs", "cancel", listed["run_id"], status=2).stderr
+    assert "no run" in own_stack.run("runs", "show", "nope", status=2).stderr
 
 
 def test_doctor_validate_version_and_help(project: Cli) -> None:

@@ -32,79 +32,75 @@ def gated(project: Cli) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_paused_run_goes_on_where_its_owner_says(project: Cli) -> None:
+def test_a_paused_run_goes_on_where_its_owner_says(own_stack: Cli) -> None:
     """`pause` lets questions in flight end; `resume` hosts the agent again, asks the rest and writes the reports."""
-    running = gated(project)
-    (run_id,) = [run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout)]
-    pausing = project.start("runs", "pause", run_id)
-    project.wait_until(lambda: '"owner"' in project.run("runs", "show", run_id, "--json").stdout, pausing)
+    running = gated(own_stack)
+    (run_id,) = [run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout)]
+    pausing = own_stack.start("runs", "pause", run_id)
+    own_stack.wait_until(lambda: '"owner"' in own_stack.run("runs", "show", run_id, "--json").stdout, pausing)
     assert pausing.stderr is not None
     assert pausing.stderr.readline() == "questions in flight are ending; Ctrl-C stops waiting, not the pause\n"
-    (project.folder / "go").touch()
+    (own_stack.folder / "go").touch()
     out, err = pausing.communicate(timeout=180)
     assert pausing.returncode == 0, err
     assert "paused (paused with `assay runs pause`)  4/20 rows" in out
     _, err = running.communicate(timeout=180)
     assert running.returncode == 3
     assert f"--resume {run_id}" in err
-    assert "--spec" in project.run("runs", "resume", run_id, status=2).stderr
-    done = project.run("runs", "resume", run_id, "--spec", "assay.yaml", "--output-dir", "out")
+    assert "--spec" in own_stack.run("runs", "resume", run_id, status=2).stderr
+    done = own_stack.run("runs", "resume", run_id, "--spec", "assay.yaml", "--output-dir", "out")
     assert "succeeded" in done.stdout
     assert "exact_match" in done.stdout
-    assert len(json.loads((project.folder / "out" / "results.json").read_text())["rows"]) == 20
-    assert sorted((project.folder / "asked.txt").read_text().split()) == sorted(f"c{i}" for i in range(20))
+    assert len(json.loads((own_stack.folder / "out" / "results.json").read_text())["rows"]) == 20
+    assert sorted((own_stack.folder / "asked.txt").read_text().split()) == sorted(f"c{i}" for i in range(20))
 
 
-def test_a_paused_run_is_resumed_with_its_spec_or_its_agent(project: Cli) -> None:
+def test_a_paused_run_is_resumed_with_its_spec_or_its_agent(own_stack: Cli) -> None:
     """`run SPEC --resume` and `resume --agent` both go on; the exit status is that of the gates."""
     for command in (("run", "assay.yaml", "--resume"), ("runs", "resume", "--agent", "agent:answer")):
-        project.write("agent.py", GATED_AGENT)
-        running = gated(project)
-        run_id = json.loads(project.run("runs", "list", "--json").stdout)[0]["run_id"]
-        pausing = project.start("runs", "pause", run_id)
-        project.wait_until(lambda: '"owner"' in project.run("runs", "show", run_id, "--json").stdout, pausing)  # noqa: B023
-        (project.folder / "go").touch()
+        own_stack.write("agent.py", GATED_AGENT)
+        running = gated(own_stack)
+        run_id = json.loads(own_stack.run("runs", "list", "--json").stdout)[0]["run_id"]
+        pausing = own_stack.start("runs", "pause", run_id)
+        own_stack.wait_until(lambda: '"owner"' in own_stack.run("runs", "show", run_id, "--json").stdout, pausing)  # noqa: B023
+        (own_stack.folder / "go").touch()
         pausing.communicate(timeout=180)
         running.communicate(timeout=180)
-        done = project.run(*command, run_id)
+        done = own_stack.run(*command, run_id)
         assert "exact_match" in done.stdout
-        (project.folder / "go").unlink()
-        (project.folder / "asked.txt").unlink()
-    assert "already succeeded" in project.run("runs", "pause", run_id, status=2).stderr
+        (own_stack.folder / "go").unlink()
+        (own_stack.folder / "asked.txt").unlink()
+    assert "already succeeded" in own_stack.run("runs", "pause", run_id, status=2).stderr
 
 
-def test_runs_are_deleted_once_somebody_has_agreed(project: Cli) -> None:
+def test_runs_are_deleted_once_somebody_has_agreed(own_stack: Cli) -> None:
     """`delete` says what goes, asks unless told not to, and names the run that was probably meant."""
-    project.run("run", "assay.yaml", "--no-progress")
-    run_id = json.loads(project.run("runs", "list", "--json").stdout)[0]["run_id"]
-    asked = project.run("runs", "delete", run_id, status=2)
+    own_stack.run("run", "assay.yaml", "--no-progress")
+    run_id = json.loads(own_stack.run("runs", "list", "--json").stdout)[0]["run_id"]
+    asked = own_stack.run("runs", "delete", run_id, status=2)
     assert "--yes" in asked.stderr
     assert "1 run with 20 rows and 1 dataset that no other run uses: about" in asked.stdout
-    assert f"did you mean '{run_id}'" in project.run("runs", "delete", f"{run_id[:-2]}zz", "--yes", status=2).stderr
-    assert "deleted 1 run with 20 rows" in project.run("runs", "delete", run_id, "--yes").stdout
-    assert json.loads(project.run("runs", "list", "--json").stdout) == []
-    assert "no run" in project.run("runs", "show", run_id, status=2).stderr
+    assert f"did you mean '{run_id}'" in own_stack.run("runs", "delete", f"{run_id[:-2]}zz", "--yes", status=2).stderr
+    assert "deleted 1 run with 20 rows" in own_stack.run("runs", "delete", run_id, "--yes").stdout
+    assert json.loads(own_stack.run("runs", "list", "--json").stdout) == []
+    assert "no run" in own_stack.run("runs", "show", run_id, status=2).stderr
 
 
-def test_old_runs_are_pruned(project: Cli) -> None:
+def test_old_runs_are_pruned(own_stack: Cli) -> None:
     """`prune` goes by age, number and state; --dry-run says what would go and deletes nothing."""
-    project.run("up", "--no-embedder")
-    try:
-        for _ in range(3):
-            project.run("run", "assay.yaml", "--no-progress")
-        runs = [run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout)]
-        assert "--older-than" in project.run("runs", "prune", status=2).stderr
-        assert "is not an age" in project.run("runs", "prune", "--older-than", "30", status=2).stderr
-        assert "not a state" in project.run("runs", "prune", "--keep", "1", "--state", "running", status=2).stderr
-        assert "no run is that old" in project.run("runs", "prune", "--older-than", "30d", "--yes").stdout
-        planned = json.loads(project.run("runs", "prune", "--keep", "1", "--dry-run", "--json").stdout)
-        assert [run["run_id"] for run in planned] == runs[1:]
-        assert json.loads(project.run("runs", "prune", "--keep", "0", "--state", "failed", "--json").stdout) == []
-        done = project.run("runs", "prune", "--older-than", "0m", "--keep", "2", "--yes")
-        assert "deleted 1 run with 20 rows: about" in done.stdout
-        assert [run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout)] == runs[:2]
-    finally:
-        project.run("down")
+    for _ in range(3):
+        own_stack.run("run", "assay.yaml", "--no-progress")
+    runs = [run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout)]
+    assert "--older-than" in own_stack.run("runs", "prune", status=2).stderr
+    assert "is not an age" in own_stack.run("runs", "prune", "--older-than", "30", status=2).stderr
+    assert "not a state" in own_stack.run("runs", "prune", "--keep", "1", "--state", "running", status=2).stderr
+    assert "no run is that old" in own_stack.run("runs", "prune", "--older-than", "30d", "--yes").stdout
+    planned = json.loads(own_stack.run("runs", "prune", "--keep", "1", "--dry-run", "--json").stdout)
+    assert [run["run_id"] for run in planned] == runs[1:]
+    assert json.loads(own_stack.run("runs", "prune", "--keep", "0", "--state", "failed", "--json").stdout) == []
+    done = own_stack.run("runs", "prune", "--older-than", "0m", "--keep", "2", "--yes")
+    assert "deleted 1 run with 20 rows: about" in done.stdout
+    assert [run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout)] == runs[:2]
 
 
 SLOW_SERVER = """
@@ -167,20 +163,20 @@ def test_a_run_whose_command_was_killed_is_taken_up_again(project: Cli) -> None:
         server.wait()
 
 
-def test_rows_with_errors_are_retried_and_their_history_is_shown(project: Cli) -> None:
+def test_rows_with_errors_are_retried_and_their_history_is_shown(own_stack: Cli) -> None:
     """`resume --retry-errors` tries failed rows of an ended run again; `show --history` tells what was before."""
-    fine = (project.folder / "agent.py").read_text()
-    project.write("agent.py", "def answer(request):\n    assert request.case_id != 'c3', 'boom'\n    return 'Q0'\n")
-    project.run("run", "assay.yaml", "--no-progress", "--set", "agent.retries=0", status=1)
-    run_id = json.loads(project.run("runs", "list", "--json").stdout)[0]["run_id"]
-    project.write("agent.py", fine)
-    done = project.run("runs", "resume", run_id, "--retry-errors", "--spec", "assay.yaml", status=1)
+    fine = (own_stack.folder / "agent.py").read_text()
+    own_stack.write("agent.py", "def answer(request):\n    assert request.case_id != 'c3', 'boom'\n    return 'Q0'\n")
+    own_stack.run("run", "assay.yaml", "--no-progress", "--set", "agent.retries=0", status=1)
+    run_id = json.loads(own_stack.run("runs", "list", "--json").stdout)[0]["run_id"]
+    own_stack.write("agent.py", fine)
+    done = own_stack.run("runs", "resume", run_id, "--retry-errors", "--spec", "assay.yaml", status=1)
     assert "2 passed, 18 failed" in done.stdout
-    shown = project.run("runs", "show", run_id, "--history", "c3").stdout
+    shown = own_stack.run("runs", "show", run_id, "--history", "c3").stdout
     assert [line.split()[2] for line in shown.splitlines()] == ["outcome", "retried", "current"]
     assert "boom" in shown
-    history = json.loads(project.run("runs", "show", run_id, "--history", "c3", "--json").stdout)
+    history = json.loads(own_stack.run("runs", "show", run_id, "--history", "c3", "--json").stdout)
     assert [attempt["row"]["answer"] for attempt in history] == ["", "Q3"]
-    again = project.run("runs", "resume", run_id, "--retry-errors", "--spec", "assay.yaml", status=1)
+    again = own_stack.run("runs", "resume", run_id, "--retry-errors", "--spec", "assay.yaml", status=1)
     assert "no row has an error" in again.stderr
-    assert "no case 'c99'" in project.run("runs", "show", run_id, "--history", "c99", status=2).stderr
+    assert "no case 'c99'" in own_stack.run("runs", "show", run_id, "--history", "c99", status=2).stderr

@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.e2e.conftest import Cli
 
 AGENT = """
@@ -20,14 +16,6 @@ def answer(request):
         time.sleep(0.01)
     return request.input.upper()
 """
-
-
-@pytest.fixture
-def stack(project: Cli) -> Iterator[Cli]:
-    """Return a project whose orchestrator stays, so that single commands need not start it."""
-    project.run("up", "--no-embedder")
-    yield project
-    project.run("down")
 
 
 def held_run(project: Cli) -> str:
@@ -51,16 +39,16 @@ def lines_of(output: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
-def test_a_program_pauses_resumes_and_watches(stack: Cli) -> None:
+def test_a_program_pauses_resumes_and_watches(own_stack: Cli) -> None:
     """Each answers with the run as `show` has it; a watch tells each event on a line, in order, and then the end."""
-    run_id = held_run(stack)
-    paused = lines_of(stack.run("runs", "watch", run_id, "--json", status=3).stdout)
+    run_id = held_run(own_stack)
+    paused = lines_of(own_stack.run("runs", "watch", run_id, "--json", status=3).stdout)
     assert [line["event"] for line in paused] == ["run", "end"]
     assert paused[-1]["state"] == "paused"
-    resumed = stack.run("runs", "resume", run_id, "--spec", "assay.yaml", "--json", "--output-dir", "out")
-    assert json.loads(resumed.stdout) == json.loads(stack.run("runs", "show", run_id, "--json").stdout)
-    assert len(json.loads((stack.folder / "out" / "results.json").read_text())["rows"]) == 20
-    lines = lines_of(stack.run("runs", "watch", run_id, "--json").stdout)
+    resumed = own_stack.run("runs", "resume", run_id, "--spec", "assay.yaml", "--json", "--output-dir", "out")
+    assert json.loads(resumed.stdout) == json.loads(own_stack.run("runs", "show", run_id, "--json").stdout)
+    assert len(json.loads((own_stack.folder / "out" / "results.json").read_text())["rows"]) == 20
+    lines = lines_of(own_stack.run("runs", "watch", run_id, "--json").stdout)
     assert (lines[0]["event"], lines[-1]["event"]) == ("run", "end")
     cases = [line for line in lines if line["event"] == "case"]
     assert {case["case_id"] for case in cases} == {f"c{i}" for i in range(20)}
@@ -71,10 +59,10 @@ def test_a_program_pauses_resumes_and_watches(stack: Cli) -> None:
     assert lines[-1]["summary"]["passed"] == 20
 
 
-def test_a_program_cancels(stack: Cli) -> None:
+def test_a_program_cancels(own_stack: Cli) -> None:
     """`cancel` answers with the run too."""
-    run_id = held_run(stack)
-    document = json.loads(stack.run("runs", "cancel", run_id, "--json").stdout)
+    run_id = held_run(own_stack)
+    document = json.loads(own_stack.run("runs", "cancel", run_id, "--json").stdout)
     assert (document["run_id"], document["state"]) == (run_id, "cancelled")
 
 

@@ -16,9 +16,9 @@ SPEC = "name: small\ndataset: qa.jsonl\nagent: {adapter: python, target: 'agent:
 
 
 @pytest.fixture
-def tagged(warm_cli: Cli) -> Cli:
+def tagged(shared_cli: Cli) -> Cli:
     """Return the command in a folder with ten tagged cases, of which two fail."""
-    warm_cli.write("agent.py", "def answer(text):\n    return '?' if text in ('q3', 'q8') else text.upper()\n")
+    shared_cli.write("agent.py", "def answer(text):\n    return '?' if text in ('q3', 'q8') else text.upper()\n")
     lines = [
         {
             "id": f"c{i}",
@@ -29,9 +29,9 @@ def tagged(warm_cli: Cli) -> Cli:
         }
         for i in range(10)
     ]
-    warm_cli.write("qa.jsonl", "\n".join(map(json.dumps, lines)))
-    warm_cli.write("assay.yaml", SPEC)
-    return warm_cli
+    shared_cli.write("qa.jsonl", "\n".join(map(json.dumps, lines)))
+    shared_cli.write("assay.yaml", SPEC)
+    return shared_cli
 
 
 def report(cli: Cli, *arguments: str, status: int | None = None) -> dict[str, Any]:

@@ -47,67 +47,67 @@ def ended(cli: Cli, status: int) -> tuple[str, dict[str, Any], list[str]]:
 
 
 @pytest.mark.parametrize("gates", [[], ["latency.p95 < 4"], ["agent_errors <= 100%"]])
-def test_an_agent_that_always_raises_never_passes(cli: Cli, gates: list[str]) -> None:
+def test_an_agent_that_always_raises_never_passes(shared_cli: Cli, gates: list[str]) -> None:
     """Whatever is gated, 20 of 20 failed calls are no pass; the console says so in its last line."""
     spec: dict[str, Any] = {"metrics": ["rouge", "latency"], "gates": gates, "max_agent_errors": "99%"}
-    last, summary, _ = ended(asked(cli, answers=0, **spec), 3)
+    last, summary, _ = ended(asked(shared_cli, answers=0, **spec), 3)
     assert last.startswith("verdict  INCOMPLETE  20 of 20 agent calls failed")
     assert summary["overall_status"] == "INCOMPLETE"
     assert summary["latency"]["count"] == 0
     assert "PASS" not in last
 
 
-def test_a_gate_that_fails_is_the_verdict_everywhere(cli: Cli) -> None:
+def test_a_gate_that_fails_is_the_verdict_everywhere(shared_cli: Cli) -> None:
     """Console, report and exit status agree: FAIL, with the gate and its value."""
     spec: dict[str, Any] = {"metrics": [{"exact_match": {"threshold": 0.1}}], "gates": ["pass_rate >= 90%"]}
-    last, summary, lines = ended(asked(cli, answers=20, right=10, **spec), 1)
+    last, summary, lines = ended(asked(shared_cli, answers=20, right=10, **spec), 1)
     assert last == "verdict  FAIL  pass_rate >= 90% does not hold: 0.5  pass rate 50.0% (10 of 20)"
     assert (summary["overall_status"], summary["reasons"]) == ("FAIL", ["pass_rate >= 90% does not hold: 0.5"])
     assert not [line for line in lines if "PASS" in line]
 
 
-def test_without_gates_the_thresholds_are_the_gates(cli: Cli) -> None:
+def test_without_gates_the_thresholds_are_the_gates(shared_cli: Cli) -> None:
     """A missed threshold is exit status 1, and the report lists thresholds as what decided."""
-    last, summary, lines = ended(asked(cli, answers=20, right=10), 1)
+    last, summary, lines = ended(asked(shared_cli, answers=20, right=10), 1)
     assert last == "verdict  FAIL  exact_match >= 0.85 does not hold: 0.5  pass rate 50.0% (10 of 20)"
     assert "threshold  FAIL  exact_match >= 0.85  actual 0.5" in lines
     assert [(gate["expression"], gate["source"]) for gate in summary["gates"]] == [("exact_match >= 0.85", "threshold")]
 
 
-def test_with_gates_only_these_decide(cli: Cli) -> None:
+def test_with_gates_only_these_decide(shared_cli: Cli) -> None:
     """A missed threshold that gates nothing is printed as that, and the run passes."""
-    last, summary, lines = ended(asked(cli, answers=20, right=10, gates=["pass_rate >= 0.4"]), 0)
+    last, summary, lines = ended(asked(shared_cli, answers=20, right=10, gates=["pass_rate >= 0.4"]), 0)
     assert last == "verdict  PASS  the gate holds  pass rate 50.0% (10 of 20)"
     assert "threshold missed (not gated): exact_match 0.5 < 0.85" in lines
     assert summary["notes"] == ["threshold missed (not gated): exact_match 0.5 < 0.85"]
     assert not [line for line in lines if "FAIL" in line]
 
 
-def test_means_over_survivors_say_so_and_hold_no_gate(cli: Cli) -> None:
+def test_means_over_survivors_say_so_and_hold_no_gate(shared_cli: Cli) -> None:
     """15 of 20 failed calls leave a perfect mean of five rows, which decides only where the spec allows it."""
-    asked(cli, answers=5, gates=["rouge >= 0.9"])
-    last, _, lines = ended(cli, 3)
+    asked(shared_cli, answers=5, gates=["rouge >= 0.9"])
+    last, _, lines = ended(shared_cli, 3)
     assert last.startswith("verdict  INCOMPLETE  15 of 20 agent calls failed, more than max_agent_errors (5%)")
     assert any(line.startswith("rouge") and "1.0000 (5 of 20 rows)" in line for line in lines)
-    asked(cli, answers=5, gates=["rouge >= 0.9"], max_agent_errors="80%")
-    last, _, lines = ended(cli, 0)
+    asked(shared_cli, answers=5, gates=["rouge >= 0.9"], max_agent_errors="80%")
+    last, _, lines = ended(shared_cli, 0)
     assert last == "verdict  PASS  the gate holds  pass rate 25.0% (5 of 20)"
     assert "gate  PASS  rouge >= 0.9  actual 1  mean over 5 of 20 rows" in lines
     assert "15 of 20 agent calls failed" in lines
 
 
-def test_nothing_that_decides_is_said(cli: Cli) -> None:
+def test_nothing_that_decides_is_said(shared_cli: Cli) -> None:
     """A run without gates and thresholds has no verdict and exit status 0, and says how to get one."""
-    last, summary, _ = ended(asked(cli, answers=20, right=0, metrics=["latency"]), 0)
+    last, summary, _ = ended(asked(shared_cli, answers=20, right=0, metrics=["latency"]), 0)
     assert last.startswith("verdict  NO_CRITERIA  no gate and no threshold decides: add `gates` to the spec")
     assert summary["overall_status"] == "NO_CRITERIA"
 
 
-def test_judged_metrics_without_a_judge_are_no_pass(cli: Cli) -> None:
+def test_judged_metrics_without_a_judge_are_no_pass(shared_cli: Cli) -> None:
     """Where every metric with a threshold has no data, a latency that was measured is no evidence."""
-    last, summary, _ = ended(asked(cli, answers=20, metrics=["quality", "judge_score", "latency"]), 3)
+    last, summary, _ = ended(asked(shared_cli, answers=20, metrics=["quality", "judge_score", "latency"]), 3)
     assert (summary["overall_status"], last.split()[1]) == ("INCOMPLETE", "INCOMPLETE")
-    last, summary, _ = ended(asked(cli, answers=20, metrics=["quality", "judge_score"]), 3)
+    last, summary, _ = ended(asked(shared_cli, answers=20, metrics=["quality", "judge_score"]), 3)
     assert last == "verdict  NO_DATA  no metric was computed on any row  no row has a verdict"
 
 
@@ -121,25 +121,21 @@ def test_rates_that_are_no_rates_are_refused(cli: Cli) -> None:
     assert not cli.home.exists()
 
 
-def test_a_stored_run_keeps_its_verdict(cli: Cli) -> None:
+def test_a_stored_run_keeps_its_verdict(shared_cli: Cli) -> None:
     """`assay runs show` prints the verdict of `assay run`, as text and as JSON."""
-    cli.run("up")
-    try:
-        last, summary, _ = ended(asked(cli, answers=5, gates=["rouge >= 0.9"]), 3)
-        run_id = json.loads(cli.run("runs", "list", "--json").stdout)[0]["run_id"]
-        assert cli.run("runs", "show", run_id).stdout.splitlines()[-1] == last
-        shown = json.loads(cli.run("runs", "show", run_id, "--json").stdout)["summary"]
-        assert {key: shown[key] for key in ("overall_status", "exit_status", "reasons", "notes")} == {
-            key: summary[key] for key in ("overall_status", "exit_status", "reasons", "notes")
-        }
-        assert cli.run("runs", "watch", run_id, status=3).stdout.splitlines()[-1] == last
-    finally:
-        cli.run("down")
+    last, summary, _ = ended(asked(shared_cli, answers=5, gates=["rouge >= 0.9"]), 3)
+    run_id = json.loads(shared_cli.run("runs", "list", "--json").stdout)[0]["run_id"]
+    assert shared_cli.run("runs", "show", run_id).stdout.splitlines()[-1] == last
+    shown = json.loads(shared_cli.run("runs", "show", run_id, "--json").stdout)["summary"]
+    assert {key: shown[key] for key in ("overall_status", "exit_status", "reasons", "notes")} == {
+        key: summary[key] for key in ("overall_status", "exit_status", "reasons", "notes")
+    }
+    assert shared_cli.run("runs", "watch", run_id, status=3).stdout.splitlines()[-1] == last
 
 
-def test_python_has_the_same_verdict(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_has_the_same_verdict(shared_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """`assay.evaluate` returns the verdict, why, and the exit status of the command."""
-    monkeypatch.setenv("ASSAY_HOME", str(cli.home))
+    monkeypatch.setenv("ASSAY_HOME", str(shared_cli.home))
     cases = [{"question": f"q{number}", "answer": "right"} for number in range(4)]
     spec: dict[str, Any] = {"metrics": ["exact_match"], "agent": {"retries": 0}}
     found = assay.evaluate({**spec, "gates": ["pass_rate > 0.5"]}, agent=lambda request: "wrong", dataset=cases)
@@ -151,15 +147,15 @@ def test_python_has_the_same_verdict(cli: Cli, monkeypatch: pytest.MonkeyPatch) 
         assay.evaluate({**spec, "gates": ["pass_rate >= 2"]}, agent=lambda request: "right", dataset=cases)
 
 
-def test_a_sql_agent_that_is_always_wrong_fails(cli: Cli) -> None:
+def test_a_sql_agent_that_is_always_wrong_fails(shared_cli: Cli) -> None:
     """A preset brings gates that can fail: its own, where the spec has none."""
-    cli.run("init", "sql-agent", "--dir", "new")
-    path = cli.folder / "new" / "assay.yaml"
+    shared_cli.run("init", "sql-agent", "--dir", "new")
+    path = shared_cli.folder / "new" / "assay.yaml"
     spec = yaml.safe_load(path.read_text(encoding="utf-8"))
     del spec["gates"]
-    cli.write("new/assay.yaml", spec)
-    cli.write("new/agent.py", "def answer(request):\n    return 'no'\n")
-    lines = cli.run("run", "new/assay.yaml", status=1).stdout.splitlines()
+    shared_cli.write("new/assay.yaml", spec)
+    shared_cli.write("new/agent.py", "def answer(request):\n    return 'no'\n")
+    lines = shared_cli.run("run", "new/assay.yaml", status=1).stdout.splitlines()
     assert lines[-1] == "verdict  FAIL  pass_rate >= 0.85 does not hold: 0  pass rate 0.0% (0 of 6)"
 
 

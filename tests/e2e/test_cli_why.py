@@ -9,9 +9,10 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.e2e.conftest import Cli
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Cli
+    from pathlib import Path
 
 AGENT = """
 import asyncio
@@ -61,11 +62,12 @@ def write(cli: Cli, **spec: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def ran(warm_cli: Cli) -> tuple[Cli, str, str]:
+def ran(tmp_path_factory: pytest.TempPathFactory, shared_home: Path) -> tuple[Cli, str, str]:
     """Run once; return the command, what it printed, and the run."""
-    write(warm_cli)
-    done = warm_cli.run("run", "assay.yaml", "--no-progress", "--output-dir", "out", status=1)
-    return warm_cli, done.stdout, json.loads(warm_cli.run("runs", "list", "--json").stdout)[0]["run_id"]
+    cli = Cli(tmp_path_factory.mktemp("why"), shared_home)
+    write(cli)
+    done = cli.run("run", "assay.yaml", "--no-progress", "--output-dir", "out", status=1)
+    return cli, done.stdout, json.loads(cli.run("runs", "list", "--json").stdout)[0]["run_id"]
 
 
 def rows_of(cli: Cli) -> dict[str, Any]:
@@ -164,10 +166,10 @@ def test_every_failing_row(ran: tuple[Cli, str, str]) -> None:
     assert failing == [row for row in rows_of(cli).values() if not row["passed"]]
 
 
-def test_verbose_prints_each_row(warm_cli: Cli) -> None:
+def test_verbose_prints_each_row(shared_cli: Cli) -> None:
     """A numbered block for each row, with question, metrics, latency and verdict; the verdict line stays the last."""
-    write(warm_cli)
-    lines = warm_cli.run("run", "assay.yaml", "--verbose", "--limit", "3", status=1).stdout.splitlines()
+    write(shared_cli)
+    lines = shared_cli.run("run", "assay.yaml", "--verbose", "--limit", "3", status=1).stdout.splitlines()
     heads = [line for line in lines if line.startswith("[")]
     assert [head.split()[0] for head in heads] == ["[1/3]", "[2/3]", "[3/3]"]
     assert {" ".join(head.split()[1:]) for head in heads} == {"case-0 even", "case-1 odd", "case-2 even"}
@@ -180,7 +182,7 @@ def test_verbose_prints_each_row(warm_cli: Cli) -> None:
     assert block[-1].startswith("  latency 0.")
     assert "Excellent  FAIL  exact_match: the answer differs" in block[-1]
     assert lines[-1].startswith("verdict  FAIL")
-    refused = warm_cli.run("run", "assay.yaml", "--verbose", "--json", status=2)
+    refused = shared_cli.run("run", "assay.yaml", "--verbose", "--json", status=2)
     assert "leave out --verbose or --json" in refused.stderr
 
 
@@ -209,12 +211,12 @@ def test_a_terminal_cuts_at_its_width(ran: tuple[Cli, str, str]) -> None:
     assert len(got) == 100
 
 
-def test_repeats_are_rows_of_their_own(warm_cli: Cli) -> None:
+def test_repeats_are_rows_of_their_own(shared_cli: Cli) -> None:
     """A run with repeats numbers its rows, and `--case` shows each of them."""
-    write(warm_cli)
-    warm_cli.run("run", "assay.yaml", "--no-progress", "--limit", "3", "--repeats", "2", status=1)
-    run_id = json.loads(warm_cli.run("runs", "list", "--json").stdout)[0]["run_id"]
-    text = warm_cli.run("runs", "show", run_id, "--case", "case-2").stdout
+    write(shared_cli)
+    shared_cli.run("run", "assay.yaml", "--no-progress", "--limit", "3", "--repeats", "2", status=1)
+    run_id = json.loads(shared_cli.run("runs", "list", "--json").stdout)[0]["run_id"]
+    text = shared_cli.run("runs", "show", run_id, "--case", "case-2").stdout
     assert "case-2  repeat 1 of 2" in text
     assert "case-2  repeat 2 of 2" in text
-    assert "  case-2 #2: exact_match" in warm_cli.run("runs", "show", run_id).stdout
+    assert "  case-2 #2: exact_match" in shared_cli.run("runs", "show", run_id).stdout

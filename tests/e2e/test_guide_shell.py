@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.e2e.conftest import Cli, stack_up
 from tests.guides import Block, blocks, reason_not_to_run
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Cli
+    from collections.abc import Iterator
 
 SPEC = """
 name: guide
@@ -44,16 +45,18 @@ def runnable(block: Block) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def served(warm_cli: Cli) -> Cli:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     """Return the command in a folder like a reader's, with a run in the local stack that `assay up` started."""
     (answers,) = blocks("docs/scoring.md", "json")
-    warm_cli.write("answers.jsonl", answers.text)
-    warm_cli.write("assay.yaml", SPEC)
-    warm_cli.write("agent.py", AGENT)
-    warm_cli.write("qa.jsonl", "\n".join(map(json.dumps, CASES)))
-    (warm_cli.folder / ".assay").symlink_to(warm_cli.home)
-    warm_cli.run("run", "assay.yaml", "--no-progress")
-    return warm_cli
+    cli = Cli(tmp_path_factory.mktemp("guide"))
+    cli.write("answers.jsonl", answers.text)
+    cli.write("assay.yaml", SPEC)
+    cli.write("agent.py", AGENT)
+    cli.write("qa.jsonl", "\n".join(map(json.dumps, CASES)))
+    (cli.folder / ".assay").symlink_to(cli.home)
+    with stack_up(cli):
+        cli.run("run", "assay.yaml", "--no-progress")
+        yield cli
 
 
 @pytest.mark.parametrize("block", [block for block in blocks(language="bash") if runnable(block)], ids=str)

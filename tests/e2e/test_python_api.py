@@ -40,7 +40,7 @@ def test_evaluate_runs_a_function_over_cases_in_memory(cli: Cli) -> None:
     assert json.loads(done.stdout) == {"pass_rate": 0.5, "answers": ["A", "B"], "events": 5}
 
 
-def test_evaluate_warns_of_what_is_odd_about_cases_in_memory(cli: Cli) -> None:
+def test_evaluate_warns_of_what_is_odd_about_cases_in_memory(shared_cli: Cli) -> None:
     """Without a file whose reading is kept with the run, nobody else would ever say it; nor are files silent."""
     program = (
         "import assay\n"
@@ -48,13 +48,15 @@ def test_evaluate_warns_of_what_is_odd_about_cases_in_memory(cli: Cli) -> None:
         "found = assay.evaluate({'metrics': ['exact_match']}, lambda request: request.input, dataset=cases)\n"
         "print(found.summary.pass_rate)\n"
     )
-    (cli.folder / "mine.py").write_text(program)
-    done = subprocess.run([sys.executable, "mine.py"], cwd=cli.folder, env=cli.env, capture_output=True, text=True)
+    (shared_cli.folder / "mine.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "mine.py"], cwd=shared_cli.folder, env=shared_cli.env, capture_output=True, text=True
+    )
     assert done.stdout.strip() == "1.0", done.stderr
     assert "mine.py:3: DatasetWarning: 1 record is skipped: `skip` is true" in done.stderr
 
 
-def test_evaluate_cannot_pass_where_wrong_cases_were_left_out(cli: Cli) -> None:
+def test_evaluate_cannot_pass_where_wrong_cases_were_left_out(shared_cli: Cli) -> None:
     """With `on_bad_case: skip` the rest is run, and the verdict is that of the command: INCOMPLETE, 3."""
     program = (
         "import assay, json\n"
@@ -63,7 +65,9 @@ def test_evaluate_cannot_pass_where_wrong_cases_were_left_out(cli: Cli) -> None:
         "found = assay.evaluate(spec, lambda request: request.input, dataset=cases)\n"
         "print(json.dumps([found.passed, found.exit_status, found.reasons, found.run.settings.dataset.file]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=cli.folder, env=cli.env, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=shared_cli.folder, env=shared_cli.env, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [False, 3, ["1 wrong record of the dataset left out"], "records"]
 
@@ -92,7 +96,7 @@ def python(cli: Cli, program: str, *, status: int = 0) -> subprocess.CompletedPr
     return done
 
 
-def test_evaluate_works_where_an_event_loop_runs(cli: Cli) -> None:
+def test_evaluate_works_where_an_event_loop_runs(shared_cli: Cli) -> None:
     """As in a notebook; with the caller's context, and with warnings at the caller's line."""
     program = """
 import asyncio, contextvars, assay
@@ -105,7 +109,7 @@ async def cell():
     return assay.evaluate({"metrics": ["exact_match"]}, agent, dataset=cases)
 print(asyncio.run(cell()).summary.pass_rate)
 """
-    done = python(cli, program)
+    done = python(shared_cli, program)
     assert done.stdout == "1.0\n"
     assert "mine.py:9: DatasetWarning: 1 record is skipped" in done.stderr
 
@@ -139,7 +143,7 @@ async def cell():
     assert err.rstrip().endswith("KeyboardInterrupt")
 
 
-def test_evaluate_shows_progress_unless_events_go_elsewhere(warm_cli: Cli) -> None:
+def test_evaluate_shows_progress_unless_events_go_elsewhere(shared_cli: Cli) -> None:
     """On stderr, as the command does, and never on stdout; `progress` decides where it is given."""
     program = """
 import sys, assay
@@ -148,7 +152,7 @@ for arguments in ({}, {"progress": False}, {"on_event": str}, {"on_event": str, 
                    dataset=[{"question": "a", "answer": "a"}], **arguments)
     print("---", file=sys.stderr, flush=True)
 """
-    done = python(warm_cli, program)
+    done = python(shared_cli, program)
     default, off, listened, both = done.stderr.split("---\n")[:4]
     assert default.startswith("run shown-")
     assert "1/1 cases  100.0% passed" in default
@@ -157,19 +161,19 @@ for arguments in ({}, {"progress": False}, {"on_event": str}, {"on_event": str, 
     assert done.stdout == ""
 
 
-def test_evaluate_writes_the_report_of_the_command(warm_cli: Cli) -> None:
+def test_evaluate_writes_the_report_of_the_command(shared_cli: Cli) -> None:
     """The same document for the same spec, but for ids, times and latencies; the rows are returned as well."""
-    warm_cli.write("agent.py", "def answer(question):\n    return question.upper()\n")
-    warm_cli.write("qa.jsonl", "".join(f'{{"id": "c{i}", "question": "q{i}", "answer": "Q{i}"}}\n' for i in range(3)))
-    warm_cli.write(
+    shared_cli.write("agent.py", "def answer(question):\n    return question.upper()\n")
+    shared_cli.write("qa.jsonl", "".join(f'{{"id": "c{i}", "question": "q{i}", "answer": "Q{i}"}}\n' for i in range(3)))
+    shared_cli.write(
         "assay.yaml",
         "name: small\ndataset: qa.jsonl\nagent: {adapter: python, target: 'agent:answer'}\n"
         "metrics: [exact_match]\ngates: ['pass_rate >= 0.9']\n",
     )
-    warm_cli.run("run", "assay.yaml", "--output-dir", "command")
-    done = python(warm_cli, "import assay\nprint(len(assay.evaluate('assay.yaml', output_dir='api').rows))")
+    shared_cli.run("run", "assay.yaml", "--output-dir", "command")
+    done = python(shared_cli, "import assay\nprint(len(assay.evaluate('assay.yaml', output_dir='api').rows))")
     assert done.stdout == "3\n"
-    texts = [(warm_cli.folder / name / "results.json").read_text() for name in ("command", "api")]
+    texts = [(shared_cli.folder / name / "results.json").read_text() for name in ("command", "api")]
     command, api = (json.loads(text, object_hook=without_changing) for text in texts)
     assert api == command
     assert command["rows"][2]["answer"] == "Q2"

@@ -47,12 +47,12 @@ asyncio.run(main(re.findall(r"```python\n(.*?)```", text, re.DOTALL)))
 """
 
 
-def test_every_block_of_the_guide_runs_and_yields_what_stands_beside_it(warm_cli: Cli) -> None:
+def test_every_block_of_the_guide_runs_and_yields_what_stands_beside_it(shared_cli: Cli) -> None:
     """Each expression with a comment has that value; the blocks share their names, and one awaits."""
     done = subprocess.run(
         [sys.executable, "-c", NOTEBOOK, str(GUIDE)],
-        cwd=warm_cli.folder,
-        env=warm_cli.env,
+        cwd=shared_cli.folder,
+        env=shared_cli.env,
         capture_output=True,
         text=True,
         timeout=200,

@@ -34,12 +34,12 @@ def alike(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def test_the_output_that_the_readme_shows_is_what_the_command_prints(warm_cli: Cli) -> None:
+def test_the_output_that_the_readme_shows_is_what_the_command_prints(shared_cli: Cli) -> None:
     """Line by line; where the README has dots, the command says more."""
-    shutil.copytree(ROOT / "examples" / "product-manual", warm_cli.folder / "examples" / "product-manual")
+    shutil.copytree(ROOT / "examples" / "product-manual", shared_cli.folder / "examples" / "product-manual")
     (block,) = blocks("README.md", "console")
     command, *expected = alike(block.text)
-    done = warm_cli.run(*command.removeprefix("$ assay ").split())
+    done = shared_cli.run(*command.removeprefix("$ assay ").split())
     printed = alike(done.stderr + done.stdout)
     position = 0
     for line in expected:
@@ -49,19 +49,19 @@ def test_the_output_that_the_readme_shows_is_what_the_command_prints(warm_cli: C
         position = printed.index(line, position) + 1
 
 
-def test_an_agent_of_ones_own_in_five_minutes(warm_cli: Cli) -> None:
+def test_an_agent_of_ones_own_in_five_minutes(shared_cli: Cli) -> None:
     """The function, the question, the spec and the commands of the README, copied as they are."""
     text = section("Your own agent in five minutes")
     blocks = {kind: re.sub(r"^ {3}", "", body, flags=re.MULTILINE) for kind, body in BLOCK.findall(text)}
-    warm_cli.write("my_agent.py", "def ask(question):\n    return 'Two years from the date of purchase.'\n")
-    warm_cli.write("agent.py", blocks["python"])
-    warm_cli.write("qa.jsonl", blocks["json"])
-    warm_cli.write("assay.yaml", blocks["yaml"])
+    shared_cli.write("my_agent.py", "def ask(question):\n    return 'Two years from the date of purchase.'\n")
+    shared_cli.write("agent.py", blocks["python"])
+    shared_cli.write("qa.jsonl", blocks["json"])
+    shared_cli.write("assay.yaml", blocks["yaml"])
     commands = re.findall(r"`(?:\.venv/bin/)?assay ([a-z]+ assay\.yaml)`", text)
     assert [command.split()[0] for command in commands] == ["validate", "run"]
     for command in commands:
-        done = warm_cli.run(*command.split())
+        done = shared_cli.run(*command.split())
     assert "pass rate  100.0%" in done.stdout
     for option in ("--quick", "--failed-of latest"):
         assert option in text
-    warm_cli.run("run", "assay.yaml", "--quick")
+    shared_cli.run("run", "assay.yaml", "--quick")
