@@ -11,15 +11,21 @@ BASE ?=
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check chaos compat fuzz mutants protos bench lock clean
+.PHONY: demo test test-unit test-browser check chaos compat fuzz mutants protos bench lock clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
 	@echo "assay run $(EXAMPLE)/assay.yaml"
 	@$(BIN)/assay run $(EXAMPLE)/assay.yaml
 
-test: .venv/dev.stamp          ## run the tests
+test: .venv/dev.stamp          ## run the tests; the end names those that are left out, and what runs them
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+test-unit: .venv/dev.stamp     ## run the unit tests alone, in a minute
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/unit
+
+test-browser: .venv/dev.stamp  ## run the tests that drive Chromium, which must be on PATH with its chromedriver
+	$(BIN)/python -m pytest -m browser tests/browser
 
 check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contracts, protos and their stubs
 	$(BIN)/ruff check .

@@ -27,6 +27,7 @@ import psutil
 import psycopg
 import pytest
 from hypothesis import settings
+from tests.left_out import LeftOut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ settings.register_profile("untimed", deadline=None, max_examples=50)
 settings.load_profile("untimed")
 
 # Slow files first, so that no process of the tests is left alone with one of them in the end.
-SLOWEST_FIRST = ("chaos", "compat", "e2e", "fuzz", "integration", "unit")
+SLOWEST_FIRST = ("chaos", "compat", "e2e", "browser", "fuzz", "integration", "unit")
 GIVEN_URL = "ASSAY_TEST_DATABASE_URL"
 _OLDEST_VERSION = 15
 _START_S = 90.0
@@ -58,8 +59,9 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-def pytest_configure() -> None:
-    """Let Ctrl-C reach what the tests start, also where they run in the background of a shell, which ignores it."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Count what is left out; let Ctrl-C reach what the tests start, also in the background of a shell."""
+    config.pluginmanager.register(LeftOut(config))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,0 +1,65 @@
+"""Tests that a run of pytest leaves out, and what runs them: said at the end, where it is seen."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RUN_BY = {
+    "aimock": "the command at the top of tests/integration/judge/test_judge_aimock.py",
+    "browser": "`make test-browser`, with Chromium and its chromedriver on PATH",
+    "chaos": "`make chaos`",
+}
+"""What runs the tests with a marker that others leave out."""
+_KEY = "left_out"
+
+
+def has_browser() -> bool:
+    """Return whether this machine has the browser that tests drive."""
+    return shutil.which("chromedriver") is not None and shutil.which("chromium") is not None
+
+
+class LeftOut:
+    """Counts the tests that are left out, in this process or in the workers that it started.
+
+    Browser tests are left out where there is no browser, unless nothing else was asked for.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._counts: Counter[str] = Counter()
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave out what this machine cannot run."""
+        if has_browser() or self._config.option.markexpr == "browser":
+            return
+        unable = [item for item in items if item.get_closest_marker("browser")]
+        if unable:
+            items[:] = [item for item in items if item not in unable]
+            self._config.hook.pytest_deselected(items=unable)
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Count what is left out."""
+        self._counts.update(marker for item in items for marker in RUN_BY if item.get_closest_marker(marker))
+
+    def pytest_sessionfinish(self) -> None:
+        """Send a worker's counts to the process that started it."""
+        if hasattr(self._config, "workeroutput"):
+            self._config.workeroutput[_KEY] = dict(self._counts)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take a worker's counts: each of them collects the same tests."""
+        self._counts |= Counter(getattr(node, "workeroutput", {}).get(_KEY, {}))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Name each kind with its count."""
+        for marker, count in sorted(self._counts.items()):
+            line = f"left out: {marker} tests ({count}), run by {RUN_BY[marker]}"
+            terminalreporter.write_line(line, yellow=True, bold=True)
