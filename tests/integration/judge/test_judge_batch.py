@@ -221,9 +221,9 @@ async def test_a_batch_that_was_cancelled_keeps_what_is_done(start: Start, proto
     assert sorted(verdict.reason for verdict in verdicts) == [""] * 6 + ["batch_cancelled"] * 4
     assert all(verdict.usage.cost_usd == 0 for verdict in verdicts if verdict.reason)
     judge.provider.batches.end, judge.provider.batches.undone = "ended", 0
-    again = await judge.grade_all(asked(10, run_id="r"))
+    again = await judge.grade_all(asked(16, run_id="r"))  # the four, and six more, so that the batch is full
     assert all(verdict.status == pb.VERDICT_STATUS_VALID for verdict in again)
-    assert len(judge.provider.batches.paid) == 10
+    assert len(judge.provider.batches.paid) == 16
 
 
 @both_protocols
