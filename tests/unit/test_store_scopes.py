@@ -13,7 +13,7 @@ WITHOUT_SCOPE = {
     "work in the background, for all teams: the run ids come from shards, jobs and the tables themselves": {
         "attendance": {"note_attended"},
         "control": {"conclude", "reopen_incomplete"},
-        "fairness": {"top_up", "spread_slots", "reset_tags", "sharing_agent"},
+        "fairness": {"next_jobs", "top_up", "spread_slots", "reset_tags", "sharing_agent"},
         "runs": {"load_run", "change_state", "apply_command", "lock_phase", "read_statuses", "take_sequence"}
         | {"count_pauses"},
         "shards": {"create_shards", "start_shard", "require_epochs", "require_active", "lock_sharing", "finish_pause"}
