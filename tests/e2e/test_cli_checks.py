@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,6 +39,7 @@ def write(cli: Cli, *tests: list[dict[str, Any]], **spec: Any) -> None:
 
 def ran(cli: Cli, status: int) -> tuple[str, dict[str, Any], str]:
     """Run; return the last line of the console, the report, and what went to stderr."""
+    shutil.rmtree(cli.folder / "out", ignore_errors=True)  # a report replaces none of another run
     done = cli.run("run", "assay.yaml", "--output-dir", "out", status=status)
     return done.stdout.splitlines()[-1], json.loads((cli.folder / "out/results.json").read_text("utf-8")), done.stderr
 

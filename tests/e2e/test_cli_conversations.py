@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,6 +60,7 @@ def asked(cli: Cli, dataset: object, first: str, *, status: int, **spec: Any) ->
     cli.write("talks.json", json.dumps(dataset))
     cli.write("agent.py", AGENT.format(first=first))
     cli.write("assay.yaml", {**SPEC, "dataset": "talks.json", **spec})
+    shutil.rmtree(cli.folder / "out", ignore_errors=True)  # a report replaces none of another run
     done = cli.run("run", "assay.yaml", "--output-dir", "out", status=status)
     report: dict[str, Any] = json.loads((cli.folder / "out/results.json").read_text("utf-8"))
     return report, done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,6 +41,7 @@ def asked(cli: Cli, *, answers: int, right: int | None = None, **spec: Any) -> C
 
 def ended(cli: Cli, status: int) -> tuple[str, dict[str, Any], list[str]]:
     """Run; return the last line of the console, the summary of the report, and all lines."""
+    shutil.rmtree(cli.folder / "out", ignore_errors=True)  # a report replaces none of another run
     lines = cli.run("run", "assay.yaml", "--output-dir", "out", status=status).stdout.splitlines()
     summary = json.loads((cli.folder / "out/results.json").read_text("utf-8"))["summary"]
     assert summary["exit_status"] == status
