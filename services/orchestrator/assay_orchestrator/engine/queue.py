@@ -133,6 +133,7 @@ class QueueDispatcher:
         self._parameters = dict(parameters)
         self._session: psycopg.AsyncConnection[Any] | None = None
         self._locked: set[int] = set()
+        self._announced: set[int] = set()
         # Enqueues with connections of the store's: it never opens one itself.
         self._enqueueing = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
         self._connector = procrastinate.PsycopgConnector(
@@ -343,11 +344,21 @@ class QueueDispatcher:
         for worker_id in own - self._locked:
             await self._session.execute(f"SELECT pg_advisory_lock_shared({_ALIVE})".encode(), (worker_id,))
             self._locked.add(worker_id)
+        self._announce()
         beat = "UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = ANY(%s) RETURNING id"
         known = {row[0] for row in await (await self._session.execute(beat, (list(own),))).fetchall()}
         self._liveness.reach(server_age_s)
         # One that has ended meanwhile has taken its row with it.
         return not {worker.worker_id for worker in self._workers}.intersection(own) - known
+
+    def _announce(self) -> None:
+        """Log the worker of this process that takes the shards of all runs, once it can be seen to live."""
+        for worker in self._workers:
+            if _QUEUE in (worker.queues or ()) and worker.worker_id in self._locked - self._announced:
+                self._announced.add(worker.worker_id)
+                _log.info(
+                    "worker joined: worker=%s pid=%d concurrency=%d", worker.worker_id, os.getpid(), self._concurrency
+                )
 
     async def _end_session(self) -> None:
         session, self._session = self._session, None
