@@ -82,3 +82,14 @@ def test_a_run_that_has_not_finished_has_a_partial_report(project: Cli) -> None:
     document = json.loads((project.folder / "out" / "results.json").read_text("utf-8"))
     assert document["summary"]["partial"] is True
     assert 0 < len(document["rows"]) < 20
+
+
+def test_quiet_prints_the_verdict_alone(shared_project: Cli) -> None:
+    """One line on stdout, nothing on stderr; the reports are written; with --json it is refused."""
+    done = shared_project.run("run", "--quiet", "--output-dir", "quiet-out", "--report", "json")
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("verdict  PASS  the gate holds")
+    assert done.stderr == ""
+    assert (shared_project.folder / "quiet-out" / "results.json").exists()
+    refused = shared_project.run("run", "--quiet", "--json", status=2)
+    assert "--json and --quiet ask for different output" in refused.stderr

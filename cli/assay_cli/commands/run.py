@@ -84,6 +84,7 @@ _REPORTS = Path("assay-reports")
     help="File for the judge's verdicts, for `judge: {replay: FILE}` in a spec; is replaced; default: none.",
 )
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
+@click.option("--quiet", is_flag=True, help="Print the verdict alone, and no progress.")
 @click.option("--verbose", is_flag=True, help="Print each row when it is finished: question, answer, scores, verdict.")
 @prices_option
 @server_option
@@ -106,6 +107,7 @@ def run(
     on_bad_case: str | None,
     record_verdicts: Path | None,
     no_progress: bool,
+    quiet: bool,
     verbose: bool,
     prices: Path | None,
     server: str | None,
@@ -124,8 +126,7 @@ def run(
     from assay.reports.atomic import check_folder
     from assay.spec.loader import find_spec_file, load_spec
 
-    if verbose and as_json:
-        raise click.UsageError("--verbose prints rows as text: leave out --verbose or --json")
+    form = _form(as_json=as_json, quiet=quiet, verbose=verbose)
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case), *marks.overrides)
@@ -146,7 +147,7 @@ def run(
     options = OutputOptions(
         server,
         output_dir,
-        Form.REPORT if as_json else Form.TEXT,
+        form,
         again=_command_again(click.get_current_context()),
         no_progress=no_progress,
         verbose=verbose,
@@ -156,6 +157,18 @@ def run(
     )
     with contextlib.redirect_stdout(sys.stderr):  # what the agent prints: stdout is for results
         return run_async(_run(checked, cases, info, resume_id, options, _load_caller(checked)))
+
+
+def _form(*, as_json: bool, quiet: bool, verbose: bool) -> Form:
+    """Return what is printed.
+
+    Raises:
+        click.UsageError: Two of the options contradict each other.
+    """
+    given = [name for name, on in (("--json", as_json), ("--quiet", quiet), ("--verbose", verbose)) if on]
+    if len(given) > 1:
+        raise click.UsageError(f"{given[0]} and {given[1]} ask for different output: leave one of them out")
+    return Form.REPORT if as_json else Form.VERDICT if quiet else Form.TEXT
 
 
 def _open_cases(spec: Spec, selection: CaseSelection, failed: frozenset[str]) -> tuple[Dataset, DatasetInfo]:

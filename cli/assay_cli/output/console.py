@@ -81,7 +81,7 @@ class ConsoleSummary:
             parts.append("\n".join(["recommendations:", *(f"  - {shorten(sentence, None)}" for sentence in advice)]))
         if reports is not None:
             parts.append("\n".join(report_lines(reports)))
-        parts.append(self._verdict(summary))
+        parts.append(self.verdict())
         return "\n\n".join(parts) + "\n"
 
     def _metrics(self, summary: RunSummary) -> list[str]:
@@ -142,8 +142,10 @@ class ConsoleSummary:
         more = [f"... and {len(groups) - _MAX_GROUPS} more in the report"] if len(groups) > _MAX_GROUPS else []
         return "\n".join([table(rows), *more])
 
-    def _verdict(self, summary: RunSummary) -> str:
+    def verdict(self) -> str:
         """Return the notes and, in the last line, the verdict with its reasons."""
+        summary = self._run.summary
+        assert summary is not None, "only finished runs are summarised"
         verdict = run_verdict(summary)
         said = "; ".join(clean(reason) for reason in verdict.reasons[:_MAX_REASONS])
         more = f"; and {len(verdict.reasons) - _MAX_REASONS} more" if len(verdict.reasons) > _MAX_REASONS else ""

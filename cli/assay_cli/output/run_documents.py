@@ -25,6 +25,7 @@ class Form(Enum):
     DOCUMENT = "one JSON document at the end"
     LINES = "one JSON line for each event"
     REPORT = "the JSON report at the end"
+    VERDICT = "one line at the end"
 
     @classmethod
     def document_if(cls, as_json: bool) -> Form:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.rpc.conftest import RUN_SERVICE
@@ -42,8 +42,8 @@ async def test_conditions_that_the_server_ignores_hold(wire: Wire) -> None:
     address = await wire.serve({"ListRuns": ("unary_unary", list_all)}, service=RUN_SERVICE)
     async with Client(address) as client:
 
-        async def found(limit: int = 50, **conditions: object) -> list[int]:
-            return [int(run.run_id[4:]) for run in await client.list_runs(limit, **conditions)]  # type: ignore[arg-type]  # passed on
+        async def found(limit: int = 50, **conditions: Any) -> list[int]:
+            return [int(run.run_id[4:]) for run in await client.list_runs(limit, **conditions)]
 
         assert await found(3, name="n1") == [1, 3, 5]
         assert await found(labels={"team": "a"}) == []

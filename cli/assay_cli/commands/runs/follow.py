@@ -119,7 +119,8 @@ async def _drive(
     from assay.client.starting import telling_of_start
     from assay_cli.output.verbose_progress import VerboseProgress
 
-    hidden = options.no_progress or (options.form is not Form.TEXT and not sys.stderr.isatty())
+    quiet = options.no_progress or options.form is Form.VERDICT
+    hidden = quiet or (options.form is not Form.TEXT and not sys.stderr.isatty())
     shown = VerboseProgress(run, options.out) if options.verbose else make_progress(run, hidden=hidden)
     # What the agent prints goes to stderr: stdout is for results.
     with contextlib.redirect_stdout(sys.stderr), shown as progress:
@@ -169,6 +170,8 @@ async def conclude(client: Client, run: Run, options: OutputOptions) -> int:
             )
         elif form is Form.TEXT:
             await read_for(console, client, run)
+    if form is Form.VERDICT:
+        click.echo(console.verdict(), file=out)
     if form is Form.TEXT:
         click.echo(console.render(reports), file=out, nl=False)
     return exit_status_of(run)
