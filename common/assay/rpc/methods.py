@@ -66,6 +66,7 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "DeleteRun": _CALL,
         "WatchRun": _SERVER_STREAM,
         "ListResults": _IDEMPOTENT_CALL,
+        "GetCase": _SERVER_STREAM,
         "ListAttempts": _SERVER_STREAM,
         # A host has nothing to send while its run asks nothing.
         "ServeAgent": MethodRule(Slots.STREAMS, client_streams=True, server_streams=True),

@@ -133,6 +133,38 @@ GATE_OUTCOME_INCOMPLETE: GateOutcome.ValueType  # 3
 """What it asks for could not be computed."""
 Global___GateOutcome: _TypeAlias = GateOutcome  # noqa: Y015
 
+class _RunSortKey:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RunSortKeyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunSortKey.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RUN_SORT_KEY_UNSPECIFIED: _RunSortKey.ValueType  # 0
+    """When they were accepted."""
+    RUN_SORT_KEY_CREATED: _RunSortKey.ValueType  # 1
+    """When they were accepted."""
+    RUN_SORT_KEY_ENDED: _RunSortKey.ValueType  # 2
+    """When they ended."""
+    RUN_SORT_KEY_NAME: _RunSortKey.ValueType  # 3
+    """Their name, by code points."""
+    RUN_SORT_KEY_PASS_RATE: _RunSortKey.ValueType  # 4
+    """Passed rows by decided rows, so far."""
+
+class RunSortKey(_RunSortKey, metaclass=_RunSortKeyEnumTypeWrapper):
+    """RunSortKey says what runs are sorted by."""
+
+RUN_SORT_KEY_UNSPECIFIED: RunSortKey.ValueType  # 0
+"""When they were accepted."""
+RUN_SORT_KEY_CREATED: RunSortKey.ValueType  # 1
+"""When they were accepted."""
+RUN_SORT_KEY_ENDED: RunSortKey.ValueType  # 2
+"""When they ended."""
+RUN_SORT_KEY_NAME: RunSortKey.ValueType  # 3
+"""Their name, by code points."""
+RUN_SORT_KEY_PASS_RATE: RunSortKey.ValueType  # 4
+"""Passed rows by decided rows, so far."""
+Global___RunSortKey: _TypeAlias = RunSortKey  # noqa: Y015
+
 class _ScoreStatus:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -160,6 +192,138 @@ SCORE_STATUS_SKIPPED: ScoreStatus.ValueType  # 2
 SCORE_STATUS_ERROR: ScoreStatus.ValueType  # 3
 """The row has it, but the metric could not be computed."""
 Global___ScoreStatus: _TypeAlias = ScoreStatus  # noqa: Y015
+
+class _RowOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RowOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RowOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ROW_OUTCOME_UNSPECIFIED: _RowOutcome.ValueType  # 0
+    """Not said."""
+    ROW_OUTCOME_PASSED: _RowOutcome.ValueType  # 1
+    """The agent answered, and the row passed."""
+    ROW_OUTCOME_FAILED: _RowOutcome.ValueType  # 2
+    """The agent answered, and the row failed."""
+    ROW_OUTCOME_AGENT_ERROR: _RowOutcome.ValueType  # 3
+    """The agent failed."""
+    ROW_OUTCOME_NO_VERDICT: _RowOutcome.ValueType  # 4
+    """The agent answered, and no metric decided."""
+
+class RowOutcome(_RowOutcome, metaclass=_RowOutcomeEnumTypeWrapper):
+    """RowOutcome says what a row came to; each row has one of these."""
+
+ROW_OUTCOME_UNSPECIFIED: RowOutcome.ValueType  # 0
+"""Not said."""
+ROW_OUTCOME_PASSED: RowOutcome.ValueType  # 1
+"""The agent answered, and the row passed."""
+ROW_OUTCOME_FAILED: RowOutcome.ValueType  # 2
+"""The agent answered, and the row failed."""
+ROW_OUTCOME_AGENT_ERROR: RowOutcome.ValueType  # 3
+"""The agent failed."""
+ROW_OUTCOME_NO_VERDICT: RowOutcome.ValueType  # 4
+"""The agent answered, and no metric decided."""
+Global___RowOutcome: _TypeAlias = RowOutcome  # noqa: Y015
+
+class _Comparison:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ComparisonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Comparison.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    COMPARISON_UNSPECIFIED: _Comparison.ValueType  # 0
+    """Not said; no condition has it."""
+    COMPARISON_LESS: _Comparison.ValueType  # 1
+    """Less."""
+    COMPARISON_LESS_OR_EQUAL: _Comparison.ValueType  # 2
+    """Less or equal."""
+    COMPARISON_GREATER: _Comparison.ValueType  # 3
+    """Greater."""
+    COMPARISON_GREATER_OR_EQUAL: _Comparison.ValueType  # 4
+    """Greater or equal."""
+    COMPARISON_EQUAL: _Comparison.ValueType  # 5
+    """Equal."""
+    COMPARISON_NOT_EQUAL: _Comparison.ValueType  # 6
+    """Not equal; a row without a number does not meet it."""
+
+class Comparison(_Comparison, metaclass=_ComparisonEnumTypeWrapper):
+    """Comparison says how a number compares with a bound."""
+
+COMPARISON_UNSPECIFIED: Comparison.ValueType  # 0
+"""Not said; no condition has it."""
+COMPARISON_LESS: Comparison.ValueType  # 1
+"""Less."""
+COMPARISON_LESS_OR_EQUAL: Comparison.ValueType  # 2
+"""Less or equal."""
+COMPARISON_GREATER: Comparison.ValueType  # 3
+"""Greater."""
+COMPARISON_GREATER_OR_EQUAL: Comparison.ValueType  # 4
+"""Greater or equal."""
+COMPARISON_EQUAL: Comparison.ValueType  # 5
+"""Equal."""
+COMPARISON_NOT_EQUAL: Comparison.ValueType  # 6
+"""Not equal; a row without a number does not meet it."""
+Global___Comparison: _TypeAlias = Comparison  # noqa: Y015
+
+class _TextField:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TextFieldEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TextField.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TEXT_FIELD_UNSPECIFIED: _TextField.ValueType  # 0
+    """In question and answer."""
+    TEXT_FIELD_ANY: _TextField.ValueType  # 1
+    """In question and answer."""
+    TEXT_FIELD_QUESTION: _TextField.ValueType  # 2
+    """In the user's text of any turn, or, of a case that has variables in its place, in these as JSON text."""
+    TEXT_FIELD_ANSWER: _TextField.ValueType  # 3
+    """In the text of the answer of any turn."""
+
+class TextField(_TextField, metaclass=_TextFieldEnumTypeWrapper):
+    """TextField says where a text is searched for."""
+
+TEXT_FIELD_UNSPECIFIED: TextField.ValueType  # 0
+"""In question and answer."""
+TEXT_FIELD_ANY: TextField.ValueType  # 1
+"""In question and answer."""
+TEXT_FIELD_QUESTION: TextField.ValueType  # 2
+"""In the user's text of any turn, or, of a case that has variables in its place, in these as JSON text."""
+TEXT_FIELD_ANSWER: TextField.ValueType  # 3
+"""In the text of the answer of any turn."""
+Global___TextField: _TypeAlias = TextField  # noqa: Y015
+
+class _RowSortKey:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RowSortKeyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RowSortKey.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ROW_SORT_KEY_UNSPECIFIED: _RowSortKey.ValueType  # 0
+    """The position of the case in the dataset."""
+    ROW_SORT_KEY_DATASET: _RowSortKey.ValueType  # 1
+    """The position of the case in the dataset."""
+    ROW_SORT_KEY_LATENCY: _RowSortKey.ValueType  # 2
+    """The wall time of the agent."""
+    ROW_SORT_KEY_CASE: _RowSortKey.ValueType  # 3
+    """The id of the case, by code points."""
+    ROW_SORT_KEY_METRIC: _RowSortKey.ValueType  # 4
+    """The value of a metric."""
+
+class RowSortKey(_RowSortKey, metaclass=_RowSortKeyEnumTypeWrapper):
+    """RowSortKey says what rows are sorted by."""
+
+ROW_SORT_KEY_UNSPECIFIED: RowSortKey.ValueType  # 0
+"""The position of the case in the dataset."""
+ROW_SORT_KEY_DATASET: RowSortKey.ValueType  # 1
+"""The position of the case in the dataset."""
+ROW_SORT_KEY_LATENCY: RowSortKey.ValueType  # 2
+"""The wall time of the agent."""
+ROW_SORT_KEY_CASE: RowSortKey.ValueType  # 3
+"""The id of the case, by code points."""
+ROW_SORT_KEY_METRIC: RowSortKey.ValueType  # 4
+"""The value of a metric."""
+Global___RowSortKey: _TypeAlias = RowSortKey  # noqa: Y015
 
 class _AttemptOutcome:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -2076,6 +2240,13 @@ class ListRunsRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     STATES_FIELD_NUMBER: _builtins.int
+    DATASETS_FIELD_NUMBER: _builtins.int
+    TEAMS_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FROM_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_BEFORE_FIELD_NUMBER: _builtins.int
+    ORDER_BY_FIELD_NUMBER: _builtins.int
+    INCLUDE_FIGURES_FIELD_NUMBER: _builtins.int
+    INCLUDE_TOTAL_COUNT_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """Most runs to return; 0 means 50, more than 500 is read as 500."""
     page_token: _builtins.str
@@ -2084,6 +2255,12 @@ class ListRunsRequest(_message.Message):
     """Only runs whose id begins with this; empty for all."""
     name: _builtins.str
     """Only runs of this name; empty for all."""
+    include_figures: _builtins.bool
+    """Whether each run has the figures of its final summary: verdict, pass rate, gates, and the value of each metric,
+    without groups, repeats, details and judging.
+    """
+    include_total_count: _builtins.bool
+    """Whether to count all runs that meet the conditions."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Only runs that have all of these labels, with these values."""
@@ -2091,6 +2268,26 @@ class ListRunsRequest(_message.Message):
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___RunState.ValueType]:
         """Only runs in one of these states; empty for all."""
+
+    @_builtins.property
+    def datasets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only runs over a dataset with one of these names or ids; empty for all."""
+
+    @_builtins.property
+    def teams(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only runs whose spec has one of these teams; empty for all."""
+
+    @_builtins.property
+    def create_time_from(self) -> _timestamp_pb2.Timestamp:
+        """Only runs accepted at this time or later; absent for all."""
+
+    @_builtins.property
+    def create_time_before(self) -> _timestamp_pb2.Timestamp:
+        """Only runs accepted before this time; absent for all."""
+
+    @_builtins.property
+    def order_by(self) -> Global___RunOrder:
+        """What the runs are sorted by; absent for the newest first."""
 
     def __init__(
         self,
@@ -2101,14 +2298,47 @@ class ListRunsRequest(_message.Message):
         name: _builtins.str = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         states: _abc.Iterable[Global___RunState.ValueType] | None = ...,
+        datasets: _abc.Iterable[_builtins.str] | None = ...,
+        teams: _abc.Iterable[_builtins.str] | None = ...,
+        create_time_from: _timestamp_pb2.Timestamp | None = ...,
+        create_time_before: _timestamp_pb2.Timestamp | None = ...,
+        order_by: Global___RunOrder | None = ...,
+        include_figures: _builtins.bool = ...,
+        include_total_count: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time_before", b"create_time_before", "create_time_from", b"create_time_from", "order_by", b"order_by"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels", "name", b"name", "page_size", b"page_size", "page_token", b"page_token", "run_id_prefix", b"run_id_prefix", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time_before", b"create_time_before", "create_time_from", b"create_time_from", "datasets", b"datasets", "include_figures", b"include_figures", "include_total_count", b"include_total_count", "labels", b"labels", "name", b"name", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "run_id_prefix", b"run_id_prefix", "states", b"states", "teams", b"teams"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListRunsRequest: _TypeAlias = ListRunsRequest  # noqa: Y015
+
+@_typing.final
+class RunOrder(_message.Message):
+    """RunOrder is an order of runs. Runs without a value come last, equal ones newest first."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    DESCENDING_FIELD_NUMBER: _builtins.int
+    key: Global___RunSortKey.ValueType
+    """What they are sorted by."""
+    descending: _builtins.bool
+    """Whether the largest value comes first."""
+    def __init__(
+        self,
+        *,
+        key: Global___RunSortKey.ValueType = ...,
+        descending: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["descending", b"descending", "key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunOrder: _TypeAlias = RunOrder  # noqa: Y015
 
 @_typing.final
 class ListRunsResponse(_message.Message):
@@ -2118,23 +2348,29 @@ class ListRunsResponse(_message.Message):
 
     RUNS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TOTAL_COUNT_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty on the last page, and only there."""
+    total_count: _builtins.int
+    """Runs that meet the conditions; only where it was asked for."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Run]:
-        """Runs, newest first, without their summaries."""
+        """Runs in the order asked for; without their summaries, unless figures were asked for."""
 
     def __init__(
         self,
         *,
         runs: _abc.Iterable[Global___Run] | None = ...,
         next_page_token: _builtins.str = ...,
+        total_count: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "total_count", b"total_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "runs", b"runs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "next_page_token", b"next_page_token", "runs", b"runs", "total_count", b"total_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__total_count: _TypeAlias = _typing.Literal["total_count"]  # noqa: Y015
+    _WhichOneofArgType__total_count: _TypeAlias = _typing.Literal["_total_count", b"_total_count"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__total_count) -> _WhichOneofReturnType__total_count | None: ...
 
 Global___ListRunsResponse: _TypeAlias = ListRunsResponse  # noqa: Y015
 
@@ -2734,6 +2970,11 @@ class ListResultsRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     FAILED_ONLY_FIELD_NUMBER: _builtins.int
     CASE_ID_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
+    ORDER_BY_FIELD_NUMBER: _builtins.int
+    INCLUDE_ANSWERS_FIELD_NUMBER: _builtins.int
+    INCLUDE_TOTAL_COUNT_FIELD_NUMBER: _builtins.int
+    INCLUDE_FACETS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
     page_size: _builtins.int
@@ -2744,6 +2985,20 @@ class ListResultsRequest(_message.Message):
     """Only rows that failed or have no verdict because of an error."""
     case_id: _builtins.str
     """Only the rows of this case; empty for all."""
+    include_answers: _builtins.bool
+    """Whether the rows have answers, inputs and references; absent means yes."""
+    include_total_count: _builtins.bool
+    """Whether to count all rows that meet the conditions."""
+    include_facets: _builtins.bool
+    """Whether to count these rows by outcome, category, tag and repeat."""
+    @_builtins.property
+    def filter(self) -> Global___RowFilter:
+        """Only rows that meet this filter; absent for all."""
+
+    @_builtins.property
+    def order_by(self) -> Global___RowOrder:
+        """What the rows are sorted by; absent for dataset order."""
+
     def __init__(
         self,
         *,
@@ -2752,42 +3007,483 @@ class ListResultsRequest(_message.Message):
         page_token: _builtins.str = ...,
         failed_only: _builtins.bool = ...,
         case_id: _builtins.str = ...,
+        filter: Global___RowFilter | None = ...,
+        order_by: Global___RowOrder | None = ...,
+        include_answers: _builtins.bool | None = ...,
+        include_total_count: _builtins.bool = ...,
+        include_facets: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_include_answers", b"_include_answers", "filter", b"filter", "include_answers", b"include_answers", "order_by", b"order_by"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_id", b"case_id", "failed_only", b"failed_only", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_include_answers", b"_include_answers", "case_id", b"case_id", "failed_only", b"failed_only", "filter", b"filter", "include_answers", b"include_answers", "include_facets", b"include_facets", "include_total_count", b"include_total_count", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__include_answers: _TypeAlias = _typing.Literal["include_answers"]  # noqa: Y015
+    _WhichOneofArgType__include_answers: _TypeAlias = _typing.Literal["_include_answers", b"_include_answers"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__include_answers) -> _WhichOneofReturnType__include_answers | None: ...
 
 Global___ListResultsRequest: _TypeAlias = ListResultsRequest  # noqa: Y015
 
 @_typing.final
 class ListResultsResponse(_message.Message):
-    """ListResultsResponse is a page of results in dataset order."""
+    """ListResultsResponse is a page of results in the order asked for."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     RESULTS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TOTAL_COUNT_FIELD_NUMBER: _builtins.int
+    FACETS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty on the last page, and only there."""
+    total_count: _builtins.int
+    """Rows that meet the conditions; only where it was asked for."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___CaseResult]:
-        """The results, with answers."""
+        """The results, with answers unless the request says otherwise."""
+
+    @_builtins.property
+    def facets(self) -> Global___RowFacets:
+        """Counts of these rows; only where they were asked for."""
 
     def __init__(
         self,
         *,
         results: _abc.Iterable[Global___CaseResult] | None = ...,
         next_page_token: _builtins.str = ...,
+        total_count: _builtins.int | None = ...,
+        facets: Global___RowFacets | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "facets", b"facets", "total_count", b"total_count"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "facets", b"facets", "next_page_token", b"next_page_token", "results", b"results", "total_count", b"total_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__total_count: _TypeAlias = _typing.Literal["total_count"]  # noqa: Y015
+    _WhichOneofArgType__total_count: _TypeAlias = _typing.Literal["_total_count", b"_total_count"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__total_count) -> _WhichOneofReturnType__total_count | None: ...
+
+Global___ListResultsResponse: _TypeAlias = ListResultsResponse  # noqa: Y015
+
+@_typing.final
+class MetricCondition(_message.Message):
+    """MetricCondition is a condition on one metric's value. Values that differ by at most 1e-9 are equal."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METRIC_FIELD_NUMBER: _builtins.int
+    COMPARISON_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    metric: _builtins.str
+    """A metric of the run."""
+    comparison: Global___Comparison.ValueType
+    """How the value compares with the bound."""
+    value: _builtins.float
+    """The bound, finite; absent stands for "no value", with which only EQUAL and NOT_EQUAL compare."""
+    def __init__(
+        self,
+        *,
+        metric: _builtins.str = ...,
+        comparison: Global___Comparison.ValueType = ...,
+        value: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "comparison", b"comparison", "metric", b"metric", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___MetricCondition: _TypeAlias = MetricCondition  # noqa: Y015
+
+@_typing.final
+class TextCondition(_message.Message):
+    """TextCondition is a text that a row holds. Each of its characters stands for itself and for its lower-case and its
+    upper-case form, where that is one character.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIELD_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    field: Global___TextField.ValueType
+    """Where it is searched for."""
+    text: _builtins.str
+    """The text, 1 to 500 characters; none of them is a wildcard."""
+    def __init__(
+        self,
+        *,
+        field: Global___TextField.ValueType = ...,
+        text: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "results", b"results"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["field", b"field", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListResultsResponse: _TypeAlias = ListResultsResponse  # noqa: Y015
+Global___TextCondition: _TypeAlias = TextCondition  # noqa: Y015
+
+@_typing.final
+class LatencyCondition(_message.Message):
+    """LatencyCondition is a condition on the wall time of the agent; a row without one does not meet it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMPARISON_FIELD_NUMBER: _builtins.int
+    LATENCY_MS_FIELD_NUMBER: _builtins.int
+    comparison: Global___Comparison.ValueType
+    """How the time compares with the bound."""
+    latency_ms: _builtins.float
+    """The bound in milliseconds, finite, at least 0."""
+    def __init__(
+        self,
+        *,
+        comparison: Global___Comparison.ValueType = ...,
+        latency_ms: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "latency_ms", b"latency_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LatencyCondition: _TypeAlias = LatencyCondition  # noqa: Y015
+
+@_typing.final
+class RowFilter(_message.Message):
+    """RowFilter is conditions that all hold; of several values of a repeated field of names or numbers, any. No field has
+    more than 200 values, and texts, metrics and latencies together have no more than 200.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    CATEGORIES_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    CASE_IDS_FIELD_NUMBER: _builtins.int
+    REPEATS_FIELD_NUMBER: _builtins.int
+    TEXTS_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    LATENCIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedScalarFieldContainer[Global___RowOutcome.ValueType]:
+        """What the row came to; empty for any."""
+
+    @_builtins.property
+    def categories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The category of its case; "" for rows without one. Empty for any."""
+
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Tags, one of which its case has; empty for any."""
+
+    @_builtins.property
+    def case_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Its case; empty for any."""
+
+    @_builtins.property
+    def repeats(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Which repeat, from 0; empty for any."""
+
+    @_builtins.property
+    def texts(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextCondition]:
+        """Texts, all of which it holds."""
+
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricCondition]:
+        """Conditions on values of metrics, all of which hold."""
+
+    @_builtins.property
+    def latencies(self) -> _containers.RepeatedCompositeFieldContainer[Global___LatencyCondition]:
+        """Conditions on the agent's wall time, all of which hold."""
+
+    def __init__(
+        self,
+        *,
+        outcomes: _abc.Iterable[Global___RowOutcome.ValueType] | None = ...,
+        categories: _abc.Iterable[_builtins.str] | None = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
+        case_ids: _abc.Iterable[_builtins.str] | None = ...,
+        repeats: _abc.Iterable[_builtins.int] | None = ...,
+        texts: _abc.Iterable[Global___TextCondition] | None = ...,
+        metrics: _abc.Iterable[Global___MetricCondition] | None = ...,
+        latencies: _abc.Iterable[Global___LatencyCondition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_ids", b"case_ids", "categories", b"categories", "latencies", b"latencies", "metrics", b"metrics", "outcomes", b"outcomes", "repeats", b"repeats", "tags", b"tags", "texts", b"texts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RowFilter: _TypeAlias = RowFilter  # noqa: Y015
+
+@_typing.final
+class RowOrder(_message.Message):
+    """RowOrder is an order of rows. Rows without a value come last, equal ones in dataset order."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    DESCENDING_FIELD_NUMBER: _builtins.int
+    key: Global___RowSortKey.ValueType
+    """What they are sorted by."""
+    metric: _builtins.str
+    """The metric, where the key is METRIC; else empty."""
+    descending: _builtins.bool
+    """Whether the largest value comes first."""
+    def __init__(
+        self,
+        *,
+        key: Global___RowSortKey.ValueType = ...,
+        metric: _builtins.str = ...,
+        descending: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["descending", b"descending", "key", b"key", "metric", b"metric"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RowOrder: _TypeAlias = RowOrder  # noqa: Y015
+
+@_typing.final
+class RowFacets(_message.Message):
+    """RowFacets counts the rows that meet the conditions of a request, by what they have."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    CATEGORIES_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    REPEATS_FIELD_NUMBER: _builtins.int
+    OMITTED_CATEGORY_COUNT_FIELD_NUMBER: _builtins.int
+    OMITTED_TAG_COUNT_FIELD_NUMBER: _builtins.int
+    omitted_category_count: _builtins.int
+    """Categories that are left out."""
+    omitted_tag_count: _builtins.int
+    """Tags that are left out."""
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[Global___OutcomeCount]:
+        """By outcome; those of no row are left out."""
+
+    @_builtins.property
+    def categories(self) -> _containers.RepeatedCompositeFieldContainer[Global___NameCount]:
+        """By category, most frequent first, at most 100; "" for rows without one."""
+
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedCompositeFieldContainer[Global___NameCount]:
+        """By tag, most frequent first, at most 100; a row counts under each of its tags."""
+
+    @_builtins.property
+    def repeats(self) -> _containers.RepeatedCompositeFieldContainer[Global___RepeatCount]:
+        """By repeat, in order."""
+
+    def __init__(
+        self,
+        *,
+        outcomes: _abc.Iterable[Global___OutcomeCount] | None = ...,
+        categories: _abc.Iterable[Global___NameCount] | None = ...,
+        tags: _abc.Iterable[Global___NameCount] | None = ...,
+        repeats: _abc.Iterable[Global___RepeatCount] | None = ...,
+        omitted_category_count: _builtins.int = ...,
+        omitted_tag_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["categories", b"categories", "omitted_category_count", b"omitted_category_count", "omitted_tag_count", b"omitted_tag_count", "outcomes", b"outcomes", "repeats", b"repeats", "tags", b"tags"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RowFacets: _TypeAlias = RowFacets  # noqa: Y015
+
+@_typing.final
+class OutcomeCount(_message.Message):
+    """OutcomeCount is a number of rows with one outcome."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    ROW_COUNT_FIELD_NUMBER: _builtins.int
+    outcome: Global___RowOutcome.ValueType
+    """The outcome."""
+    row_count: _builtins.int
+    """How many rows have it."""
+    def __init__(
+        self,
+        *,
+        outcome: Global___RowOutcome.ValueType = ...,
+        row_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "row_count", b"row_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OutcomeCount: _TypeAlias = OutcomeCount  # noqa: Y015
+
+@_typing.final
+class NameCount(_message.Message):
+    """NameCount is a number of rows with one category or tag."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ROW_COUNT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The category or tag."""
+    row_count: _builtins.int
+    """How many rows have it."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        row_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "row_count", b"row_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NameCount: _TypeAlias = NameCount  # noqa: Y015
+
+@_typing.final
+class RepeatCount(_message.Message):
+    """RepeatCount is a number of rows of one repeat."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPEAT_INDEX_FIELD_NUMBER: _builtins.int
+    ROW_COUNT_FIELD_NUMBER: _builtins.int
+    repeat_index: _builtins.int
+    """Which repeat, from 0."""
+    row_count: _builtins.int
+    """How many rows are of it."""
+    def __init__(
+        self,
+        *,
+        repeat_index: _builtins.int = ...,
+        row_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["repeat_index", b"repeat_index", "row_count", b"row_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RepeatCount: _TypeAlias = RepeatCount  # noqa: Y015
+
+@_typing.final
+class GetCaseRequest(_message.Message):
+    """GetCaseRequest asks for one case of a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    CASE_ID_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
+    ORDER_BY_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    case_id: _builtins.str
+    """The case."""
+    @_builtins.property
+    def filter(self) -> Global___RowFilter:
+        """Which cases are neighbours: those with a row that meets this filter; absent for all with a row."""
+
+    @_builtins.property
+    def order_by(self) -> Global___RowOrder:
+        """In which order they are neighbours, each case where its first row of this order stands; absent for dataset order."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        case_id: _builtins.str = ...,
+        filter: Global___RowFilter | None = ...,
+        order_by: Global___RowOrder | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "order_by", b"order_by"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_id", b"case_id", "filter", b"filter", "order_by", b"order_by", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetCaseRequest: _TypeAlias = GetCaseRequest  # noqa: Y015
+
+@_typing.final
+class GetCaseResponse(_message.Message):
+    """GetCaseResponse is one message about a case."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CASE_DETAIL_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def case_detail(self) -> Global___CaseDetail:
+        """The case; exactly once, first."""
+
+    @_builtins.property
+    def result(self) -> Global___CaseResult:
+        """The result of one repeat, with its answer; in order."""
+
+    def __init__(
+        self,
+        *,
+        case_detail: Global___CaseDetail | None = ...,
+        result: Global___CaseResult | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["case_detail", b"case_detail", "part", b"part", "result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_detail", b"case_detail", "part", b"part", "result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["case_detail", "result"]  # noqa: Y015
+    _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
+
+Global___GetCaseResponse: _TypeAlias = GetCaseResponse  # noqa: Y015
+
+@_typing.final
+class CaseDetail(_message.Message):
+    """CaseDetail is a case of a run's dataset, and where it stands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CASE_FIELD_NUMBER: _builtins.int
+    CASE_INDEX_FIELD_NUMBER: _builtins.int
+    PREVIOUS_CASE_ID_FIELD_NUMBER: _builtins.int
+    NEXT_CASE_ID_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    case_index: _builtins.int
+    """Position of the case in the dataset, from 0."""
+    previous_case_id: _builtins.str
+    """The case before it, under filter and order; empty where it is the first."""
+    next_case_id: _builtins.str
+    """The case after it, under filter and order; empty where it is the last."""
+    problem: _builtins.str
+    """Why the case cannot be read; empty where it can."""
+    @_builtins.property
+    def case(self) -> Global___Case:
+        """The case as it is stored; without content where it cannot be read."""
+
+    def __init__(
+        self,
+        *,
+        case: Global___Case | None = ...,
+        case_index: _builtins.int = ...,
+        previous_case_id: _builtins.str = ...,
+        next_case_id: _builtins.str = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["case", b"case"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case", b"case", "case_index", b"case_index", "next_case_id", b"next_case_id", "previous_case_id", b"previous_case_id", "problem", b"problem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CaseDetail: _TypeAlias = CaseDetail  # noqa: Y015
 
 @_typing.final
 class ListAttemptsRequest(_message.Message):

@@ -95,6 +95,11 @@ class RunServiceStub(object):
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.ListResultsRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_orchestrator__pb2.ListResultsResponse.FromString,
                 _registered_method=True)
+        self.GetCase = channel.unary_stream(
+                '/assay.v1.RunService/GetCase',
+                request_serializer=assay_dot_v1_dot_orchestrator__pb2.GetCaseRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_orchestrator__pb2.GetCaseResponse.FromString,
+                _registered_method=True)
         self.ListAttempts = channel.unary_stream(
                 '/assay.v1.RunService/ListAttempts',
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.ListAttemptsRequest.SerializeToString,
@@ -151,7 +156,8 @@ class RunServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListRuns(self, request, context):
-        """ListRuns returns runs, newest first. Idempotent.
+        """ListRuns returns runs, newest first unless the request has another order.
+        Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -216,8 +222,23 @@ class RunServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListResults(self, request, context):
-        """ListResults returns the stored results of a run in dataset order. Idempotent.
-        An unknown case is NOT_FOUND (reason CASE_NOT_FOUND).
+        """ListResults returns the stored results of a run that meet a filter, in dataset
+        order unless the request has another one. A filter that is wrong, or names a
+        metric that the run does not have, is INVALID_ARGUMENT with every problem; a
+        query that takes too long is DEADLINE_EXCEEDED (reason QUERY_TIMEOUT). Pages of
+        a run that is running hold each row that was stored when the first was read
+        once; rows stored since may be among them. Idempotent. An unknown case is
+        NOT_FOUND (reason CASE_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetCase(self, request, context):
+        """GetCase sends a case as it is stored, with its neighbours under a filter and an
+        order, and then the results of its repeats, one a message. Refuses filter and
+        order as ListResults does. An unknown case is NOT_FOUND (reason
+        CASE_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -295,6 +316,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.ListResults,
                     request_deserializer=assay_dot_v1_dot_orchestrator__pb2.ListResultsRequest.FromString,
                     response_serializer=assay_dot_v1_dot_orchestrator__pb2.ListResultsResponse.SerializeToString,
+            ),
+            'GetCase': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetCase,
+                    request_deserializer=assay_dot_v1_dot_orchestrator__pb2.GetCaseRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_orchestrator__pb2.GetCaseResponse.SerializeToString,
             ),
             'ListAttempts': grpc.unary_stream_rpc_method_handler(
                     servicer.ListAttempts,
@@ -588,6 +614,33 @@ class RunService(object):
             '/assay.v1.RunService/ListResults',
             assay_dot_v1_dot_orchestrator__pb2.ListResultsRequest.SerializeToString,
             assay_dot_v1_dot_orchestrator__pb2.ListResultsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCase(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/assay.v1.RunService/GetCase',
+            assay_dot_v1_dot_orchestrator__pb2.GetCaseRequest.SerializeToString,
+            assay_dot_v1_dot_orchestrator__pb2.GetCaseResponse.FromString,
             options,
             channel_credentials,
             insecure,

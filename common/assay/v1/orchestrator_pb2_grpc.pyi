@@ -62,7 +62,9 @@ class RunServiceStub:
     succeeded, the summary over the rows there are, marked as partial. Idempotent.
     """
     ListRuns: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListRunsRequest, _orchestrator_pb2.ListRunsResponse]
-    """ListRuns returns runs, newest first. Idempotent."""
+    """ListRuns returns runs, newest first unless the request has another order.
+    Idempotent.
+    """
     CancelRun: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.CancelRunRequest, _orchestrator_pb2.CancelRunResponse]
     """CancelRun stops a run; what is stored stays. Cancelling a finished run is
     FAILED_PRECONDITION (reason RUN_FINISHED). Idempotent while unfinished.
@@ -102,8 +104,19 @@ class RunServiceStub:
     sequence that the run has not reached is OUT_OF_RANGE (reason SEQUENCE_UNKNOWN).
     """
     ListResults: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListResultsRequest, _orchestrator_pb2.ListResultsResponse]
-    """ListResults returns the stored results of a run in dataset order. Idempotent.
-    An unknown case is NOT_FOUND (reason CASE_NOT_FOUND).
+    """ListResults returns the stored results of a run that meet a filter, in dataset
+    order unless the request has another one. A filter that is wrong, or names a
+    metric that the run does not have, is INVALID_ARGUMENT with every problem; a
+    query that takes too long is DEADLINE_EXCEEDED (reason QUERY_TIMEOUT). Pages of
+    a run that is running hold each row that was stored when the first was read
+    once; rows stored since may be among them. Idempotent. An unknown case is
+    NOT_FOUND (reason CASE_NOT_FOUND).
+    """
+    GetCase: _grpc.UnaryStreamMultiCallable[_orchestrator_pb2.GetCaseRequest, _orchestrator_pb2.GetCaseResponse]
+    """GetCase sends a case as it is stored, with its neighbours under a filter and an
+    order, and then the results of its repeats, one a message. Refuses filter and
+    order as ListResults does. An unknown case is NOT_FOUND (reason
+    CASE_NOT_FOUND).
     """
     ListAttempts: _grpc.UnaryStreamMultiCallable[_orchestrator_pb2.ListAttemptsRequest, _orchestrator_pb2.ListAttemptsResponse]
     """ListAttempts sends every attempt at the rows of one case: those that were
@@ -152,7 +165,9 @@ class RunServiceAsyncStub(RunServiceStub):
     succeeded, the summary over the rows there are, marked as partial. Idempotent.
     """
     ListRuns: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListRunsRequest, _orchestrator_pb2.ListRunsResponse]  # type: ignore[assignment]
-    """ListRuns returns runs, newest first. Idempotent."""
+    """ListRuns returns runs, newest first unless the request has another order.
+    Idempotent.
+    """
     CancelRun: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.CancelRunRequest, _orchestrator_pb2.CancelRunResponse]  # type: ignore[assignment]
     """CancelRun stops a run; what is stored stays. Cancelling a finished run is
     FAILED_PRECONDITION (reason RUN_FINISHED). Idempotent while unfinished.
@@ -192,8 +207,19 @@ class RunServiceAsyncStub(RunServiceStub):
     sequence that the run has not reached is OUT_OF_RANGE (reason SEQUENCE_UNKNOWN).
     """
     ListResults: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListResultsRequest, _orchestrator_pb2.ListResultsResponse]  # type: ignore[assignment]
-    """ListResults returns the stored results of a run in dataset order. Idempotent.
-    An unknown case is NOT_FOUND (reason CASE_NOT_FOUND).
+    """ListResults returns the stored results of a run that meet a filter, in dataset
+    order unless the request has another one. A filter that is wrong, or names a
+    metric that the run does not have, is INVALID_ARGUMENT with every problem; a
+    query that takes too long is DEADLINE_EXCEEDED (reason QUERY_TIMEOUT). Pages of
+    a run that is running hold each row that was stored when the first was read
+    once; rows stored since may be among them. Idempotent. An unknown case is
+    NOT_FOUND (reason CASE_NOT_FOUND).
+    """
+    GetCase: _aio.UnaryStreamMultiCallable[_orchestrator_pb2.GetCaseRequest, _orchestrator_pb2.GetCaseResponse]  # type: ignore[assignment]
+    """GetCase sends a case as it is stored, with its neighbours under a filter and an
+    order, and then the results of its repeats, one a message. Refuses filter and
+    order as ListResults does. An unknown case is NOT_FOUND (reason
+    CASE_NOT_FOUND).
     """
     ListAttempts: _aio.UnaryStreamMultiCallable[_orchestrator_pb2.ListAttemptsRequest, _orchestrator_pb2.ListAttemptsResponse]  # type: ignore[assignment]
     """ListAttempts sends every attempt at the rows of one case: those that were
@@ -263,7 +289,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _orchestrator_pb2.ListRunsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_orchestrator_pb2.ListRunsResponse, _abc.Awaitable[_orchestrator_pb2.ListRunsResponse]]:
-        """ListRuns returns runs, newest first. Idempotent."""
+        """ListRuns returns runs, newest first unless the request has another order.
+        Idempotent.
+        """
 
     @_abc_1.abstractmethod
     def CancelRun(
@@ -339,8 +367,25 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _orchestrator_pb2.ListResultsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_orchestrator_pb2.ListResultsResponse, _abc.Awaitable[_orchestrator_pb2.ListResultsResponse]]:
-        """ListResults returns the stored results of a run in dataset order. Idempotent.
-        An unknown case is NOT_FOUND (reason CASE_NOT_FOUND).
+        """ListResults returns the stored results of a run that meet a filter, in dataset
+        order unless the request has another one. A filter that is wrong, or names a
+        metric that the run does not have, is INVALID_ARGUMENT with every problem; a
+        query that takes too long is DEADLINE_EXCEEDED (reason QUERY_TIMEOUT). Pages of
+        a run that is running hold each row that was stored when the first was read
+        once; rows stored since may be among them. Idempotent. An unknown case is
+        NOT_FOUND (reason CASE_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def GetCase(
+        self,
+        request: _orchestrator_pb2.GetCaseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_orchestrator_pb2.GetCaseResponse], _abc.AsyncIterator[_orchestrator_pb2.GetCaseResponse]]:
+        """GetCase sends a case as it is stored, with its neighbours under a filter and an
+        order, and then the results of its repeats, one a message. Refuses filter and
+        order as ListResults does. An unknown case is NOT_FOUND (reason
+        CASE_NOT_FOUND).
         """
 
     @_abc_1.abstractmethod

@@ -71,7 +71,8 @@ SETTINGS = Converter(
 )
 
 
-def _to_timestamp(text: str) -> Timestamp | None:
+def timestamp_to_wire(text: str) -> Timestamp | None:
+    """Return the message of an ISO 8601 text; None of an empty one."""
     if not text:
         return None
     stamp = Timestamp()
@@ -79,12 +80,13 @@ def _to_timestamp(text: str) -> Timestamp | None:
     return stamp
 
 
-def _from_timestamp(stamp: Timestamp) -> str:
+def timestamp_from_wire(stamp: Timestamp) -> str:
+    """Return the ISO 8601 text of a message, in UTC with milliseconds."""
     moment = stamp.ToDatetime(tzinfo=UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-_TIMES = Functions(_to_timestamp, _from_timestamp)
+_TIMES = Functions(timestamp_to_wire, timestamp_from_wire)
 RUN = Converter(
     Run,
     pb.Run,
@@ -131,7 +133,7 @@ def result_to_wire(result: CaseResult) -> pb.CaseResult:
         tags=result.tags,
         weight=None if result.weight == 1.0 else result.weight,
         turns=map(turn_to_wire, result.turns),
-        start_time=_to_timestamp(result.started_at),
+        start_time=timestamp_to_wire(result.started_at),
         duration_ms=result.duration_ms,
     )
 
@@ -170,7 +172,7 @@ def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
         tags=tuple(result.tags),
         weight=result.weight if result.HasField("weight") else 1.0,
         turns=tuple(map(_turn_from_wire, result.turns)),
-        started_at=_from_timestamp(result.start_time) if result.HasField("start_time") else "",
+        started_at=timestamp_from_wire(result.start_time) if result.HasField("start_time") else "",
         duration_ms=result.duration_ms if result.HasField("duration_ms") else None,
     )
 
@@ -190,7 +192,7 @@ def event_to_wire(event: StateChange | CaseResult) -> pb.RunEvent:
     return pb.RunEvent(
         sequence=event.sequence,
         state_changed=pb.StateChanged(
-            state=STATES.to_wire(event.state), reason=event.reason, time=_to_timestamp(event.at)
+            state=STATES.to_wire(event.state), reason=event.reason, time=timestamp_to_wire(event.at)
         ),
     )
 
@@ -204,7 +206,7 @@ def event_from_wire(event: pb.RunEvent) -> StateChange | CaseResult:
         sequence=event.sequence,
         state=STATES.from_wire(change.state),
         reason=change.reason,
-        at=_from_timestamp(change.time),
+        at=timestamp_from_wire(change.time),
     )
 
 

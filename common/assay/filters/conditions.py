@@ -1,0 +1,205 @@
+r"""The grammar that filters of rows and of runs share.
+
+    filter    = [ condition { [ "and" ] condition } ]
+    condition = words | name operator value { "," value }
+    words     = name { "," name }
+    name      = an ASCII letter, then ASCII letters, digits and "_"
+    operator  = ":" | "~" | "<" | "<=" | ">" | ">=" | "==" | "!="
+    value     = '"' { any character but '"' and "\", or "\" and any character } '"'
+              | one or more characters other than blanks, "," and '"'
+
+Blanks (space, tab, carriage return, line feed) separate conditions, and may stand around operators and commas.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.errors import InvalidInputError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MAX_CHARS = 20_000
+"""Longest text of a filter."""
+OPERATORS = ("<=", ">=", "==", "!=", "<", ">", ":", "~")
+AND = "and"
+
+_BLANK = re.compile(r"[ \t\r\n]")
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_OPERATOR = re.compile("|".join([*OPERATORS, "="]))
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BARE = re.compile(r'[^ \t\r\n,"]+')
+_PLAIN = re.compile(r"[\w./@+-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition as it is written.
+
+    Args:
+        position: Where it begins, from 1.
+        name: What stands before the operator; empty where there is none.
+        operator: One of OPERATORS, or empty for a list of words.
+        values: What stands after the operator, or the words.
+    """
+
+    position: int
+    name: str
+    operator: str
+    values: tuple[str, ...]
+
+
+class ConditionProblems:
+    """Collects what is wrong with a text.
+
+    Args:
+        where: What the text is to the user, e.g. "--where"; may be empty.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._found: list[tuple[int, Problem]] = []
+
+    def add(self, position: int, message: str) -> None:
+        """Add a problem at a position, from 1."""
+        self._found.append((position, Problem(f"character {position}: {message}", self._where)))
+
+    def raise_any(self) -> None:
+        """Raise all problems, by position, where there are any."""
+        if self._found:
+            raise InvalidInputError([problem for _, problem in sorted(self._found, key=lambda found: found[0])])
+
+
+def read_conditions(text: str, problems: ConditionProblems) -> list[Condition]:
+    """Return the conditions of a text; those that are no conditions become problems."""
+    if len(text) > MAX_CHARS:
+        problems.add(1, f"the filter has {len(text)} characters, more than {MAX_CHARS}")
+        return []
+    return _Reader(text, problems).conditions()
+
+
+def quoted(value: str) -> str:
+    """Return a value as it is written, in quotes where it needs them."""
+    if _PLAIN.fullmatch(value):
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def listed(values: Sequence[str]) -> str:
+    """Return several values as they are written."""
+    return ",".join(map(quoted, values))
+
+
+class _Reader:
+    """Reads conditions from left to right; after a problem it continues at the next blank."""
+
+    def __init__(self, text: str, problems: ConditionProblems) -> None:
+        self._text = text
+        self._problems = problems
+        self._at = 0
+
+    def conditions(self) -> list[Condition]:
+        found: list[Condition] = []
+        is_due = True  # a condition, before an "and" may stand
+        last_and = 0
+        while self._skip_blanks() < len(self._text):
+            start = self._at
+            name = self._take(_NAME)
+            if name == AND:
+                if is_due:
+                    self._problems.add(start + 1, "a condition is missing before 'and'")
+                is_due, last_and = True, start + 1
+                continue
+            condition = self._condition(start, name)
+            if condition is not None:
+                found.append(condition)
+            is_due, last_and = False, 0
+            self._end_condition(is_whole=condition is not None)
+        if last_and:
+            self._problems.add(last_and, "a condition is missing after 'and'")
+        return found
+
+    def _condition(self, start: int, name: str | None) -> Condition | None:
+        if name is None:
+            shown = self._text[start : start + 20]
+            self._problems.add(start + 1, f"expected a condition such as failed or category:NAME, not {shown!r}")
+            return None
+        after_name = self._at
+        self._skip_blanks()
+        operator = self._take(_OPERATOR)
+        if operator is None:
+            self._at = after_name
+            words = self._list(self._word)
+            return Condition(start + 1, "", "", (name, *words)) if words is not None else None
+        if operator == "=":
+            self._problems.add(self._at, f"write {name}==NUMBER or {name}:NAME, not {name}=")
+            return None
+        first = self._value()
+        others = self._list(self._value) if first is not None else None
+        return (
+            Condition(start + 1, name, operator, (first, *others)) if first is not None and others is not None else None
+        )
+
+    def _list(self, read: Callable[[], str | None]) -> list[str] | None:
+        """Return what follows after commas; None after a problem."""
+        found = []
+        while self._take_comma():
+            value = read()
+            if value is None:
+                return None
+            found.append(value)
+        return found
+
+    def _word(self) -> str | None:
+        self._skip_blanks()
+        word = self._take(_NAME)
+        if word is None:
+            self._problems.add(self._at + 1, "a word is missing after ','")
+        return word
+
+    def _value(self) -> str | None:
+        before = self._text[self._at - 1]
+        self._skip_blanks()
+        if self._text.startswith('"', self._at):
+            value = self._take(_QUOTED)
+            if value is None:
+                self._problems.add(self._at + 1, "the quotation mark is not closed")
+                self._at = len(self._text)
+                return None
+            return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
+        bare = self._take(_BARE)
+        if bare is None:
+            self._problems.add(self._at + 1, f"a value is missing after {before!r}")
+        return bare
+
+    def _take_comma(self) -> bool:
+        before = self._at
+        if self._text.startswith(",", self._skip_blanks()):
+            self._at += 1
+            return True
+        self._at = before
+        return False
+
+    def _end_condition(self, *, is_whole: bool) -> None:
+        """Continue at the next blank; another character right after a condition is a problem."""
+        end = self._at
+        found = _BLANK.search(self._text, end)
+        self._at = found.start() if found is not None else len(self._text)
+        if is_whole and self._at > end:
+            self._problems.add(end + 1, f"expected a space, not {self._text[end : end + 20]!r}")
+
+    def _skip_blanks(self) -> int:
+        blanks = _BLANKS.match(self._text, self._at)
+        self._at = blanks.end() if blanks is not None else self._at
+        return self._at
+
+    def _take(self, pattern: re.Pattern[str]) -> str | None:
+        found = pattern.match(self._text, self._at)
+        if found is None:
+            return None
+        self._at = found.end()
+        return found[0]

@@ -1,0 +1,255 @@
+"""Filters, orders and what they find: plain objects to protobuf messages and back.
+
+A filter of a request is checked here: a value that this version does not know is refused, never left out, or other rows
+than those asked for would be found.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from assay.errors import InvalidInputError, Problem
+from assay.filters.found import CaseDetail, RowFacets
+from assay.filters.row_filter import (
+    Comparison,
+    LatencyCondition,
+    MetricCondition,
+    RowFilter,
+    RowKey,
+    RowOrder,
+    RowOutcome,
+    TextCondition,
+    TextField,
+    limit_problems,
+)
+from assay.filters.run_filter import NEWEST_FIRST, RunFilter, RunKey, RunOrder
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire.case import case_from_wire, case_to_wire
+from assay.wire.converter import EnumConverter
+from assay.wire.run import STATES, timestamp_from_wire, timestamp_to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from enum import StrEnum
+
+    from assay.model.run import CaseResult
+
+E = TypeVar("E", bound="StrEnum")
+
+_OUTCOMES = EnumConverter(RowOutcome, pb.RowOutcome, unknown=None)
+_COMPARISONS = EnumConverter(Comparison, pb.Comparison, unknown=None)
+_TEXT_FIELDS = EnumConverter(TextField, pb.TextField, unknown=None)
+_ROW_KEYS = EnumConverter(RowKey, pb.RowSortKey, unknown=None)
+_RUN_KEYS = EnumConverter(RunKey, pb.RunSortKey, unknown=None)
+
+
+def row_filter_to_wire(wanted: RowFilter) -> pb.RowFilter:
+    """Return the message of a filter."""
+    return pb.RowFilter(
+        outcomes=map(_OUTCOMES.to_wire, wanted.outcomes),
+        categories=wanted.categories,
+        tags=wanted.tags,
+        case_ids=wanted.case_ids,
+        repeats=wanted.repeats,
+        texts=[pb.TextCondition(field=_TEXT_FIELDS.to_wire(each.field), text=each.text) for each in wanted.texts],
+        metrics=[
+            pb.MetricCondition(metric=each.metric, comparison=_COMPARISONS.to_wire(each.comparison), value=each.value)
+            for each in wanted.metrics
+        ],
+        latencies=[
+            pb.LatencyCondition(comparison=_COMPARISONS.to_wire(each.comparison), latency_ms=each.latency_ms)
+            for each in wanted.latencies
+        ],
+    )
+
+
+def row_filter_from_wire(message: pb.RowFilter) -> RowFilter:
+    """Return the filter of a message.
+
+    Raises:
+        InvalidInputError: A value is not known or exceeds a limit; holds every problem.
+    """
+    problems: list[Problem] = []
+    wanted = RowFilter(
+        outcomes=tuple(
+            _known(_OUTCOMES, number, f"filter.outcomes[{index}]", problems, RowOutcome.PASSED)
+            for index, number in enumerate(message.outcomes)
+        ),
+        categories=tuple(message.categories),
+        tags=tuple(message.tags),
+        case_ids=tuple(message.case_ids),
+        repeats=tuple(message.repeats),
+        texts=tuple(
+            TextCondition(_text_field(each.field, f"filter.texts[{index}].field", problems), each.text)
+            for index, each in enumerate(message.texts)
+        ),
+        metrics=tuple(
+            MetricCondition(
+                each.metric,
+                _comparison(each.comparison, f"filter.metrics[{index}].comparison", problems),
+                each.value if each.HasField("value") else None,
+            )
+            for index, each in enumerate(message.metrics)
+        ),
+        latencies=tuple(
+            LatencyCondition(
+                _comparison(each.comparison, f"filter.latencies[{index}].comparison", problems), each.latency_ms
+            )
+            for index, each in enumerate(message.latencies)
+        ),
+    )
+    problems += limit_problems(wanted)
+    if problems:
+        raise InvalidInputError(problems)
+    return wanted
+
+
+def row_order_to_wire(order: RowOrder) -> pb.RowOrder:
+    """Return the message of an order."""
+    return pb.RowOrder(key=_ROW_KEYS.to_wire(order.key), metric=order.metric, descending=order.descending)
+
+
+def row_order_from_wire(message: pb.RowOrder) -> RowOrder:
+    """Return the order of a message.
+
+    Raises:
+        InvalidInputError: Its key is not known, or a metric is missing or too many.
+    """
+    problems: list[Problem] = []
+    key = RowKey.DATASET
+    if message.key:
+        key = _known(_ROW_KEYS, message.key, "order_by.key", problems, RowKey.DATASET)
+    if (key is RowKey.METRIC) is not bool(message.metric) and not problems:
+        problems.append(Problem("a metric is given exactly where the key is METRIC", "order_by.metric"))
+    if problems:
+        raise InvalidInputError(problems)
+    return RowOrder(key, message.metric, message.descending)
+
+
+def facets_to_wire(facets: RowFacets) -> pb.RowFacets:
+    """Return the message of counts."""
+    return pb.RowFacets(
+        outcomes=[
+            pb.OutcomeCount(outcome=_OUTCOMES.to_wire(outcome), row_count=count)
+            for outcome, count in facets.outcomes.items()
+        ],
+        categories=[pb.NameCount(name=name, row_count=count) for name, count in facets.categories.items()],
+        tags=[pb.NameCount(name=name, row_count=count) for name, count in facets.tags.items()],
+        repeats=[pb.RepeatCount(repeat_index=repeat, row_count=count) for repeat, count in facets.repeats.items()],
+        omitted_category_count=facets.omitted_categories,
+        omitted_tag_count=facets.omitted_tags,
+    )
+
+
+def facets_from_wire(message: pb.RowFacets) -> RowFacets:
+    """Return the counts of a message."""
+    found = {_OUTCOMES.from_wire(each.outcome): each.row_count for each in message.outcomes}
+    return RowFacets(
+        outcomes={outcome: count for outcome, count in found.items() if outcome is not None},
+        categories={each.name: each.row_count for each in message.categories},
+        tags={each.name: each.row_count for each in message.tags},
+        repeats={each.repeat_index: each.row_count for each in message.repeats},
+        omitted_categories=message.omitted_category_count,
+        omitted_tags=message.omitted_tag_count,
+    )
+
+
+def case_detail_to_wire(detail: CaseDetail) -> pb.CaseDetail:
+    """Return the message of a case; its results are messages of their own."""
+    return pb.CaseDetail(
+        case=case_to_wire(detail.case),
+        case_index=detail.case_index,
+        previous_case_id=detail.previous_case_id,
+        next_case_id=detail.next_case_id,
+        problem=detail.problem,
+    )
+
+
+def case_detail_from_wire(message: pb.CaseDetail, results: Sequence[CaseResult]) -> CaseDetail:
+    """Return the case of a message, with the results that followed it."""
+    return CaseDetail(
+        case_from_wire(message.case),
+        message.case_index,
+        results,
+        message.previous_case_id,
+        message.next_case_id,
+        message.problem,
+    )
+
+
+def run_query_to_wire(wanted: RunFilter, order: RunOrder) -> pb.ListRunsRequest:
+    """Return a request for the runs that meet a filter, in an order."""
+    return pb.ListRunsRequest(
+        run_id_prefix=wanted.run_id_prefix,
+        name=wanted.name,
+        labels=wanted.labels,
+        states=map(STATES.to_wire, sorted(wanted.states)),
+        datasets=wanted.datasets,
+        teams=wanted.teams,
+        create_time_from=timestamp_to_wire(wanted.created_from),
+        create_time_before=timestamp_to_wire(wanted.created_before),
+        order_by=None
+        if order == NEWEST_FIRST
+        else pb.RunOrder(key=_RUN_KEYS.to_wire(order.key), descending=order.descending),
+    )
+
+
+def run_filter_from_wire(request: pb.ListRunsRequest) -> RunFilter:
+    """Return the conditions of a request.
+
+    Raises:
+        InvalidInputError: A time is none.
+    """
+    moments = {}
+    problems = []
+    for name in ("create_time_from", "create_time_before"):
+        try:
+            moments[name] = timestamp_from_wire(getattr(request, name)) if request.HasField(name) else ""
+        except (ValueError, OverflowError):
+            problems.append(Problem("must be a time from year 1 to 9999", name))
+    if problems:
+        raise InvalidInputError(problems)
+    return RunFilter(
+        run_id_prefix=request.run_id_prefix,
+        name=request.name,
+        labels=dict(request.labels),
+        states=STATES.known(request.states),
+        datasets=tuple(request.datasets),
+        teams=tuple(request.teams),
+        created_from=moments["create_time_from"],
+        created_before=moments["create_time_before"],
+    )
+
+
+def run_order_from_wire(request: pb.ListRunsRequest) -> RunOrder:
+    """Return the order of a request.
+
+    Raises:
+        InvalidInputError: Its key is not known.
+    """
+    if not request.HasField("order_by"):
+        return NEWEST_FIRST
+    problems: list[Problem] = []
+    key = RunKey.CREATED
+    if request.order_by.key:
+        key = _known(_RUN_KEYS, request.order_by.key, "order_by.key", problems, RunKey.CREATED)
+    if problems:
+        raise InvalidInputError(problems)
+    return RunOrder(key, request.order_by.descending)
+
+
+def _comparison(number: int, field: str, problems: list[Problem]) -> Comparison:
+    return _known(_COMPARISONS, number, field, problems, Comparison.EQUAL)
+
+
+def _text_field(number: int, field: str, problems: list[Problem]) -> TextField:
+    return _known(_TEXT_FIELDS, number, field, problems, TextField.ANY) if number else TextField.ANY
+
+
+def _known(converter: EnumConverter[E, None], number: int, field: str, problems: list[Problem], instead: E) -> E:
+    """Return a member; of a number that is not known, another one after adding a problem."""
+    member = converter.from_wire(number)
+    if member is None:
+        problems.append(Problem(f"has no value that this orchestrator knows: {number}", field))
+        return instead
+    return member
