@@ -5,6 +5,9 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from assay.filters.row_text import parse_row_filter
 from assay.metrics import complete_parameters
 from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
@@ -13,6 +16,7 @@ from assay.v1 import embedder_pb2, judge_pb2
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.agent import response_to_wire
 from assay.wire.case import case_to_wire
+from assay.wire.filters import row_filter_to_wire
 from assay.wire.run import SETTINGS
 
 if TYPE_CHECKING:
@@ -79,6 +83,11 @@ _PAIRS = embedder_pb2.SimilarityRequest(
 _GRADE = judge_pb2.GradeRequest(rubric="answer", question="q", reference="a", answer="b")
 _PAIR = judge_pb2.ComparePairRequest(rubric="pairwise", question="q", answer_a="a", answer_b="b")
 
+_FILTER = row_filter_to_wire(
+    parse_row_filter("passed,failed category:a tag:t case:c0 repeat:0 text~a exact_match>0.5 latency>=1ms")
+)
+_ORDER = pb.RowOrder(key=pb.ROW_SORT_KEY_METRIC, metric="exact_match", descending=True)
+
 EXAMPLES: Mapping[str, Sequence[Message]] = {
     "assay.v1.UploadDatasetRequest": [
         pb.UploadDatasetRequest(header=pb.DatasetHeader(name="d", format="plain/json")),
@@ -97,8 +106,21 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
     "assay.v1.ComparePairRequest": [_PAIR],
     **{f"assay.v1.{each.DESCRIPTOR.name}": [each(run_id="r")] for each in (
         pb.GetRunRequest, pb.CancelRunRequest, pb.PauseRunRequest, pb.ResumeRunRequest, pb.DeleteRunRequest,
-        pb.WatchRunRequest, pb.ListResultsRequest,
+        pb.WatchRunRequest,
     )},
+    "assay.v1.ListResultsRequest": [
+        pb.ListResultsRequest(run_id="r"),
+        pb.ListResultsRequest(
+            run_id="r", filter=_FILTER, order_by=_ORDER, include_total_count=True, include_facets=True
+        ),
+    ],
+    "assay.v1.GetCaseRequest": [pb.GetCaseRequest(run_id="r", case_id="c0", filter=_FILTER, order_by=_ORDER)],
+    "assay.v1.ListRunsRequest": [
+        pb.ListRunsRequest(
+            states=[pb.RUN_STATE_SUCCEEDED], teams=["t"], create_time_from=Timestamp(seconds=1),
+            order_by=pb.RunOrder(key=pb.RUN_SORT_KEY_PASS_RATE), include_figures=True, include_total_count=True,
+        )
+    ],
     "assay.v1.ListAttemptsRequest": [pb.ListAttemptsRequest(run_id="r", case_id="c0")],
     "assay.v1.CreateRunRequest": _requests(),
 }  # fmt: skip

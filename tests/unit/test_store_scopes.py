@@ -25,9 +25,9 @@ WITHOUT_SCOPE = {
     "parts of a run: the caller has looked the run up, in the same transaction or as its worker": {
         "attempts": {"count_attempts", "journal_attempts", "clear_journal", "has_errors", "request_retry"}
         | {"is_retry_requested", "read_attempts"},
-        "datasets": {"read_cases", "find_case", "read_questions"},
+        "datasets": {"read_cases", "find_case", "read_questions", "read_case", "upload_of_run"},
         "results": {"put_rows", "without_stored", "remove_rows", "store_recount", "finished_keys", "stored_answers"}
-        | {"read_answers", "count_finished", "read_sequence", "read_case", "read_in_order", "read_all"},
+        | {"read_answers", "count_finished", "read_sequence", "read_case", "read_rows", "read_in_order", "read_all"},
         "runs": {"read_state_changes"},
     },
     "uploads: their ids are made here, and no client sees them": {"datasets": {"add_cases", "discard_upload"}},
@@ -37,6 +37,7 @@ CALLED_WITHIN_A_SCOPE = {
     ("_accept", "shards.create_shards"): "of the run that it has just created",
     ("_add", "datasets.add_cases"): "of the upload that the call has begun",
     ("aclose", "datasets.discard_upload"): "of the upload that the call has begun",
+    ("read_case", "datasets.read_case"): "of the run whose case it has looked up in the same transaction",
     ("_resume", "shards.list_active"): "of the run that its caller has looked up",
 }
 
@@ -69,7 +70,12 @@ def test_store_functions_take_a_scope_or_are_listed() -> None:
 
 def test_requests_reach_the_store_within_their_scope() -> None:
     """Code that has the scope of a request calls no function of the store that would look a name up without it."""
-    paths = [ROOT / "service.py", *(ROOT / "runs").glob("*.py"), *(ROOT / "watch").glob("*.py")]
+    paths = [
+        ROOT / "service.py",
+        *(ROOT / "runs").glob("*.py"),
+        *(ROOT / "watch").glob("*.py"),
+        *(ROOT / "queries").glob("*.py"),
+    ]
     found = {
         (function.name, call)
         for path in paths

@@ -25,11 +25,20 @@ from assay.runtime.failpoints import failpoint
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 from assay.wire.case import case_from_wire
+from assay.wire.filters import (
+    case_detail_to_wire,
+    facets_to_wire,
+    row_filter_from_wire,
+    row_order_from_wire,
+    run_filter_from_wire,
+    run_order_from_wire,
+)
 from assay.wire.judging import SPEND_CAP
-from assay.wire.run import ATTEMPT, DATASET, RUN, SETTINGS, STATES, result_to_wire
+from assay.wire.run import ATTEMPT, DATASET, RUN, SETTINGS, result_to_wire
 from assay_orchestrator.agent_streams import AgentStreams
+from assay_orchestrator.queries.row_pages import PageRequest, RowPages
 from assay_orchestrator.runs.admission import check_settings
-from assay_orchestrator.runs.catalogue import RunFilter
+from assay_orchestrator.runs.run_lists import RunPosition, RunQuery
 from assay_orchestrator.store import datasets, history
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.watch.message_cache import WatchMessageCache
@@ -42,7 +51,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.model.case import Case
-    from assay.model.run import CaseResult, Run
+    from assay.model.run import Run
     from assay.model.scope import Scope
     from assay.storage.database import Database
     from assay_orchestrator.runs.manager import RunManager
@@ -77,6 +86,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         self._stopping = stopping
         self._scope = scope
         self._tokens = PageTokens(database)
+        self._rows = RowPages(database, self._tokens)
         self._messages = WatchMessageCache()
         self._agent_streams = AgentStreams(manager, stopping, scope)
         self._watches = Watches(
@@ -145,17 +155,23 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.ListRunsRequest, pb.ListRunsResponse],
     ) -> pb.ListRunsResponse:
         """Return a page of runs."""
-        size = min(request.page_size or 50, 500)
-        wanted = RunFilter(request.run_id_prefix, request.name, dict(request.labels), STATES.known(request.states))
-        query = ("ListRuns", *_conditions(wanted))
-        position = await self._tokens.read(self._scope, query, request.page_token, (str, str))
-        before = (str(position[0]), str(position[1])) if position is not None else None
-        runs = await self._manager.list_newest(self._scope, size + 1, before, wanted)
+        query = RunQuery(
+            run_filter_from_wire(request),
+            run_order_from_wire(request),
+            with_figures=request.include_figures,
+            with_total=request.include_total_count,
+        )
+        bound_to = ("ListRuns", *_conditions(query))
+        position = await self._tokens.read(self._scope, bound_to, request.page_token, (str, str, str))
+        after = None
+        if position is not None:
+            after = RunPosition(json.loads(str(position[0])), str(position[1]), str(position[2]))
+        found = await self._manager.list_runs(self._scope, query, after, min(request.page_size or 50, 500))
         token = ""
-        if len(runs) > size:
-            runs = runs[:size]
-            token = await self._tokens.make(self._scope, query, (runs[-1].created_at, runs[-1].run_id))
-        return pb.ListRunsResponse(runs=map(_listed, runs), next_page_token=token)
+        if found.end is not None:
+            end = (json.dumps(found.end.value, ensure_ascii=False), found.end.created_at, found.end.run_id)
+            token = await self._tokens.make(self._scope, bound_to, end)
+        return pb.ListRunsResponse(runs=map(_listed, found.runs), next_page_token=token, total_count=found.total_count)
 
     async def CancelRun(  # noqa: N802
         self,
@@ -228,26 +244,39 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         request: pb.ListResultsRequest,
         context: grpc.aio.ServicerContext[pb.ListResultsRequest, pb.ListResultsResponse],
     ) -> pb.ListResultsResponse:
-        """Return a page of results in dataset order."""
+        """Return a page of results."""
+        asked = PageRequest(
+            wanted=row_filter_from_wire(request.filter),
+            order=row_order_from_wire(request.order_by),
+            failed_only=request.failed_only,
+            case_id=request.case_id,
+            page_size=min(request.page_size or 200, 1000),
+            page_token=request.page_token,
+            with_answers=request.include_answers or not request.HasField("include_answers"),
+            with_total=request.include_total_count,
+            with_facets=request.include_facets,
+        )
         run = await self._manager.get(self._scope, request.run_id)
-        size = min(request.page_size or 200, 1000)
-        query = ("ListResults", run.run_id, request.failed_only, request.case_id)
-        position = await self._tokens.read(self._scope, query, request.page_token, (int, int))
-        after = (int(position[0]), int(position[1])) if position is not None else (-1, -1)
+        page = await self._rows.read(self._scope, run, asked)
+        return pb.ListResultsResponse(
+            results=map(result_to_wire, page.results),
+            next_page_token=page.next_page_token,
+            total_count=page.total_count,
+            facets=facets_to_wire(page.facets) if page.facets is not None else None,
+        )
 
-        def read(connection: sa.Connection) -> tuple[list[CaseResult], bool]:
-            case_index = None
-            if request.case_id:
-                case_index = history.find_case(connection, self._scope, run.run_id, request.case_id)
-            return history.read_page(
-                connection, self._scope, run.run_id, after, size, failed_only=request.failed_only, case_index=case_index
-            )
-
-        page, more = await self._database.read(read)
-        token = ""
-        if more:
-            token = await self._tokens.make(self._scope, query, (page[-1].case_index, page[-1].repeat_index))
-        return pb.ListResultsResponse(results=[result_to_wire(result) for result in page], next_page_token=token)
+    async def GetCase(  # noqa: N802
+        self,
+        request: pb.GetCaseRequest,
+        context: grpc.aio.ServicerContext[pb.GetCaseRequest, pb.GetCaseResponse],
+    ) -> AsyncIterator[pb.GetCaseResponse]:
+        """Send a case with its neighbours, then the results of its repeats."""
+        wanted, order = row_filter_from_wire(request.filter), row_order_from_wire(request.order_by)
+        run = await self._manager.get(self._scope, request.run_id)
+        found = await self._rows.read_case(self._scope, run, request.case_id, wanted, order)
+        yield pb.GetCaseResponse(case_detail=case_detail_to_wire(found))
+        for result in found.results:
+            yield pb.GetCaseResponse(result=result_to_wire(result))
 
     async def ListAttempts(  # noqa: N802
         self,
@@ -336,12 +365,12 @@ class _Upload:
             await asyncio.shield(self._database.write(lambda c: datasets.discard_upload(c, self._upload_id)))
 
 
-def _conditions(wanted: RunFilter) -> list[str]:
-    """Return the conditions of a list as texts that a page token is bound to; none where there are none."""
-    if wanted == RunFilter():
+def _conditions(query: RunQuery) -> list[str]:
+    """Return conditions and order of a list as texts that a page token is bound to; none where there are none."""
+    if query.is_plain and not query.wanted.run_id_prefix:
         return []
-    labels = json.dumps(wanted.labels, sort_keys=True)
-    return [wanted.run_id_prefix, wanted.name, labels, *sorted(state.value for state in wanted.states)]
+    wanted = dataclasses.asdict(query.wanted) | {"states": sorted(query.wanted.states)}
+    return [json.dumps(wanted, sort_keys=True), query.order.key, str(query.order.descending)]
 
 
 def _listed(run: Run) -> pb.Run:

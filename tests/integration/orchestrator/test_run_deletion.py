@@ -16,6 +16,7 @@ from assay.model.run import Run, RunState
 from assay.model.scope import LOCAL
 from assay_orchestrator.runs.deletion import Deleter
 from assay_orchestrator.store import datasets, deletions, history, schema
+from assay_orchestrator.store.found_rows import RowQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,7 +151,7 @@ async def test_a_page_of_a_run_that_is_being_deleted_is_not_found(open_store: Ca
     try:
         pending = await fill(store, 3)
         with pytest.raises(NotFoundError, match="was deleted"):
-            await store.read(lambda c: history.read_page(c, LOCAL, pending.run_id, (-1, -1), 2, failed_only=False))
+            await store.read(lambda c: history.read_page(c, LOCAL, pending.run_id, RowQuery(), None, 2))
     finally:
         store.close()
 

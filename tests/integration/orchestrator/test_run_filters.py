@@ -8,28 +8,33 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.client.run_references import find_run_id
-from assay.errors import InvalidInputError, NotFoundError, SpecError
+from assay.errors import InvalidInputError, NotFoundError, ResumeExpiredError, SpecError
+from assay.filters.run_filter import NEWEST_FIRST, RunFilter, parse_run_filter, parse_run_order
+from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import CaseSelection, RunSettings, RunState
-from assay_orchestrator.runs import catalogue
-from assay_orchestrator.runs.catalogue import RunFilter
+from assay.model.run import CaseSelection, DatasetRef, RunSettings, RunState
+from assay.model.scope import LOCAL
+from assay_orchestrator.runs.run_lists import RunLists, RunQuery
+from assay_orchestrator.store import datasets, runs
+from assay_orchestrator.store.runs import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    import sqlalchemy as sa
+
     from assay.client.client import Client
+    from assay.storage.database import Database
 
 
 async def test_runs_are_found_by_all_conditions_page_by_page(
     serve_at: Callable[..., AbstractAsyncContextManager[Client]],
     tmp_path: Path,
     settings_of: Callable[..., RunSettings],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each page holds as many runs as were asked for while there are more, however few of those read match."""
-    monkeypatch.setattr(catalogue, "_FILTERED_PAGE", 2)
     async with serve_at(tmp_path) as client:
         dataset = await client.upload_dataset([Case("c", (Turn("q", references=("a",)),))], name="d")
         ids = []
@@ -95,9 +100,86 @@ async def test_labels_notes_and_selections_are_bounded(
         ]
 
 
-@pytest.mark.parametrize("settings", [None, [], {}, {"labels": 3}, {"labels": {"k": ["v"]}}])
-def test_damaged_settings_break_no_search(settings: object) -> None:
+async def test_damaged_settings_break_no_search(open_store: Callable[[], Database]) -> None:
     """Stored settings that cannot be read have neither name nor labels."""
-    assert not RunFilter(labels={"k": "v"}).accepts_settings(settings)
-    assert not RunFilter(name="n").accepts_settings(settings)
-    assert RunFilter().accepts_settings(settings)
+    database = open_store()
+    damaged: list[Any] = [
+        None,
+        [],
+        {},
+        {"labels": 3},
+        {"name": 3, "labels": {"k": ["v"]}},
+        {"name": "n", "labels": {"k": "v"}},
+    ]
+
+    def fill(connection: sa.Connection) -> None:
+        datasets.add_cases(connection, "u", 0, [("c", datasets.case_text(Case("c", (Turn("q"),))))])
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", "plain/json", 1))
+        for index, spec in enumerate(damaged):
+            run = RunRecord(f"r{index}", f"q{index}", "h", spec, "d", 1, "0.1.0", f"2026-05-0{index + 1}", "local")
+            runs.create_run(connection, run)
+
+    async def found(wanted: RunFilter) -> list[str]:
+        query = RunQuery(wanted, with_total=True)
+        page = await RunLists(database, lambda run_id: "").read(LOCAL, query, None, 9)
+        assert page.total_count == len(page.runs)
+        return [run.run_id for run in page.runs]
+
+    try:
+        await database.write(fill)
+        assert await found(RunFilter(labels={"k": "v"})) == ["r5"]
+        assert await found(RunFilter(name="n")) == ["r5"]
+        assert await found(RunFilter()) == ["r5", "r4", "r3", "r2", "r1", "r0"]
+    finally:
+        database.close()
+
+
+async def test_runs_are_sorted_counted_and_shown_with_figures(
+    serve: Callable[..., AbstractAsyncContextManager[Client]], settings_of: Callable[..., RunSettings]
+) -> None:
+    """Pages of any order hold each run once, runs without a value last; figures come without further calls."""
+    right, wrong = AgentResponse(text="yes"), AgentResponse(text="no")
+    async with serve() as client:
+        ids = []
+        for name, answers in (("b", [right, wrong]), ("a", [right, right]), ("c", [wrong, wrong])):
+            cases = [Case(f"c{n}", (Turn("?", references=("yes",)),), recorded=each) for n, each in enumerate(answers)]
+            dataset = await client.upload_dataset(cases, name=f"{name}.json")
+            settings = dataclasses.replace(settings_of(), name=name, team=f"team-{name}")
+            ids.append((await client.create_run(settings, dataset.dataset_id)).run_id)
+            async for _ in client.watch_run(ids[-1]):
+                pass
+        hosted = dataclasses.replace(settings_of("python", "m:f"), name="d")
+        ids.append((await client.create_run(hosted, dataset.dataset_id)).run_id)
+
+        async def found(where: str = "", order: str = "") -> list[int]:
+            wanted, sorted_by, token, listed = parse_run_filter(where), parse_run_order(order), "", []
+            while True:
+                page = await client.run_page(wanted, sorted_by, page_size=1, page_token=token, include_total_count=True)
+                listed += [ids.index(run.run_id) for run in page.runs]
+                token = page.next_page_token
+                if not token:
+                    assert page.total_count == len(listed)
+                    return listed
+
+        assert await found() == await found(order="-created") == [3, 2, 1, 0]
+        assert await found(order="created") == [0, 1, 2, 3]
+        assert await found(order="name") == [1, 0, 2, 3]
+        assert await found(order="-pass_rate") == [1, 0, 2, 3]
+        assert await found(order="pass_rate") == [2, 0, 1, 3]
+        assert await found(order="ended") == [0, 1, 2, 3]
+        assert await found("team:team-a,team-c") == [2, 1]
+        assert await found("dataset:b.json") == await found("dataset:x,b.json since:2020-01-01") == [0]
+        assert await found("until:2020-01-01") == []
+        first = await client.run_page(parse_run_filter("team:team-a,team-c"), NEWEST_FIRST, page_size=1)
+        with pytest.raises(ResumeExpiredError):
+            await client.run_page(parse_run_filter("team:team-a"), NEWEST_FIRST, page_token=first.next_page_token)
+
+        shown = {run.settings.name: run.summary for run in await client.list_runs(include_figures=True)}
+        assert shown["d"] is None
+        passing, failing = shown["a"], shown["c"]
+        assert passing is not None
+        assert failing is not None
+        assert (passing.overall_status, passing.pass_rate) == ("PASS", 1.0)
+        assert (failing.overall_status, failing.pass_rate) == ("FAIL", 0.0)
+        assert (passing.metrics[0].metric, passing.metrics[0].value) == ("exact_match", 1.0)
+        assert all(run.summary is None for run in await client.list_runs())

@@ -9,8 +9,11 @@ import pytest
 import sqlalchemy as sa
 
 from assay.errors import StorageError
+from assay.filters.row_text import parse_row_filter
+from assay.model.scope import LOCAL
 from assay.storage import revisions
-from assay_orchestrator.store import datasets, results, runs, schema, views
+from assay_orchestrator.store import datasets, found_rows, results, runs, schema, views
+from assay_orchestrator.store.found_rows import RowQuery
 from assay_orchestrator.store.revisions import HEAD_REVISION, TABLES
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ _FIRST = (
     """,
     "INSERT INTO run_events VALUES ('r', 1, 'running', '', 't')",
 )
-_STORED = {
+_STORED: dict[str, tuple[str, ...]] = {
     "0001": (
         *_FIRST,
         'INSERT INTO answers VALUES (\'r\', 0, 0, \'{"status": "success", "text": "yes"}\', \'t\')',
@@ -50,6 +53,16 @@ _STORED = {
     ),
 }
 _STORED |= dict.fromkeys((f"{number:04}" for number in range(3, 15)), _STORED["0002"])
+_STORED["0015"] = tuple(  # names belong to teams
+    statement.replace(
+        "INTO datasets VALUES",
+        "INTO datasets (dataset_id, upload_id, name, format, case_count, created_at, team) VALUES",
+    )
+    .replace("plain/json', 1, 't')", "plain/json', 1, 't', 'local')")
+    .replace("assay_version, created_at)", "assay_version, created_at, team)")
+    .replace("'0.1.0', 't')", "'0.1.0', 't', 'local')")
+    for statement in _STORED["0002"]
+)
 
 
 def described(engine: sa.Engine) -> dict[str, object]:
@@ -126,12 +139,15 @@ async def test_an_upgrade_keeps_what_is_stored(revision: str, open_store: Open, 
         run = await database.read(lambda c: runs.load_run(c, "r"))
         answers = await database.read(lambda c: results.stored_answers(c, "r", 0, 1))
         rows = await database.read(lambda c: results.read_sequence(c, "r", 0, 9))
+        scored = RowQuery(parse_row_filter("exact_match==1"))
+        found_by_metric = await database.read(lambda c: found_rows.count_rows(c, LOCAL, "r", scored))
         shown = await database.read(
             lambda c: c.exec_driver_sql("SELECT run_id, case_id, metric, value, passed FROM score_rows").all()
         )
     finally:
         database.close()
     assert [case.case_id for case in cases] == ["c"]
+    assert found_by_metric == 1
     assert run is not None
     assert (run.spec, run.finished_count) == ({"name": "old"}, 1)
     assert {key: [answer.text for answer in turns] for key, turns in answers.items()} == {(0, 0): ["yes"]}

@@ -31,9 +31,21 @@ from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.runs.planner import Planner
 from assay_orchestrator.service import RunService
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import attendance, control, datasets, deletions, history, results, runs, schema, shards
+from assay_orchestrator.store import (
+    attendance,
+    control,
+    datasets,
+    deletions,
+    found_rows,
+    history,
+    results,
+    runs,
+    schema,
+    shards,
+)
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.database import open_database
+from assay_orchestrator.store.found_rows import RowQuery
 from assay_orchestrator.store.revisions import TABLES
 from assay_orchestrator.store.runs import RunRecord
 from assay_orchestrator.store.settings_json import settings_to_json
@@ -110,7 +122,11 @@ async def test_nothing_of_another_team_is_read(store: Database) -> None:
         assert [run.run_id for run in runs.list_newest(connection, A, 9, None)] == ["run-a"]
         assert runs.list_newest(connection, A, 9, None, "run-b") == []
         for read_rows in (
-            lambda: history.read_page(connection, A, "run-b", (-1, -1), 9, failed_only=False),
+            lambda: history.read_page(connection, A, "run-b", RowQuery(), None, 9),
+            lambda: history.read_results(connection, A, "run-b", 0),
+            lambda: found_rows.count_rows(connection, A, "run-b", RowQuery()),
+            lambda: found_rows.count_facets(connection, A, "run-b", RowQuery()),
+            lambda: found_rows.find_neighbours(connection, A, "run-b", RowQuery(), 0),
             lambda: history.read_events(connection, A, "run-b", 0, 9, with_answers=False),
             lambda: history.read_events(connection, A, "run-b", 0, 9, with_answers=True),
             lambda: history.find_case(connection, A, "run-b", "c"),
@@ -280,9 +296,9 @@ async def refusal(stub: orchestrator_pb2_grpc.RunServiceAsyncStub, method: str, 
     if method == "ServeAgent":
         call = stub.ServeAgent(iter([pb.ServeAgentRequest(attach=pb.AttachAgent(run_id=run_id, concurrency=1))]))
     else:
-        named = {"case_id": "c0"} if method == "ListAttempts" else {}
+        named = {"case_id": "c0"} if method in ("ListAttempts", "GetCase") else {}
         call = getattr(stub, method)(getattr(pb, f"{method}Request")(run_id=run_id, **named))
-    is_stream = method in ("WatchRun", "ServeAgent", "ListAttempts")
+    is_stream = method in ("WatchRun", "ServeAgent", "ListAttempts", "GetCase")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await (call.read() if is_stream else call)
     details = str(caught.value.details()).replace(run_id, "RUN")
@@ -290,7 +306,17 @@ async def refusal(stub: orchestrator_pb2_grpc.RunServiceAsyncStub, method: str, 
     return caught.value.code(), details, [text for text in trailing if "RUN" in text]
 
 
-METHODS = ("GetRun", "CancelRun", "PauseRun", "ResumeRun", "DeleteRun", "WatchRun", "ListResults", "ListAttempts")
+METHODS = (
+    "GetRun",
+    "CancelRun",
+    "PauseRun",
+    "ResumeRun",
+    "DeleteRun",
+    "WatchRun",
+    "ListResults",
+    "ListAttempts",
+    "GetCase",
+)
 
 
 async def test_a_run_of_another_team_is_refused_like_a_missing_one(

@@ -23,10 +23,11 @@ from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF
 from assay_orchestrator.runs.agent_hosts import AgentHosts
-from assay_orchestrator.runs.catalogue import UNREADABLE, Catalogue, RunFilter
+from assay_orchestrator.runs.catalogue import UNREADABLE, Catalogue
 from assay_orchestrator.runs.creation import Creation
 from assay_orchestrator.runs.deletion import Deleter
 from assay_orchestrator.runs.peers import Peers
+from assay_orchestrator.runs.run_lists import RunLists
 from assay_orchestrator.runs.spend_caps import check_spend_cap
 from assay_orchestrator.runs.unattended_runs import UnattendedRuns
 from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.pipeline.run_context import RunContext
     from assay_orchestrator.pipeline.storage_pauses import Backoff, RunStore
     from assay_orchestrator.runs.planner import Planner
+    from assay_orchestrator.runs.run_lists import FoundRuns, RunPosition, RunQuery
     from assay_orchestrator.settings import Settings
     from assay_orchestrator.store.runs import RunRecord, RunStatus
     from assay_orchestrator.store.shards import ShardJob
@@ -94,6 +96,7 @@ class RunManager:
         self._dispatcher = dispatcher
         self._catalogue = Catalogue(database)
         self._pause_wait_s = pause_wait_s
+        self._lists = RunLists(database, self.storage_problem)
         self._partial = PartialSummaries(database)
         self._deleter = Deleter(database)
         self._pausing: set[str] = set()
@@ -175,11 +178,10 @@ class RunManager:
             return run
         return dataclasses.replace(run, summary=await self._partial.of(run))
 
-    async def list_newest(
-        self, scope: Scope, count: int, before: tuple[str, str] | None, wanted: RunFilter
-    ) -> list[Run]:
-        """Return up to `count` runs as clients see them, newest first, older than (created_at, run_id) `before`."""
-        return await self._catalogue.list_newest(scope, count, before, wanted, self.shown)
+    async def list_runs(self, scope: Scope, query: RunQuery, after: RunPosition | None, count: int) -> FoundRuns:
+        """Return up to `count` runs of a query after a position, as clients see them."""
+        found = await self._lists.read(scope, query, after, count)
+        return dataclasses.replace(found, runs=list(map(self.shown, found.runs)))
 
     async def cancel(self, scope: Scope, run_id: str) -> Run:
         """Stop a run for good; what is stored stays.

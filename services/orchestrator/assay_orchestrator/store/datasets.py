@@ -182,7 +182,7 @@ def read_cases(connection: sa.Connection, run_id: str, first_index: int, count: 
     rows = connection.execute(
         sa.select(cases.c.case_id, cases.c.case_json)
         .where(
-            cases.c.upload_id == _upload_of_run(run_id),
+            cases.c.upload_id == upload_of_run(run_id),
             cases.c.case_index >= first_index,
             cases.c.case_index < first_index + count,
         )
@@ -204,7 +204,8 @@ def _empty(case_id: str) -> Case:
     return Case(case_id, (Turn(""),))
 
 
-def _upload_of_run(run_id: str) -> sa.ScalarSelect[str]:
+def upload_of_run(run_id: str) -> sa.ScalarSelect[str]:
+    """Return the query for the upload that holds the cases of a run."""
     runs, datasets = schema.runs, schema.datasets
     return (
         sa.select(datasets.c.upload_id)
@@ -218,9 +219,19 @@ def find_case(connection: sa.Connection, run_id: str, case_id: str) -> int | Non
     """Return the position of a case in the dataset of a run, or None."""
     cases = schema.dataset_cases
     position: int | None = connection.execute(
-        sa.select(cases.c.case_index).where(cases.c.upload_id == _upload_of_run(run_id), cases.c.case_id == case_id)
+        sa.select(cases.c.case_index).where(cases.c.upload_id == upload_of_run(run_id), cases.c.case_id == case_id)
     ).scalar_one_or_none()
     return position
+
+
+def read_case(connection: sa.Connection, run_id: str, case_index: int) -> StoredCase:
+    """Return the case at a position of a run's dataset, which has it."""
+    cases = schema.dataset_cases
+    query = sa.select(cases.c.case_id, cases.c.case_json)
+    row = connection.execute(
+        query.where(cases.c.upload_id == upload_of_run(run_id), cases.c.case_index == case_index)
+    ).one()
+    return stored_case(row.case_id, row.case_json)
 
 
 def read_questions(
@@ -233,7 +244,7 @@ def read_questions(
     cases = schema.dataset_cases
     rows = connection.execute(
         sa.select(cases.c.case_index, cases.c.case_json).where(
-            cases.c.upload_id == _upload_of_run(run_id), schema.at_positions(cases.c.case_index, indexes)
+            cases.c.upload_id == upload_of_run(run_id), schema.at_positions(cases.c.case_index, indexes)
         )
     ).all()
     return {case_index: _questions(text) for case_index, text in rows}
@@ -244,7 +255,7 @@ def _questions(text: str) -> list[tuple[str, tuple[str, ...]]]:
     try:
         case = json.loads(text)
         variables = case.get("variables")
-        instead = json.dumps(variables, ensure_ascii=False) if variables else ""
+        instead = json_text(variables) if variables else ""  # as filters search for it
         turns = [(turn.get("input") or instead, tuple(turn.get("references", ()))) for turn in case["turns"]]
     except _UNREADABLE:
         return unreadable

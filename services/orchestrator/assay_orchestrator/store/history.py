@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from assay.errors import NotFoundError
 from assay.model.agent_response import response_to_json
 from assay.model.run import CaseResult, TurnResult
 from assay.wire.run import result_to_wire, turn_to_wire
-from assay_orchestrator.store import attempts, datasets, results, runs
+from assay_orchestrator.store import attempts, datasets, found_rows, results, runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentResponse
     from assay.model.run import RowAttempt, StateChange
     from assay.model.scope import Scope
-    from assay_orchestrator.store.results import RowKey
+    from assay_orchestrator.store.found_rows import Position, RowQuery
 
 _MAX_PAGE_CHARS = 2_500_000
 _MAX_ROW_BYTES = 3_500_000
 _CUT_CHARS = 200
+
+E = TypeVar("E", bound="StateChange | CaseResult")
 
 
 def read_events(
@@ -49,13 +51,13 @@ def read_page(
     connection: sa.Connection,
     scope: Scope,
     run_id: str,
-    after: RowKey,
+    query: RowQuery,
+    after: Position | None,
     count: int,
     *,
-    failed_only: bool,
-    case_index: int | None = None,
-) -> tuple[list[CaseResult], bool]:
-    """Return up to `count` results with their answers, and whether more follow.
+    with_answers: bool = True,
+) -> tuple[list[CaseResult], Position | None]:
+    """Return up to `count` rows of a query, and the position of the last where more follow.
 
     A page also ends early, so that it fits in one message.
 
@@ -63,29 +65,28 @@ def read_page(
         connection: The store.
         scope: What the reader reaches.
         run_id: The run.
-        after: The row before the first; (-1, -1) for the beginning.
-        count: Most results.
-        failed_only: Only rows that failed or have no verdict because of an error.
-        case_index: Only the rows of the case at this position; None for all.
+        query: Which rows, in which order.
+        after: The position of the row before the first; None for the beginning.
+        count: Most rows.
+        with_answers: Whether the rows have answers, inputs and references.
 
     Raises:
         NotFoundError: The scope reaches no such run, or it was deleted; its rows may be there still.
     """
+    found = found_rows.find_rows(connection, scope, run_id, query, after, count + 1)
+    rows: Sequence[CaseResult] = [row for row, _ in found[:count]]
+    page = _fitting(_complete(connection, run_id, rows) if with_answers else rows)
+    return page, found[len(page) - 1][1] if len(found) > len(page) else None
+
+
+def read_results(connection: sa.Connection, scope: Scope, run_id: str, case_index: int) -> list[CaseResult]:
+    """Return the results of a case with their answers, by repeat.
+
+    Raises:
+        NotFoundError: The scope reaches no such run, or it was deleted.
+    """
     runs.require_run(connection, scope, run_id)
-    before_case = None
-    if case_index is not None:
-        after, before_case = max(after, (case_index, -1)), case_index + 1
-    found = results.read_in_order(
-        connection, run_id, after, count + 1, failed_only=failed_only, before_case=before_case
-    )
-    page: list[CaseResult] = []
-    size = 0
-    for row in _complete(connection, run_id, found[:count]):
-        size += _size(row)
-        if page and size > _MAX_PAGE_CHARS:
-            return page, True
-        page.append(row)
-    return page, len(found) > len(page)
+    return _complete(connection, run_id, [row for row, _ in results.read_case(connection, run_id, case_index)])
 
 
 def find_case(connection: sa.Connection, scope: Scope, run_id: str, case_id: str) -> int:
@@ -148,8 +149,8 @@ def _turns(
     return turns
 
 
-def _fitting(events: Sequence[StateChange | CaseResult]) -> list[StateChange | CaseResult]:
-    """Return the first events, at least one, that fit in one message together."""
+def _fitting(events: Sequence[E]) -> list[E]:
+    """Return the first events or rows, at least one, that fit in one message together."""
     size = 0
     for count, event in enumerate(events):
         size += _size(event) if isinstance(event, CaseResult) else 0
@@ -162,4 +163,5 @@ def _size(row: CaseResult) -> int:
     if row.turns:
         return result_to_wire(row).ByteSize()
     answer = len(str(response_to_json(row.response))) if row.response is not None else 0
-    return answer + len(row.input) + sum(map(len, row.references)) + 500
+    details = sum(len(str(score.detail)) for score in row.scores if score.detail)
+    return answer + details + len(row.input) + sum(map(len, row.references)) + 500

@@ -194,9 +194,14 @@ def client_view(run: Run, storage_problem: str) -> Run:
         storage_problem: Why its rows cannot be stored in this process; empty where they can. Where not even the pause
             can be stored, this process alone shows it.
     """
-    phase = phase_of(run.state, run.pause_cause)
-    if phase is Phase.WAITING_FOR_STORAGE or (storage_problem and phase in RUNNABLE_PHASES):
+    if is_shown_waiting(run.state, run.pause_cause, storage_problem):
         return dataclasses.replace(
             run, state=RunState.PAUSED, pause_cause=PauseCause.STORAGE, state_reason=storage_problem or run.state_reason
         )
     return run
+
+
+def is_shown_waiting(state: RunState, cause: PauseCause | None, storage_problem: str) -> bool:
+    """Return whether clients see a run as waiting for storage; see `client_view`."""
+    phase = phase_of(state, cause)
+    return phase is Phase.WAITING_FOR_STORAGE or (bool(storage_problem) and phase in RUNNABLE_PHASES)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _KEY_NAME = "page_tokens"
 _SIGNATURE_BYTES = 16
-_MAX_TOKEN_CHARS = 1_000
+_MAX_TOKEN_CHARS = 4_000  # a position may hold a case's id, of 200 characters
 
 
 class PageTokens:

@@ -286,12 +286,33 @@ def read_in_order(
         .limit(count)
     )
     if failed_only:
-        query = query.where(sa.or_(table.c.passed.is_(False), table.c.reason != ""))
+        query = query.where(has_failed())
     if suspects_only:
         query = query.where(may_have_error())
     if before_case is not None:
         query = query.where(table.c.case_index < before_case)
     return [_record(row) for row in connection.execute(query).all()]
+
+
+def read_rows(connection: sa.Connection, run_id: str, keys: Sequence[RowKey]) -> dict[RowKey, CaseResult]:
+    """Return the results with some keys, by key."""
+    if not keys:
+        return {}
+    table = schema.results
+    cases, repeats = sorted({case for case, _ in keys}), {repeat for _, repeat in keys}
+    # By cases and repeats: SQLite finds no pairs by the primary key.
+    query = sa.select(table).where(
+        table.c.run_id == run_id, schema.at_positions(table.c.case_index, cases), table.c.repeat_index.in_(repeats)
+    )
+    wanted = set(keys)
+    found = ((row.case_index, row.repeat_index, row) for row in connection.execute(query))
+    return {(case, repeat): _record(row) for case, repeat, row in found if (case, repeat) in wanted}
+
+
+def has_failed() -> sa.ColumnElement[bool]:
+    """Return the condition that a row failed, or has no verdict because of an error."""
+    table = schema.results
+    return sa.or_(table.c.passed.is_(False), table.c.reason != "")
 
 
 def may_have_error() -> sa.ColumnElement[bool]:
@@ -338,6 +359,7 @@ def _values(run_id: str, sequence: int, moment: str, row: CaseResult) -> dict[st
         "answer_vector": row.answer_vector or None,
         "started_at": row.started_at or None,
         "duration_ms": row.duration_ms,
+        "values_json": json_text({score.metric: score.value for score in row.scores if score.value is not None}),
     }
 
 
@@ -359,7 +381,7 @@ def _count(connection: sa.Connection, run_id: str, rows: Sequence[tuple[str, boo
 def _record(row: Any) -> CaseResult:
     # By position: reading a column by name costs several times as much, and a run has many rows.
     (_, case_index, repeat_index, sequence, case_id, category, status, passed, latency_ms, reason, scores_json, _,
-     tags_json, weight, vector, started_at, duration_ms) = row  # fmt: skip
+     tags_json, weight, vector, started_at, duration_ms, _) = row  # fmt: skip
     return CaseResult(
         case_index=case_index,
         repeat_index=repeat_index,

@@ -178,6 +178,14 @@ def list_newest(
     return [_record(row) for row in connection.execute(page).all()]
 
 
+def read_runs(connection: sa.Connection, scope: Scope, run_ids: Sequence[str]) -> list[RunRecord]:
+    """Return some runs in the order of their ids; those that the scope does not reach are left out."""
+    table = schema.runs
+    rows = connection.execute(sa.select(table).where(table.c.run_id.in_(run_ids), is_reached(scope)))
+    found = {row.run_id: _record(row) for row in rows}
+    return [found[run_id] for run_id in run_ids if run_id in found]
+
+
 def _moment(created_at: str, run_id: str) -> sa.Tuple:
     return sa.tuple_(sa.literal(created_at, CleanText), sa.literal(run_id, CleanText))
 

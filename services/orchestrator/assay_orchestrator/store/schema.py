@@ -131,6 +131,7 @@ results = sa.Table(
     sa.Column("answer_vector", sa.LargeBinary),
     sa.Column("started_at", sa.String(32)),
     sa.Column("duration_ms", sa.Float),
+    sa.Column("values_json", sa.Text, nullable=False, server_default="{}"),
     sa.UniqueConstraint("run_id", "sequence", name="uq_results_sequence"),
     sqlite_with_rowid=False,
 )

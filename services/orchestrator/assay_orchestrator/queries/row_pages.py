@@ -1,0 +1,170 @@
+"""Pages of the rows of a run, and one case of it, as clients ask for them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from assay.errors import InvalidInputError
+from assay.filters.found import CaseDetail, ResultPage, RowFacets
+from assay.filters.row_filter import RowFilter, RowOrder, unknown_metrics
+from assay.filters.row_text import format_row_filter, format_row_order
+from assay.storage.time_limits import time_limit
+from assay_orchestrator.store import datasets, found_rows, history
+from assay_orchestrator.store.found_rows import Position, RowQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import sqlalchemy as sa
+
+    from assay.model.run import CaseResult, Run
+    from assay.model.scope import Scope
+    from assay.storage.database import Database
+    from assay_orchestrator.store.page_tokens import PageTokens
+
+_LIMIT_S = 10.0
+_REMEDY = "search for a longer or rarer text, add conditions, or leave out counts and order"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """What a client asks for.
+
+    Args:
+        wanted: The filter that the rows meet.
+        order: What they are sorted by.
+        failed_only: Only rows that failed or have no verdict because of an error.
+        case_id: Only the rows of this case; empty for all.
+        page_size: Most rows.
+        page_token: Where the page begins; empty for the first.
+        with_answers: Whether the rows have answers, inputs and references.
+        with_total: Whether all rows that meet the conditions are counted.
+        with_facets: Whether they are counted by what they have.
+    """
+
+    wanted: RowFilter
+    order: RowOrder
+    failed_only: bool
+    case_id: str
+    page_size: int
+    page_token: str
+    with_answers: bool
+    with_total: bool
+    with_facets: bool
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the rows are found by their key alone."""
+        return RowQuery(self.wanted, self.order).is_plain and not (self.with_total or self.with_facets)
+
+    @property
+    def binding(self) -> tuple[str | bool, ...]:
+        """What a page token belongs to, beside the run."""
+        if RowQuery(self.wanted, self.order).is_plain:
+            return self.failed_only, self.case_id
+        return self.failed_only, self.case_id, format_row_filter(self.wanted), format_row_order(self.order)
+
+
+class RowPages:
+    """Reads pages.
+
+    A query that reads more than its page runs alone, and not for long: however many there are, readers stay free for
+    other calls.
+
+    Args:
+        database: The store.
+        tokens: Makes and reads page tokens.
+    """
+
+    def __init__(self, database: Database, tokens: PageTokens) -> None:
+        self._database = database
+        self._tokens = tokens
+        self._scan = asyncio.Semaphore(1)
+
+    async def read(self, scope: Scope, run: Run, request: PageRequest) -> ResultPage:
+        """Return a page of the rows of a run.
+
+        Raises:
+            NotFoundError: The run was deleted, or its dataset has no such case.
+            InvalidInputError: Filter or order name a metric that the run does not have.
+            ResumeExpiredError: The page token is not of this query.
+            DeadlineError: The query took too long.
+        """
+        _check_metrics(run, request.wanted, request.order)
+        bound_to = ("ListResults", run.run_id, *request.binding)
+        after = await self._position(scope, bound_to, request)
+
+        def read(connection: sa.Connection) -> tuple[list[CaseResult], Position | None, int | None, RowFacets | None]:
+            query = _query(connection, scope, run.run_id, request)
+            size, with_answers = request.page_size, request.with_answers
+            page, end = history.read_page(connection, scope, run.run_id, query, after, size, with_answers=with_answers)
+            facets = found_rows.count_facets(connection, scope, run.run_id, query) if request.with_facets else None
+            total = sum(facets.outcomes.values()) if facets is not None else None
+            if request.with_total and total is None:
+                total = found_rows.count_rows(connection, scope, run.run_id, query)
+            return page, end, total, facets
+
+        page, end, total, facets = await self._read(read, is_scan=not request.is_plain)
+        token = await self._tokens.make(scope, bound_to, _place(end, request)) if end is not None else ""
+        return ResultPage(page, token, total if request.with_total else None, facets)
+
+    async def read_case(self, scope: Scope, run: Run, case_id: str, wanted: RowFilter, order: RowOrder) -> CaseDetail:
+        """Return a case of a run with its results, and its neighbours under a filter and an order.
+
+        Raises:
+            NotFoundError: The run was deleted, or its dataset has no such case.
+            InvalidInputError: Filter or order name a metric that the run does not have.
+            DeadlineError: The query took too long.
+        """
+        _check_metrics(run, wanted, order)
+        query = RowQuery(wanted, order)
+
+        def read(connection: sa.Connection) -> CaseDetail:
+            case_index = history.find_case(connection, scope, run.run_id, case_id)
+            stored = datasets.read_case(connection, run.run_id, case_index)
+            rows = history.read_results(connection, scope, run.run_id, case_index)
+            before, after = found_rows.find_neighbours(connection, scope, run.run_id, query, case_index)
+            return CaseDetail(stored.case, case_index, rows, before, after, stored.problem)
+
+        return await self._read(read, is_scan=not query.is_plain)
+
+    async def _position(self, scope: Scope, bound_to: tuple[str | bool, ...], request: PageRequest) -> Position | None:
+        if RowQuery(request.wanted, request.order).is_plain:
+            key = await self._tokens.read(scope, bound_to, request.page_token, (int, int))
+            return Position(None, (int(key[0]), int(key[1]))) if key is not None else None
+        found = await self._tokens.read(scope, bound_to, request.page_token, (str, int, int))
+        return Position(json.loads(str(found[0])), (int(found[1]), int(found[2]))) if found is not None else None
+
+    async def _read(self, read: Callable[[sa.Connection], T], *, is_scan: bool) -> T:
+        if not is_scan:
+            return await self._database.read(read)
+
+        def limited(connection: sa.Connection) -> T:
+            with time_limit(connection, _LIMIT_S, _REMEDY):
+                return read(connection)
+
+        async with self._scan:
+            return await self._database.read(limited)
+
+
+def _place(end: Position, request: PageRequest) -> tuple[str | int, ...]:
+    if RowQuery(request.wanted, request.order).is_plain:
+        return end.key
+    return (json.dumps(end.value, ensure_ascii=False), *end.key)
+
+
+def _query(connection: sa.Connection, scope: Scope, run_id: str, request: PageRequest) -> RowQuery:
+    case_index = None
+    if request.case_id:
+        case_index = history.find_case(connection, scope, run_id, request.case_id)
+    return RowQuery(request.wanted, request.order, request.failed_only, case_index)
+
+
+def _check_metrics(run: Run, wanted: RowFilter, order: RowOrder) -> None:
+    if problems := unknown_metrics(wanted, order, [metric.name for metric in run.settings.metrics]):
+        raise InvalidInputError(problems)

@@ -1,0 +1,205 @@
+"""Filters, orders, counts and neighbours of rows in SQL, on both databases, against `assay.filters.matching`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.filters.matching import matches, sort_rows
+from assay.filters.row_filter import (
+    Comparison,
+    LatencyCondition,
+    MetricCondition,
+    RowFilter,
+    RowKey,
+    RowOrder,
+    RowOutcome,
+    TextCondition,
+    TextField,
+    outcome_of,
+)
+from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.case import Case, Turn
+from assay.model.run import CaseResult, DatasetRef, Score, ScoreStatus
+from assay.model.scope import LOCAL
+from assay_orchestrator.store import datasets, found_rows, history, results, runs, schema
+from assay_orchestrator.store.found_rows import Position, RowQuery
+from assay_orchestrator.store.results import AnswerRecord
+from assay_orchestrator.store.runs import RunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import sqlalchemy as sa
+
+    from assay.filters.found import RowFacets
+    from assay.storage.database import Database
+
+SIGNS = "aAbBkK\u212aßẞσςΣıİIi日%_\\\"'^[]*?-.,:{}\n\t \0\ud800\U0001f600"
+TEXTS = st.text(alphabet=SIGNS, max_size=6)
+NEEDLES = st.text(alphabet=SIGNS, min_size=1, max_size=3)
+NAMES = st.sampled_from(["", "a", "A", ",", "b c", "日", '"', "%"])
+VALUES = st.one_of(st.none(), st.sampled_from([0.0, 0.5, 0.5 + 1e-10, 1.0, -3.0, 1e15, 0.1 + 0.2]), st.floats(-5, 5))
+METRICS = ("m", "n")
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> tuple[list[Turn], dict[str, Any]]:
+    """Return turns, and the variables that stand for an input that is empty."""
+    variables = draw(
+        st.one_of(st.just({}), st.dictionaries(TEXTS, st.one_of(TEXTS, st.integers(), VALUES), max_size=2))
+    )
+    return [Turn(text) for text in draw(st.lists(TEXTS, min_size=1, max_size=2))], variables
+
+
+@st.composite
+def stored_rows(draw: st.DrawFn) -> tuple[list[Case], list[AnswerRecord], list[CaseResult]]:
+    """Return cases with answers and results of some of their repeats."""
+    cases, answers, rows = [], [], []
+    for index in range(draw(st.integers(1, 5))):
+        texts, variables = draw(turns())
+        tags = tuple(draw(st.lists(NAMES, max_size=2, unique=True)))
+        case = Case(f"{draw(NAMES)}c{index}", tuple(texts), variables=variables, category=draw(NAMES), tags=tags)
+        cases.append(case)
+        for repeat in range(draw(st.integers(0, 2))):
+            answers += [
+                AnswerRecord(index, repeat, turn, AgentResponse(text=draw(TEXTS))) for turn in range(len(texts))
+            ]
+            scores = [
+                Score(name, ScoreStatus.SKIPPED if value is None else ScoreStatus.SCORED, value)
+                for name, value in zip(METRICS, draw(st.tuples(VALUES, VALUES)), strict=True)
+            ]
+            rows.append(
+                CaseResult(
+                    case.case_id,
+                    index,
+                    repeat,
+                    case.category,
+                    draw(st.sampled_from(list(AgentStatus))),
+                    draw(st.sampled_from([True, False, None])),
+                    scores,
+                    draw(st.one_of(st.none(), st.sampled_from([0.0, 1.5, 2.0]))),
+                    draw(st.sampled_from(["", "failed"])),
+                    tags=tags,
+                )
+            )
+    return cases, answers, rows
+
+
+COMPARISONS = st.sampled_from(list(Comparison))
+METRIC_CONDITIONS = st.one_of(
+    st.builds(MetricCondition, st.sampled_from(METRICS), COMPARISONS, VALUES.filter(lambda value: value is not None)),
+    st.builds(
+        MetricCondition, st.sampled_from(METRICS), st.sampled_from([Comparison.EQUAL, Comparison.NOT_EQUAL]), st.none()
+    ),
+)
+FILTERS = st.builds(
+    RowFilter,
+    outcomes=st.lists(st.sampled_from(list(RowOutcome)), max_size=2).map(tuple),
+    categories=st.lists(NAMES, max_size=2).map(tuple),
+    tags=st.lists(NAMES, max_size=2).map(tuple),
+    case_ids=st.lists(st.sampled_from(["c0", "ac0", "%c1", "c2"]), max_size=1).map(tuple),
+    repeats=st.lists(st.integers(0, 2), max_size=2).map(tuple),
+    texts=st.lists(st.builds(TextCondition, st.sampled_from(list(TextField)), NEEDLES), max_size=1).map(tuple),
+    metrics=st.lists(METRIC_CONDITIONS, max_size=2).map(tuple),
+    latencies=st.lists(st.builds(LatencyCondition, COMPARISONS, st.sampled_from([0.0, 1.5, 3.0])), max_size=1).map(
+        tuple
+    ),
+)
+LEAN_FILTERS = st.one_of(
+    st.builds(RowFilter, texts=st.tuples(st.builds(TextCondition, st.sampled_from(list(TextField)), NEEDLES))),
+    st.builds(RowFilter, metrics=st.tuples(METRIC_CONDITIONS)),
+    st.builds(RowFilter, tags=st.tuples(NAMES)),
+    FILTERS,
+)
+ORDERS = st.builds(
+    lambda key, metric, down: RowOrder(key, metric if key is RowKey.METRIC else "", down),
+    st.sampled_from(list(RowKey)),
+    st.sampled_from(METRICS),
+    st.booleans(),
+)
+
+
+def fill(
+    connection: sa.Connection, cases: Sequence[Case], answers: Sequence[AnswerRecord], rows: Sequence[CaseResult]
+) -> None:
+    """Replace the run `r` by one over some cases."""
+    for table in (schema.results, schema.answers, schema.runs, schema.datasets, schema.dataset_cases):
+        connection.execute(table.delete())
+    datasets.add_cases(connection, "u", 0, [(case.case_id, datasets.case_text(case)) for case in cases])
+    datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", "plain/json", len(cases)))
+    record = RunRecord("r", "q", "h", {"name": "n"}, "d", 9, "0.1.0", "2026-05-01T00:00:00.000Z", "local")
+    runs.create_run(connection, record)
+    results.put_rows(connection, "r", answers, rows, {})
+
+
+def walk(connection: sa.Connection, query: RowQuery, size: int) -> list[CaseResult]:
+    """Return all rows of a query, read in pages."""
+    found: list[CaseResult] = []
+    position: Position | None = None
+    while True:
+        page, position = history.read_page(connection, LOCAL, "r", query, position, size)
+        found += page
+        if position is None:
+            return found
+
+
+def keys(rows: Sequence[CaseResult]) -> list[tuple[int, int]]:
+    return [(row.case_index, row.repeat_index) for row in rows]
+
+
+def test_the_database_finds_what_the_reference_finds(open_store: Callable[[], Database], engine: sa.Engine) -> None:
+    """Pages in any order hold the rows that `matches` accepts, each once; counts, facets and neighbours agree."""
+    open_store().close()
+
+    @given(stored_rows(), LEAN_FILTERS, ORDERS, st.integers(1, 3))
+    def check(
+        stored: tuple[list[Case], list[AnswerRecord], list[CaseResult]], wanted: RowFilter, order: RowOrder, size: int
+    ) -> None:
+        with engine.connect() as connection:
+            fill(connection, *stored)
+            everything = walk(connection, RowQuery(), 100)
+            assert len(everything) == len(stored[2])
+            due = [row for row in sort_rows(everything, order) if matches(wanted, row)]
+            query = RowQuery(wanted, order)
+            assert keys(walk(connection, query, size)) == keys(due)
+            assert found_rows.count_rows(connection, LOCAL, "r", query) == len(due)
+            check_facets(found_rows.count_facets(connection, LOCAL, "r", query), due)
+            for index in range(len(stored[0])):
+                around = found_rows.find_neighbours(connection, LOCAL, "r", query, index)
+                assert around == neighbours(everything, due, order, index)
+            connection.rollback()
+
+    check()
+
+
+def check_facets(facets: RowFacets, due: Sequence[CaseResult]) -> None:
+    assert facets.outcomes == Counter(map(outcome_of, due))
+    assert facets.categories == Counter(row.category for row in due)
+    assert facets.tags == Counter(tag for row in due for tag in row.tags)
+    assert facets.repeats == Counter(row.repeat_index for row in due)
+
+
+def neighbours(
+    everything: Sequence[CaseResult], due: Sequence[CaseResult], order: RowOrder, index: int
+) -> tuple[str, str]:
+    """Return the cases around one.
+
+    It stands where its own rows do, whether they meet the filter or not; without rows last, in dataset order by index.
+    """
+    own = [row for row in everything if row.case_index == index]
+    others = [row for row in due if row.case_index != index]
+    without_value = CaseResult("", index, 0, "", AgentStatus.SUCCESS, None, (), None, "")
+    if own or order.key is not RowKey.CASE:
+        placed = [row.case_index for row in sort_rows([*others, *(own or [without_value])], order)]
+    else:
+        placed = [*(row.case_index for row in sort_rows(others, order)), index]
+    placed = list(dict.fromkeys(placed))
+    names = {row.case_index: row.case_id for row in others}
+    at = placed.index(index)
+    before = names[placed[at - 1]] if at else ""
+    after = names[placed[at + 1]] if at + 1 < len(placed) else ""
+    return before, after
