@@ -148,8 +148,12 @@ def test_everything_about_one_row(ran: tuple[Cli, str, str]) -> None:
     for part in ("agent error (raised): RuntimeError: upstream 401", *TRACEBACK):
         assert part in failed
     (row,) = json.loads(cli.run("runs", "show", run_id, "--case", "case-2", "--json").stdout)
-    assert {key: row[key] for key in row if key != "earlier_attempts"} == rows_of(cli)["case-2"]
-    assert row["earlier_attempts"] == []
+    assert row == {
+        **rows_of(cli)["case-2"],
+        "earlier_attempts": [],
+        "previous_case": "case-1",
+        "next_case": "case-3",
+    }
     assert "no case 'case-99'" in cli.run("runs", "show", run_id, "--case", "case-99", status=2).stderr
     assert "give one of them" in cli.run("runs", "show", run_id, "--case", "case-2", "--failed", status=2).stderr
 

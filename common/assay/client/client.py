@@ -12,6 +12,10 @@ import grpc.aio
 from assay.agent_host.host import host_agent
 from assay.client.dropped_settings import dropped_settings
 from assay.errors import NotFoundError, SetupError, UnavailableError, WatchBehindError, WrongStateError
+from assay.filters.found import CaseDetail, ResultPage, RunPage
+from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowFilter, RowOrder
+from assay.filters.row_text import parse_row_query
+from assay.filters.run_filter import NEWEST_FIRST, RunFilter, parse_run_filter, parse_run_order
 from assay.model.run import CaseResult, DatasetRef, Deletion, RowAttempt, Run, StateChange
 from assay.rpc.channel import open_channel, read_stream, server_version, wait_for_ready
 from assay.rpc.status import translated
@@ -19,14 +23,23 @@ from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 from assay.version import __version__
 from assay.wire.case import case_to_wire
+from assay.wire.filters import (
+    case_detail_from_wire,
+    facets_from_wire,
+    row_filter_to_wire,
+    row_order_to_wire,
+    run_query_to_wire,
+)
 from assay.wire.judging import SPEND_CAP
-from assay.wire.run import ATTEMPT, DATASET, RUN, SETTINGS, STATES, event_from_wire, result_from_wire
+from assay.wire.run import ATTEMPT, DATASET, RUN, SETTINGS, event_from_wire, result_from_wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
     from assay.agent_host.caller import AgentCaller
+    from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowFilter, RowOrder
+    from assay.filters.run_filter import RunOrder
     from assay.model.case import Case
     from assay.model.run import RunSettings, RunState, SpendCap
 
@@ -163,8 +176,11 @@ class Client:
         name: str = "",
         labels: Mapping[str, str] | None = None,
         states: Iterable[RunState] = (),
+        where: str | RunFilter = "",
+        order_by: str | RunOrder = "",
+        include_figures: bool = False,
     ) -> list[Run]:
-        """Return the newest runs that meet all conditions, without their summaries.
+        """Return the first runs that meet all conditions, newest first unless another order is given.
 
         Args:
             limit: Maximum number of runs to return.
@@ -172,35 +188,64 @@ class Client:
             name: Their name; empty for any.
             labels: Labels that they have.
             states: The states of which they have one; none for any.
+            where: Further conditions, as a text such as "state:failed since:2026-11-01" (docs/filters.md).
+            order_by: "created", "ended", "name" or "pass_rate", behind "-" the largest first; empty for "-created".
+            include_figures: Whether each has the figures of its final summary: verdict, pass rate, gates, metrics.
+
+        Raises:
+            InvalidInputError: A text is no filter or order; holds every problem.
         """
-        labels, states = dict(labels or {}), frozenset(states)
-        wanted = pb.ListRunsRequest(
-            run_id_prefix=run_id_prefix, name=name, labels=labels, states=map(STATES.to_wire, states)
-        )
-
-        def meets_conditions(run: Run) -> bool:
-            """Return whether a run is wanted: a server of an older version ignores conditions that it does not know."""
-            return (
-                run.run_id.startswith(run_id_prefix)
-                and name in ("", run.settings.name)
-                and labels.items() <= run.settings.labels.items()
-                and (not states or run.state in states)
-            )
-
+        wanted = parse_run_filter(where, where="where") if isinstance(where, str) else where
+        given = RunFilter(run_id_prefix, name, labels or {}, frozenset(states))
+        order = parse_run_order(order_by, where="order_by") if isinstance(order_by, str) else order_by
         runs: list[Run] = []
         token = ""
         while len(runs) < limit:
-            response = await self._list_runs(wanted, min(_RUN_PAGE, limit - len(runs)), token)
-            runs += filter(meets_conditions, map(RUN.from_wire, response.runs))
-            token = response.next_page_token
+            page = await self.run_page(
+                wanted.joined(given),
+                order,
+                page_size=min(_RUN_PAGE, limit - len(runs)),
+                page_token=token,
+                include_figures=include_figures,
+            )
+            runs += [run for run in page.runs if _meets(given, run)]
+            token = page.next_page_token
             if not token:
                 break
         return runs
 
-    async def _list_runs(self, wanted: pb.ListRunsRequest, page_size: int, token: str) -> pb.ListRunsResponse:
-        request = pb.ListRunsRequest(page_size=page_size, page_token=token)
-        request.MergeFrom(wanted)
-        return await self._call(lambda: self._stub.ListRuns(request))
+    async def run_page(
+        self,
+        wanted: RunFilter,
+        order: RunOrder,
+        *,
+        page_size: int = _RUN_PAGE,
+        page_token: str = "",
+        include_figures: bool = False,
+        include_total_count: bool = False,
+    ) -> RunPage:
+        """Return one page of the runs that meet a filter.
+
+        Args:
+            wanted: The filter.
+            order: What they are sorted by.
+            page_size: Most runs, at most 500.
+            page_token: The next_page_token of the page before, of the same filter and order; empty for the first.
+            include_figures: Whether each has the figures of its final summary.
+            include_total_count: Whether to count all runs that meet the filter.
+
+        Raises:
+            ResumeExpiredError: The token is not of this query.
+        """
+        request = run_query_to_wire(wanted, order)
+        request.page_size, request.page_token = page_size, page_token
+        request.include_figures, request.include_total_count = include_figures, include_total_count
+        response = await self._call(lambda: self._stub.ListRuns(request, timeout=_PAGE_TIMEOUT_S))
+        new = (wanted.datasets, wanted.teams, wanted.created_from, wanted.created_before, order != NEWEST_FIRST)
+        if any(new) and not response.conditions_applied:
+            raise await self._too_old("the filter or the order of runs")
+        total = response.total_count if response.HasField("total_count") else None
+        return RunPage([RUN.from_wire(run) for run in response.runs], response.next_page_token, total)
 
     async def cancel_run(self, run_id: str) -> Run:
         """Stop a run for good; what is stored stays.
@@ -321,39 +366,139 @@ class Client:
                 await self._lost(problem, patience)
 
     async def list_results(
-        self, run_id: str, *, failed_only: bool = False, case_id: str = ""
+        self,
+        run_id: str,
+        *,
+        failed_only: bool = False,
+        case_id: str = "",
+        where: str | RowFilter = "",
+        order_by: str | RowOrder = "",
+        include_answers: bool = True,
     ) -> AsyncIterator[CaseResult]:
-        """Yield the stored results of a run in dataset order, with their answers.
+        """Yield the stored results of a run, in dataset order unless another one is given.
 
         Args:
             failed_only: Only rows that failed or have no verdict because of an error.
             case_id: Only the rows of this case; empty for all.
+            where: Further conditions, as a text such as "failed judge_score<0.5" (docs/filters.md).
+            order_by: "dataset", "latency", "case" or a metric, behind "-" the largest first; empty for "dataset".
+            include_answers: Whether the rows have answers, inputs and references.
 
         Raises:
+            InvalidInputError: A text is no filter or order, or names a metric that the run does not have; holds every
+                problem.
             NotFoundError: There is no such run, or no such case in its dataset.
+            DeadlineError: The query took longer than the orchestrator allows.
         """
+        wanted, order = _row_query(where, order_by)
 
-        async def fetch(token: str) -> pb.ListResultsResponse:
-            request = pb.ListResultsRequest(
-                run_id=run_id, page_size=_RESULT_PAGE, page_token=token, failed_only=failed_only, case_id=case_id
+        async def fetch(token: str) -> ResultPage:
+            return await self.result_page(
+                run_id,
+                wanted,
+                order,
+                failed_only=failed_only,
+                case_id=case_id,
+                page_token=token,
+                include_answers=include_answers,
             )
-            return await self._call(lambda: self._stub.ListResults(request, timeout=_PAGE_TIMEOUT_S))
 
-        page: asyncio.Task[pb.ListResultsResponse] | None = asyncio.create_task(fetch(""))
+        page: asyncio.Task[ResultPage] | None = asyncio.create_task(fetch(""))
         try:
             while page is not None:
-                response = await page
-                token = response.next_page_token
+                found = await page
+                token = found.next_page_token
                 # The next page travels while this one is read.
                 page = asyncio.create_task(fetch(token)) if token else None
                 for _ in range(_STEPS_TO_SEND):
                     await asyncio.sleep(0)
-                for result in response.results:
+                for result in found.results:
                     if case_id in ("", result.case_id):  # a server of an older version lists the rows of all cases
-                        yield result_from_wire(result)
+                        yield result
         finally:
             if page is not None:
                 page.cancel()
+
+    async def result_page(
+        self,
+        run_id: str,
+        wanted: RowFilter,
+        order: RowOrder,
+        *,
+        failed_only: bool = False,
+        case_id: str = "",
+        page_size: int = _RESULT_PAGE,
+        page_token: str = "",
+        include_answers: bool = True,
+        include_total_count: bool = False,
+        include_facets: bool = False,
+    ) -> ResultPage:
+        """Return one page of the stored results of a run that meet a filter.
+
+        Args:
+            wanted: The filter.
+            order: What they are sorted by.
+            failed_only: Only rows that failed or have no verdict because of an error.
+            case_id: Only the rows of this case; empty for all.
+            page_size: Most rows, at most 1,000; a page also ends before 3 MiB.
+            page_token: The next_page_token of the page before, of the same query; empty for the first.
+            include_answers: Whether the rows have answers, inputs and references.
+            include_total_count: Whether to count all rows that meet the conditions.
+            include_facets: Whether to count these rows by outcome, category, tag and repeat.
+
+        Raises:
+            InvalidInputError: The filter or the order is wrong; holds every problem.
+            NotFoundError: There is no such run, or no such case in its dataset.
+            ResumeExpiredError: The token is not of this query.
+            DeadlineError: The query took longer than the orchestrator allows.
+        """
+        request = pb.ListResultsRequest(
+            run_id=run_id,
+            page_size=page_size,
+            page_token=page_token,
+            failed_only=failed_only,
+            case_id=case_id,
+            filter=row_filter_to_wire(wanted),
+            order_by=row_order_to_wire(order),
+            include_answers=include_answers,
+            include_total_count=include_total_count,
+            include_facets=include_facets,
+        )
+        response = await self._call(lambda: self._stub.ListResults(request, timeout=_PAGE_TIMEOUT_S))
+        if (wanted, order) != (EVERY_ROW, DATASET_ORDER) and not response.conditions_applied:
+            raise await self._too_old("the filter or the order of rows")
+        return ResultPage(
+            [result_from_wire(result) for result in response.results],
+            response.next_page_token,
+            response.total_count if response.HasField("total_count") else None,
+            facets_from_wire(response.facets) if response.HasField("facets") else None,
+        )
+
+    async def get_case(
+        self, run_id: str, case_id: str, *, where: str | RowFilter = "", order_by: str | RowOrder = ""
+    ) -> CaseDetail:
+        """Return a case of a run as it is stored, the results of its repeats, and its neighbours.
+
+        Args:
+            where: Which cases are neighbours: those with a row that meets this filter, as for `list_results`.
+            order_by: In which order they are neighbours, likewise.
+
+        Raises:
+            InvalidInputError: A text is no filter or order, or names a metric that the run does not have.
+            NotFoundError: There is no such run, or no such case in its dataset.
+            DeadlineError: The query took longer than the orchestrator allows.
+        """
+        wanted, order = _row_query(where, order_by)
+        request = pb.GetCaseRequest(
+            run_id=run_id, case_id=case_id, filter=row_filter_to_wire(wanted), order_by=row_order_to_wire(order)
+        )
+
+        async def fetch() -> CaseDetail:
+            async with read_stream(self._stub.GetCase(request, timeout=_PAGE_TIMEOUT_S)) as messages:
+                parts = [message async for message in messages]
+            return case_detail_from_wire(parts[0].case_detail, [result_from_wire(part.result) for part in parts[1:]])
+
+        return await self._call(fetch)
 
     async def host_agent(self, run_id: str, caller: AgentCaller, *, concurrency: int) -> None:
         """Answer a run's questions with an agent on this side, until the run asks no more.
@@ -395,24 +540,47 @@ class Client:
         except SetupError as problem:
             if problem.reason != "UNIMPLEMENTED":
                 raise
-            raise SetupError(
-                f"{await self._server()} does not know this call of Assay {__version__}: upgrade the orchestrator, or "
-                "use an `assay` of its version",
-                reason="SERVER_TOO_OLD",
-            ) from problem
+            raise await self._too_old("this call") from problem
+
+    async def _too_old(self, what: str) -> SetupError:
+        return SetupError(
+            f"{await self._server()} does not know {what} of Assay {__version__}: upgrade the orchestrator, or use an "
+            "`assay` of its version",
+            reason="SERVER_TOO_OLD",
+        )
 
     async def _server(self) -> str:
         version = await self.server_version() or "of a version that does not give its number"
         return f"the orchestrator at {self.address} (Assay {version})"
 
     async def _lost(self, problem: UnavailableError, patience: _Patience) -> None:
-        if problem.reason == "STORAGE_UNAVAILABLE":
+        if problem.reason in ("STORAGE_UNAVAILABLE", "QUERY_TIMEOUT"):
             raise problem
         patience.spend(problem)
         self._lost_count += 1
         if self._on_lost is not None:
             await self._on_lost()
         await asyncio.sleep(0.2)
+
+
+def _meets(wanted: RunFilter, run: Run) -> bool:
+    """Return whether a run meets the oldest conditions: the first servers ignored even those."""
+    return (
+        run.run_id.startswith(wanted.run_id_prefix)
+        and wanted.name in ("", run.settings.name)
+        and wanted.labels.items() <= run.settings.labels.items()
+        and (not wanted.states or run.state in wanted.states)
+    )
+
+
+def _row_query(where: str | RowFilter, order_by: str | RowOrder) -> tuple[RowFilter, RowOrder]:
+    """Return filter and order, either of which may be given as a text."""
+    text = where if isinstance(where, str) else ""
+    wanted, order = parse_row_query(text, order_by if isinstance(order_by, str) else "", names=("where", "order_by"))
+    return (
+        wanted if isinstance(where, str) else where,
+        order if isinstance(order_by, str) else order_by,
+    )
 
 
 class _Patience:

@@ -2349,10 +2349,13 @@ class ListRunsResponse(_message.Message):
     RUNS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     TOTAL_COUNT_FIELD_NUMBER: _builtins.int
+    CONDITIONS_APPLIED_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty on the last page, and only there."""
     total_count: _builtins.int
     """Runs that meet the conditions; only where it was asked for."""
+    conditions_applied: _builtins.bool
+    """Set. An orchestrator of an older version leaves it out, and ignores conditions and orders that it does not know."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Run]:
         """Runs in the order asked for; without their summaries, unless figures were asked for."""
@@ -2363,10 +2366,11 @@ class ListRunsResponse(_message.Message):
         runs: _abc.Iterable[Global___Run] | None = ...,
         next_page_token: _builtins.str = ...,
         total_count: _builtins.int | None = ...,
+        conditions_applied: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "total_count", b"total_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "next_page_token", b"next_page_token", "runs", b"runs", "total_count", b"total_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "conditions_applied", b"conditions_applied", "next_page_token", b"next_page_token", "runs", b"runs", "total_count", b"total_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__total_count: _TypeAlias = _typing.Literal["total_count"]  # noqa: Y015
     _WhichOneofArgType__total_count: _TypeAlias = _typing.Literal["_total_count", b"_total_count"]  # noqa: Y015
@@ -3033,10 +3037,13 @@ class ListResultsResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     TOTAL_COUNT_FIELD_NUMBER: _builtins.int
     FACETS_FIELD_NUMBER: _builtins.int
+    CONDITIONS_APPLIED_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty on the last page, and only there."""
     total_count: _builtins.int
     """Rows that meet the conditions; only where it was asked for."""
+    conditions_applied: _builtins.bool
+    """Set. An orchestrator of an older version leaves it out, and ignores filter and order."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___CaseResult]:
         """The results, with answers unless the request says otherwise."""
@@ -3052,10 +3059,11 @@ class ListResultsResponse(_message.Message):
         next_page_token: _builtins.str = ...,
         total_count: _builtins.int | None = ...,
         facets: Global___RowFacets | None = ...,
+        conditions_applied: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "facets", b"facets", "total_count", b"total_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "facets", b"facets", "next_page_token", b"next_page_token", "results", b"results", "total_count", b"total_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "conditions_applied", b"conditions_applied", "facets", b"facets", "next_page_token", b"next_page_token", "results", b"results", "total_count", b"total_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__total_count: _TypeAlias = _typing.Literal["total_count"]  # noqa: Y015
     _WhichOneofArgType__total_count: _TypeAlias = _typing.Literal["_total_count", b"_total_count"]  # noqa: Y015

@@ -171,7 +171,9 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         if found.end is not None:
             end = (json.dumps(found.end.value, ensure_ascii=False), found.end.created_at, found.end.run_id)
             token = await self._tokens.make(self._scope, bound_to, end)
-        return pb.ListRunsResponse(runs=map(_listed, found.runs), next_page_token=token, total_count=found.total_count)
+        return pb.ListRunsResponse(
+            runs=map(_listed, found.runs), next_page_token=token, total_count=found.total_count, conditions_applied=True
+        )
 
     async def CancelRun(  # noqa: N802
         self,
@@ -263,6 +265,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             next_page_token=page.next_page_token,
             total_count=page.total_count,
             facets=facets_to_wire(page.facets) if page.facets is not None else None,
+            conditions_applied=True,
         )
 
     async def GetCase(  # noqa: N802

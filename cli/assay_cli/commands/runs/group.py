@@ -19,6 +19,7 @@ from assay_cli.run_options import find_run, labels_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from assay.client.client import Client
     from assay.model.run import RowAttempt, Run, RunState
 
 
@@ -66,6 +67,13 @@ def _read_states(ctx: click.Context, param: click.Parameter, value: str | None) 
 @click.option(
     "--state", "states", callback=_read_states, metavar="A,B", help="Only runs in these states; default: all."
 )
+@click.option("--where", default="", metavar="FILTER", help="Only runs that meet this filter; default: all.")
+@click.option(
+    "--sort",
+    default="",
+    metavar="KEY",
+    help="Sort by created, ended, name or pass_rate, behind - the largest first; default: -created.",
+)
 @server_option
 @json_option
 @debug_option
@@ -74,23 +82,30 @@ def list_runs(
     name: str,
     labels: tuple[str, ...],
     states: tuple[RunState, ...],
+    where: str,
+    sort: str,
     server: str | None,
     as_json: bool,
 ) -> int:
-    """List runs, newest first: those that have the name, all the labels, and one of the states.
+    """List runs, newest first: those that meet all the conditions given.
 
     \b
         assay runs list
         assay runs list --name triage --state failed,paused --limit 5
+        assay runs list --where "dataset:faq.json since:2026-11-01" --sort -pass_rate
     """
-    wanted = labels_of(labels)
+    from assay.filters.run_filter import EVERY_RUN, RunFilter, parse_run_filter, parse_run_order
+
+    given = RunFilter(name=name, labels=labels_of(labels), states=frozenset(states))
+    wanted = parse_run_filter(where, where="--where").joined(given)
+    order = parse_run_order(sort, where="--sort")
 
     async def main() -> int:
         async with connect(server) as (client, _):
-            found = await client.list_runs(limit, name=name, labels=wanted, states=states)
+            found = await client.list_runs(limit, where=wanted, order_by=order)
         if as_json:
             print_document([brief(run) for run in found])
-        elif not found and (name or wanted or states):
+        elif not found and wanted != EVERY_RUN:
             click.echo("no run meets these conditions")
         elif not found:
             click.echo("no runs yet: start one with `assay run SPEC`")
@@ -120,22 +135,47 @@ def list_runs(
 @click.argument("run_id")
 @click.option("--case", "case_id", metavar="CASE", help="Show all of the rows of this case; default: the summary.")
 @click.option("--failed", is_flag=True, help="Show every failing row: question, answer, reference, error.")
+@click.option("--where", metavar="FILTER", help="List the rows that meet this filter; default: the summary.")
+@click.option(
+    "--sort",
+    metavar="KEY",
+    help="List the rows by latency, case, dataset or a metric, behind - the largest first; default: dataset.",
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="List at most N rows; default: 50, --failed: all.")
 @click.option(
     "--history", metavar="CASE", help="Show every attempt at this case, replaced ones too; default: the summary."
 )
 @server_option
 @json_option
 @debug_option
-def show(run_id: str, case_id: str | None, failed: bool, history: str | None, server: str | None, as_json: bool) -> int:
+def show(
+    run_id: str,
+    case_id: str | None,
+    failed: bool,
+    where: str | None,
+    sort: str | None,
+    limit: int | None,
+    history: str | None,
+    server: str | None,
+    as_json: bool,
+) -> int:
     """Show one run: its state and its summary; of one that has not succeeded, over the rows there are.
 
     \b
         assay runs show latest
         assay runs show latest --failed
+        assay runs show latest --where "judge_score < 0.5 category:refunds" --sort -latency
         assay runs show latest --case red-ring
     """
     if (case_id is not None) + failed + (history is not None) > 1:
         raise click.UsageError("--case, --failed and --history exclude each other: give one of them")
+    if history is not None and (where, sort, limit) != (None, None, None):
+        raise click.UsageError("--history takes none of --where, --sort and --limit: leave them out")
+    if case_id is not None and limit is not None:
+        raise click.UsageError("--case takes no --limit: leave it out")
+    from assay.filters.row_text import parse_row_query
+
+    wanted, order = parse_row_query(where or "", sort or "", names=("--where", "--sort"))
 
     async def main() -> int:
         async with connect(server) as (client, _):
@@ -147,30 +187,36 @@ def show(run_id: str, case_id: str | None, failed: bool, history: str | None, se
                     print_document(attempts_document(attempts))
                 else:
                     click.echo(_history_table(attempts))
-                return 0
-            if case_id is not None or failed:
-                from assay_cli.commands.runs.rows import show_case, show_failed
+            elif case_id is not None or failed or (where, sort, limit) != (None, None, None):
+                from assay_cli.commands.runs.rows import RowSelection, show_case, show_failed, show_rows
 
+                selection = RowSelection(wanted, order, limit)
                 if case_id is not None:
-                    await show_case(client, run_id, case_id, as_json=as_json)
+                    await show_case(client, run_id, case_id, selection, as_json=as_json)
+                elif failed:
+                    await show_failed(client, run_id, selection, as_json=as_json)
                 else:
-                    await show_failed(client, run_id, as_json=as_json)
-                return 0
-            run = await client.get_run(run_id)
-            if as_json:
-                print_document(full(run))
-            elif run.summary is None:
-                click.echo(_standing(run))
+                    await show_rows(client, run_id, selection, as_json=as_json)
             else:
-                click.echo(f"{_standing(run)}\n")
-                from assay_cli.output.console import ConsoleSummary
-
-                console = ConsoleSummary(run)
-                await read_for(console, client, run)
-                click.echo(console.render(None), nl=False)
+                await _show_run(client, run_id, as_json=as_json)
         return 0
 
     return run_async(main())
+
+
+async def _show_run(client: Client, run_id: str, *, as_json: bool) -> None:
+    run = await client.get_run(run_id)
+    if as_json:
+        print_document(full(run))
+    elif run.summary is None:
+        click.echo(_standing(run))
+    else:
+        click.echo(f"{_standing(run)}\n")
+        from assay_cli.output.console import ConsoleSummary
+
+        console = ConsoleSummary(run)
+        await read_for(console, client, run)
+        click.echo(console.render(None), nl=False)
 
 
 def _standing(run: Run) -> str:

@@ -1,33 +1,77 @@
-"""`assay runs show --case` and `--failed`: rows of one run."""
+"""`assay runs show --where`, `--failed` and `--case`: rows of one run."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
 
+from assay.errors import InvalidInputError
+from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowKey, unknown_metrics
 from assay.model.run import AttemptOutcome
 from assay.reports.document import row_document
 from assay.reports.formats.json_report import write_rows
+from assay.reports.metric_text import count_text
+from assay.text.unsafe_text import shorten
 from assay_cli.options import print_document
 from assay_cli.output.case_view import case_view
 from assay_cli.output.failing_rows import ErrorGroups, FailingCounts, failing_entry, is_error
+from assay_cli.output.row_table import row_table
 from assay_cli.output.run_documents import attempts_document
 from assay_cli.output.terminal import cut_width
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from assay.client.client import Client
+    from assay.filters.row_filter import RowFilter, RowOrder
+    from assay.model.run import CaseResult, Run
+
+_LISTED_ROWS = 50
+_PAGE = 500
 
 
-async def show_case(client: Client, run_id: str, case_id: str, *, as_json: bool) -> None:
-    """Print everything about the rows of one case, one for each repeat.
+@dataclass(frozen=True, slots=True)
+class RowSelection:
+    """Which rows a command shows.
+
+    Args:
+        wanted: The filter that they meet.
+        order: What they are sorted by.
+        limit: Most rows; None for the command's own.
+    """
+
+    wanted: RowFilter
+    order: RowOrder
+    limit: int | None
+
+
+async def _run_with_metrics(client: Client, run_id: str, selection: RowSelection) -> Run:
+    """Return the run, which has the metrics that a selection names.
+
+    Raises:
+        InvalidInputError: It does not; names the options.
+    """
+    run = await client.get_run(run_id, partial=False)
+    metrics = [metric.name for metric in run.settings.metrics]
+    if problems := unknown_metrics(selection.wanted, selection.order, metrics):
+        options = ("--where" if problem.field.startswith("filter") else "--sort" for problem in problems)
+        raise InvalidInputError(
+            [replace(problem, field=option) for problem, option in zip(problems, options, strict=True)]
+        )
+    return run
+
+
+async def show_case(client: Client, run_id: str, case_id: str, selection: RowSelection, *, as_json: bool) -> None:
+    """Print everything about the rows of one case, one for each repeat, and the cases before and after it.
 
     Raises:
         NotFoundError: There is no such run, or no such case in its dataset.
     """
-    run = await client.get_run(run_id, partial=False)
-    rows = [row async for row in client.list_results(run_id, case_id=case_id)]
+    run = await _run_with_metrics(client, run_id, selection)
+    found = await client.get_case(run_id, case_id, where=selection.wanted, order_by=selection.order)
     attempts = await client.list_attempts(run_id, case_id)
     earlier = {
         row.repeat_index: [
@@ -35,26 +79,35 @@ async def show_case(client: Client, run_id: str, case_id: str, *, as_json: bool)
             for one in attempts
             if one.repeat_index == row.repeat_index and one.outcome is not AttemptOutcome.CURRENT
         ]
-        for row in rows
+        for row in found.results
     }
     if as_json:
+        around = {"previous_case": found.previous_case_id or None, "next_case": found.next_case_id or None}
         print_document(
-            [{**row_document(row), "earlier_attempts": attempts_document(earlier[row.repeat_index])} for row in rows]
+            [
+                {**row_document(row), "earlier_attempts": attempts_document(earlier[row.repeat_index]), **around}
+                for row in found.results
+            ]
         )
-    elif not rows:
+        return
+    if not found.results:
         click.echo("this case has no result yet")
     else:
-        click.echo("\n\n".join(case_view(run, row, earlier[row.repeat_index]) for row in rows))
+        click.echo("\n\n".join(case_view(run, row, earlier[row.repeat_index]) for row in found.results))
+    around = {"previous": found.previous_case_id, "next": found.next_case_id}
+    if named := [f"{label}: {shorten(case, None)}" for label, case in around.items() if case]:
+        click.echo("\n" + "  ".join(named))
 
 
-async def show_failed(client: Client, run_id: str, *, as_json: bool) -> None:
-    """Print every failing row as it comes, rows with errors at the end, identical errors as one entry.
+async def show_failed(client: Client, run_id: str, selection: RowSelection, *, as_json: bool) -> None:
+    """Print every failing row of a selection as it comes, rows with errors at the end, identical errors as one entry.
 
     Raises:
         NotFoundError: There is no such run.
     """
-    run = await client.get_run(run_id, partial=False)
-    rows = client.list_results(run_id, failed_only=True)
+    run = await _run_with_metrics(client, run_id, selection)
+    listed = client.list_results(run_id, failed_only=True, where=selection.wanted, order_by=selection.order)
+    rows = _first(listed, selection.limit)
     if as_json:
         sys.stdout.write("[")
         await write_rows(sys.stdout, rows)
@@ -69,4 +122,64 @@ async def show_failed(client: Client, run_id: str, *, as_json: bool) -> None:
             click.echo("\n".join(failing_entry(run, row, width)))
     for group in errors.largest_first():
         click.echo("\n".join(group.lines(run, width, with_traceback=True)))
-    click.echo(str(counts) if counts.total else "no row failed")
+    meets = " that meets the filter" if selection.wanted != EVERY_ROW else ""
+    click.echo(str(counts) if counts.total else f"no row{meets} failed")
+
+
+async def show_rows(client: Client, run_id: str, selection: RowSelection, *, as_json: bool) -> None:
+    """Print a table of the rows of a selection, and how many of the run's rows meet its filter.
+
+    Raises:
+        NotFoundError: There is no such run.
+        InvalidInputError: Filter or order name a metric that the run does not have.
+    """
+    run = await _run_with_metrics(client, run_id, selection)
+    limit = selection.limit or _LISTED_ROWS
+    rows: list[CaseResult] = []
+    token, total = "", 0
+    while len(rows) < limit:
+        page = await client.result_page(
+            run_id,
+            selection.wanted,
+            selection.order,
+            page_size=min(_PAGE, limit - len(rows)),
+            page_token=token,
+            include_answers=as_json,
+            include_total_count=not token,
+        )
+        rows += page.results
+        total = page.total_count if page.total_count is not None else total
+        token = page.next_page_token
+        if not token:
+            break
+    if as_json:
+        document = {"matching": total, "finished": run.counts.finished, "rows": [row_document(row) for row in rows]}
+        print_document(document)
+        return
+    if rows:
+        click.echo(row_table(run, rows, cut_width(sys.stdout)))
+    counted = f"{total:,} of {run.counts.finished:,} rows meet the filter"
+    if selection.wanted == EVERY_ROW:
+        counted = f"{count_text(total, 'row')} stored"
+    click.echo(f"{counted}{_left(len(rows), total, selection)}")
+
+
+def _left(shown: int, total: int, selection: RowSelection) -> str:
+    if shown >= total:
+        return ""
+    first = "" if selection.order == DATASET_ORDER else f" by {_name(selection.order)}"
+    return f"; these are the first {shown:,}{first}: --limit {total} lists all"
+
+
+def _name(order: RowOrder) -> str:
+    name = order.metric if order.key is RowKey.METRIC else order.key.value
+    return f"{name}, largest first" if order.descending else name
+
+
+async def _first(rows: AsyncIterator[CaseResult], limit: int | None) -> AsyncIterator[CaseResult]:
+    count = 0
+    async for row in rows:
+        yield row
+        count += 1
+        if count == limit:
+            return
