@@ -1,0 +1,195 @@
+"""How long the store takes to find rows of a run of 100,000, on SQLite and on PostgreSQL.
+
+Medians of several rounds, in milliseconds, of the queries behind ListResults and GetCase.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from assay.filters.row_text import parse_row_filter, parse_row_order
+from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.case import Case, Turn
+from assay.model.run import CaseResult, DatasetRef, Score, ScoreStatus
+from assay.model.scope import LOCAL
+from assay_orchestrator.settings import Settings
+from assay_orchestrator.store import datasets, found_rows, history, results, runs
+from assay_orchestrator.store.database import open_database
+from assay_orchestrator.store.found_rows import RowQuery
+from assay_orchestrator.store.results import AnswerRecord
+from assay_orchestrator.store.runs import RunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from assay.storage.database import Database
+
+_BATCH = 1_000
+_PAGE = 100
+_WORDS = ("refund", "parcel", "broken", "late", "kettle", "cable", "warranty", "return", "order", "shipping", "account")
+
+FILTERS = {
+    "failed": "failed",
+    "category": "category:c3",
+    "tag": "tag:t7",
+    "one metric": "judge_score<0.5",
+    "two metrics": "judge_score<0.5 rouge>0.9",
+    "latency": "latency>1500ms",
+    "rare text in answers": 'answer~"needle"',
+    "frequent text in answers": "answer~refund",
+    "rare text in questions": "question~needle",
+    "rare text anywhere": "text~needle",
+}
+ORDERS = {"latency": "-latency", "metric": "judge_score", "case": "case"}
+
+
+def main() -> None:
+    """Print and save the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=100_000, help="rows of the run")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each query")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    given = parser.parse_args()
+    figures = {}
+    with TemporaryDirectory(prefix="assay-rows-") as folder:
+        figures["sqlite"] = _measured(Path(folder), "", given.rows, given.rounds)
+        with _postgres() as url:
+            figures["postgres"] = _measured(Path(folder), url, given.rows, given.rounds)
+    if given.json is not None:
+        given.json.write_text(json.dumps({"rows": given.rows, **figures}, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _postgres() -> Iterator[str]:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from tests.conftest import PostgresServer
+
+    with TemporaryDirectory(prefix="assay-rows-pg-") as folder:
+        Path(folder).chmod(0o755)
+        server = PostgresServer(Path(folder))
+        server.start()
+        try:
+            yield server.url
+        finally:
+            server.stop()
+
+
+def _measured(folder: Path, url: str, count: int, rounds: int) -> dict[str, float]:
+    import asyncio
+
+    database = open_database(Settings(database=folder / "assay.db", database_url=url))
+    try:
+        return asyncio.run(_figures(database, count, rounds, "postgres" if url else "sqlite"))
+    finally:
+        database.close()
+
+
+async def _figures(database: Database, count: int, rounds: int, name: str) -> dict[str, float]:
+    begun = time.perf_counter()
+    await database.write(_begin(count))
+    for first in range(0, count, _BATCH):
+        await database.write(_batch(first))
+    figures = {"storing, rows/s": count / (time.perf_counter() - begun)}
+    print(f"{name}: {figures}", flush=True)
+    if name == "postgres":
+        await database.write(lambda c: c.exec_driver_sql("ANALYZE"))
+    for title, query in _queries().items():
+        taken = []
+        for _ in range(rounds):
+            begun = time.perf_counter()
+            await database.read(query)
+            taken.append((time.perf_counter() - begun) * 1000)
+        figures[title] = round(statistics.median(taken), 1)
+        print(f"{name:<9} {title:<45} {figures[title]:>8.1f} ms", flush=True)
+    return figures
+
+
+def _queries() -> dict[str, Callable[[sa.Connection], object]]:
+    made: dict[str, Callable[[sa.Connection], object]] = {
+        "first page, with answers": _page(RowQuery()),
+        "first page, without answers": _page(RowQuery(), with_answers=False),
+        "page of failed rows": _page(RowQuery(failed_only=True)),
+        "neighbours": lambda c: found_rows.find_neighbours(c, LOCAL, "r", RowQuery(), 50_000),
+        "facets of all rows": lambda c: found_rows.count_facets(c, LOCAL, "r", RowQuery()),
+    }
+    for title, text in FILTERS.items():
+        query = RowQuery(parse_row_filter(text))
+        made[f"{title}: page"] = _page(query, with_answers=False)
+        made[f"{title}: count"] = _count(query)
+    for title, text in ORDERS.items():
+        made[f"order by {title}: page"] = _page(RowQuery(order=parse_row_order(text)), with_answers=False)
+    ordered = RowQuery(parse_row_filter("failed"), parse_row_order("judge_score"))
+    made["failed by metric: page"] = _page(ordered, with_answers=False)
+    made["failed by metric: neighbours"] = lambda c: found_rows.find_neighbours(c, LOCAL, "r", ordered, 50_000)
+    return made
+
+
+def _page(query: RowQuery, *, with_answers: bool = True) -> Callable[[sa.Connection], object]:
+    return lambda c: history.read_page(c, LOCAL, "r", query, None, _PAGE, with_answers=with_answers)
+
+
+def _count(query: RowQuery) -> Callable[[sa.Connection], object]:
+    return lambda c: found_rows.count_rows(c, LOCAL, "r", query)
+
+
+def _begin(count: int) -> Callable[[sa.Connection], None]:
+    def begin(connection: sa.Connection) -> None:
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", "plain/json", count))
+        record = RunRecord("r", "q", "h", {"name": "n"}, "d", count, "0.1.0", "2026-05-01T00:00:00.000Z", "local")
+        runs.create_run(connection, record)
+
+    return begin
+
+
+def _batch(first: int) -> Callable[[sa.Connection], None]:
+    rng = random.Random(first)
+    cases, answers, rows = [], [], []
+    for index in range(first, first + _BATCH):
+        cases.append(_case(index, rng))
+        answers.append(AnswerRecord(index, 0, 0, AgentResponse(text=_text(index, rng, 80), latency_ms=1.0)))
+        rows.append(_row(cases[-1], index, rng))
+
+    def store(connection: sa.Connection) -> None:
+        datasets.add_cases(connection, "u", first, [(case.case_id, datasets.case_text(case)) for case in cases])
+        results.put_rows(connection, "r", answers, rows, {})
+
+    return store
+
+
+def _case(index: int, rng: random.Random) -> Case:
+    turn = Turn(_text(index, rng, 20), references=(_text(index, rng, 30),))
+    tags = (f"t{rng.randrange(20)}", f"t{rng.randrange(20, 40)}")
+    return Case(f"case-{index:06}", (turn,), category=f"c{rng.randrange(10)}", tags=tags)
+
+
+def _row(case: Case, index: int, rng: random.Random) -> CaseResult:
+    detail: dict[str, Any] = {"version": "1", "model": "openai:gpt-4o-mini", "reasoning": _text(index, rng, 40)}
+    values = {"rouge": rng.random(), "exact_match": float(rng.random() < 0.5), "judge_score": rng.random()}
+    passed = values["judge_score"] >= 0.5
+    scores = [Score(name, ScoreStatus.SCORED, value, passed, detail=detail) for name, value in values.items()]
+    return CaseResult(
+        case.case_id, index, 0, case.category, AgentStatus.SUCCESS, passed, scores, rng.random() * 2000, "",
+        tags=case.tags,
+    )  # fmt: skip
+
+
+def _text(index: int, rng: random.Random, words: int) -> str:
+    found = rng.choices(_WORDS, k=words)
+    if index % 10_000 == 77:
+        found.append("needle")
+    return " ".join(found)
+
+
+if __name__ == "__main__":
+    main()
