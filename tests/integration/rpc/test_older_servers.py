@@ -55,6 +55,27 @@ async def test_conditions_that_the_server_ignores_hold(wire: Wire) -> None:
             await find_run_id(client, "run-1")
 
 
+async def test_a_filter_that_the_server_ignores_is_an_error(wire: Wire) -> None:
+    """Rows and runs that do not meet it, or that are in another order, are never taken for those that do."""
+
+    async def list_runs(request: bytes, context: object) -> bytes:
+        return pb.ListRunsResponse(runs=[stored(1)]).SerializeToString()
+
+    async def list_rows(request: bytes, context: object) -> bytes:
+        return pb.ListResultsResponse(results=[pb.CaseResult(case_id="c1")]).SerializeToString()
+
+    methods = {"ListRuns": ("unary_unary", list_runs), "ListResults": ("unary_unary", list_rows)}
+    async with Client(await wire.serve(methods, service=RUN_SERVICE)) as client:
+        for conditions in ({"where": "since:2026-11-01"}, {"order_by": "name"}):
+            with pytest.raises(SetupError, match="the filter or the order of runs") as caught:
+                await client.list_runs(**conditions)
+            assert caught.value.reason == "SERVER_TOO_OLD"
+        for query in ({"where": "failed"}, {"order_by": "-latency"}):
+            with pytest.raises(SetupError, match="the filter or the order of rows"):
+                _ = [row async for row in client.list_results("run-01", **query)]
+        assert [row.case_id async for row in client.list_results("run-01")] == ["c1"]
+
+
 async def test_rows_of_other_cases_are_not_listed(wire: Wire) -> None:
     """The rows of one case are those of that case."""
 
