@@ -22,9 +22,9 @@ SPEC = {
 }
 
 
-def test_rows_and_runs_are_found_by_filters(warm_cli: Cli) -> None:
+def test_rows_and_runs_are_found_by_filters(shared_cli: Cli) -> None:
     """Tables end with how many rows meet the filter; what is wrong with a text is said with its place in it."""
-    cli = warm_cli
+    cli = shared_cli
     cli.write("qa.jsonl", "\n".join(map(json.dumps, CASES)))
     cli.write("assay.yaml", SPEC)
     cli.run("run", "assay.yaml", "--name", "found")
@@ -72,9 +72,9 @@ def test_rows_and_runs_are_found_by_filters(warm_cli: Cli) -> None:
     assert "name is given twice, with different values" in twice
 
 
-def test_a_wrong_filter_is_refused_before_anything_is_dialled(warm_cli: Cli) -> None:
+def test_a_wrong_filter_is_refused_before_anything_is_dialled(shared_cli: Cli) -> None:
     """No server is asked, so that a mistake is shown at once wherever it is."""
     nowhere = ("--server", "127.0.0.1:1")
     for arguments in (("show", "r", "--where", "faild"), ("show", "r", "--sort", "a b"), ("list", "--where", "faild")):
-        refused = warm_cli.run("runs", *arguments, *nowhere, status=2).stderr
+        refused = shared_cli.run("runs", *arguments, *nowhere, status=2).stderr
         assert "127.0.0.1:1" not in refused

@@ -116,7 +116,7 @@ def test_broad_handlers_stand_at_a_boundary() -> None:
 
 
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-WRONG_ARGUMENTS = 5
+WRONG_ARGUMENTS = 7
 """How many arguments in tests are of a wrong type on purpose, as a user's may be."""
 PATCHED_CONSTANTS = {
     "_FILTERED_PAGE": "as many runs as its default has would take minutes",

@@ -19,6 +19,8 @@ PUBLIC = {
     "__version__",
     "evaluate",
     "evaluate_async",
+    "run",
+    "runs",
     "score",
     "score_file",
     "score_many",

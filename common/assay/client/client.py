@@ -11,6 +11,7 @@ import grpc.aio
 
 from assay.agent_host.host import host_agent
 from assay.client.dropped_settings import dropped_settings
+from assay.client.upload import upload_parts
 from assay.errors import NotFoundError, SetupError, UnavailableError, WatchBehindError, WrongStateError
 from assay.filters.found import CaseDetail, ResultPage, RunPage
 from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowFilter, RowOrder
@@ -22,7 +23,6 @@ from assay.rpc.status import translated
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 from assay.version import __version__
-from assay.wire.case import case_to_wire
 from assay.wire.filters import (
     case_detail_from_wire,
     facets_from_wire,
@@ -34,7 +34,7 @@ from assay.wire.judging import SPEND_CAP
 from assay.wire.run import ATTEMPT, DATASET, RUN, SETTINGS, event_from_wire, result_from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
     from types import TracebackType
 
     from assay.agent_host.caller import AgentCaller
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from assay.model.run import RunSettings, RunState, SpendCap
 
 _SERVICE = "assay.v1.RunService"
-_UPLOAD_BATCH_BYTES = 1024 * 1024
-_UPLOAD_BATCH_CASES = 500
 _UPLOAD_TIMEOUT_S = 3600.0
 _RUN_PAGE = 500
 _RESULT_PAGE = 500
@@ -119,7 +117,7 @@ class Client:
         unreadable: list[Exception] = []
 
         async def send() -> pb.UploadDatasetResponse:
-            parts = _upload_parts(cases, pb.DatasetHeader(name=name, format=format), unreadable)
+            parts = upload_parts(cases, pb.DatasetHeader(name=name, format=format), unreadable)
             try:
                 return await self._stub.UploadDataset(parts, timeout=_UPLOAD_TIMEOUT_S)
             except (grpc.aio.AioRpcError, asyncio.CancelledError):
@@ -599,28 +597,3 @@ class _Patience:
             self._lost_at = now
         if now - self._lost_at >= self._seconds:
             raise problem
-
-
-async def _upload_parts(
-    cases: Iterable[Case], header: pb.DatasetHeader, unreadable: list[Exception]
-) -> AsyncIterator[pb.UploadDatasetRequest]:
-    yield pb.UploadDatasetRequest(header=header)
-    batch: list[pb.Case] = []
-    size = 0
-    for case in _noting_problems(cases, unreadable):
-        message = case_to_wire(case)
-        if batch and (size + message.ByteSize() > _UPLOAD_BATCH_BYTES or len(batch) >= _UPLOAD_BATCH_CASES):
-            yield pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=batch))
-            batch, size = [], 0
-        batch.append(message)
-        size += message.ByteSize()
-    if batch:
-        yield pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=batch))
-
-
-def _noting_problems(cases: Iterable[Case], problems: list[Exception]) -> Iterator[Case]:
-    try:
-        yield from cases
-    except Exception as problem:
-        problems.append(problem)
-        raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 from contextlib import asynccontextmanager, contextmanager
@@ -87,23 +88,24 @@ async def report_of_run(
     """
     ratings, intervals = QualityScores(run.settings.metrics), MetricIntervals(run.settings)
     row_count = 0
-    try:
-        with tempfile.TemporaryFile("w+b", dir=folder) as file:
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(tempfile.TemporaryFile("w+b", dir=folder))
             async for row in rows:
                 also(row)
                 ratings.take(row)
                 intervals.take(row)
                 file.write(json_text(row_document(row)).encode() + b"\n")
                 row_count += 1
-            assert run.summary is not None, "only runs with a summary are reported"
-            head = head_document(run, spec, ratings.result(), intervals.result(run.summary.metrics))
             file.flush()
-            yield Report(json.loads(json_text(head)), row_count, file, 0, file.tell())
-    except OSError as error:
-        raise SetupError(
-            f"{folder} cannot hold the rows of the report ({error.strerror or error}): choose another place with "
-            "--output-dir"
-        ) from error
+        except OSError as error:
+            raise SetupError(
+                f"{folder} cannot hold the rows of the report ({error.strerror or error}): choose another place with "
+                "--output-dir"
+            ) from error
+        assert run.summary is not None, "only runs with a summary are reported"
+        head = head_document(run, spec, ratings.result(), intervals.result(run.summary.metrics))
+        yield Report(json.loads(json_text(head)), row_count, file, 0, file.tell())
 
 
 @contextmanager

@@ -66,11 +66,13 @@ async def test_a_filter_that_the_server_ignores_is_an_error(wire: Wire) -> None:
 
     methods = {"ListRuns": ("unary_unary", list_runs), "ListResults": ("unary_unary", list_rows)}
     async with Client(await wire.serve(methods, service=RUN_SERVICE)) as client:
-        for conditions in ({"where": "since:2026-11-01"}, {"order_by": "name"}):
+        queries: list[dict[str, Any]] = [{"where": "since:2026-11-01"}, {"order_by": "name"}]
+        for query in queries:
             with pytest.raises(SetupError, match="the filter or the order of runs") as caught:
-                await client.list_runs(**conditions)
+                await client.list_runs(**query)
             assert caught.value.reason == "SERVER_TOO_OLD"
-        for query in ({"where": "failed"}, {"order_by": "-latency"}):
+        queries = [{"where": "failed"}, {"order_by": "-latency"}]
+        for query in queries:
             with pytest.raises(SetupError, match="the filter or the order of rows"):
                 _ = [row async for row in client.list_results("run-01", **query)]
         assert [row.case_id async for row in client.list_results("run-01")] == ["c1"]

@@ -1,0 +1,48 @@
+"""The messages of an upload: a header, then cases in batches that fit in messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire.case import case_to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+
+    from assay.model.case import Case
+
+_BATCH_BYTES = 1024 * 1024
+_BATCH_CASES = 500
+
+
+async def upload_parts(
+    cases: Iterable[Case], header: pb.DatasetHeader, unreadable: list[Exception]
+) -> AsyncIterator[pb.UploadDatasetRequest]:
+    """Yield the messages.
+
+    Args:
+        cases: The dataset, read while it is sent.
+        header: What the dataset is.
+        unreadable: Takes what reading the cases raises, which gRPC would replace by an error of its own.
+    """
+    yield pb.UploadDatasetRequest(header=header)
+    batch: list[pb.Case] = []
+    size = 0
+    for case in _noting_problems(cases, unreadable):
+        message = case_to_wire(case)
+        if batch and (size + message.ByteSize() > _BATCH_BYTES or len(batch) >= _BATCH_CASES):
+            yield pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=batch))
+            batch, size = [], 0
+        batch.append(message)
+        size += message.ByteSize()
+    if batch:
+        yield pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=batch))
+
+
+def _noting_problems(cases: Iterable[Case], problems: list[Exception]) -> Iterator[Case]:
+    try:
+        yield from cases
+    except Exception as problem:
+        problems.append(problem)
+        raise
