@@ -83,6 +83,7 @@ class RetrievalAccuracy:
             "has_select": "select" in sql and _SELECT.search(sql) is not None,
             "names_table": None,
             "has_rows": (row.response.data_rows or 0) > 0,
+            "expected_tables": _given_tables(row.case),
         }
         if is_out_of_scope(row.case):
             return self._refusal(row, detail)
@@ -116,9 +117,13 @@ def _failures(detail: Mapping[str, Any]) -> str:
 
 def _expected_tables(case: Case) -> list[str]:
     """Return the names that are right, without quotes and in lower case; blank ones match nothing."""
+    return [plain for name in _given_tables(case) if (plain := _plain(name))]
+
+
+def _given_tables(case: Case) -> list[str]:
     given = case.expected.get("expected_table")
     names = given if isinstance(given, list | tuple) else [given]
-    return [plain for name in names if isinstance(name, str) and (plain := _plain(name))]
+    return [name for name in names if isinstance(name, str)]
 
 
 def _names_any(sql: str, tables: list[str]) -> bool:

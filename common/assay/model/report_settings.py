@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-REPORTS: Mapping[str, Mapping[str, tuple[Any, ...]]] = MappingProxyType({"json": {}, "jsonl": {}})
+REPORTS: Mapping[str, Mapping[str, tuple[Any, ...]]] = MappingProxyType(
+    {
+        "json": {},
+        "jsonl": {},
+        "csv": {"bom": (False, True)},
+    }
+)
 """Every format with its options; the first of an option's values is its default."""
 
 

@@ -55,6 +55,7 @@ class Format:
 FORMATS: Mapping[str, Format] = {
     "json": Format("json_report", "results.json: everything, for programs"),
     "jsonl": Format("jsonl_report", "results.jsonl: one row a line"),
+    "csv": Format("csv_report", "evaluation_results_….csv and evaluation_summary_….csv: for spreadsheets"),
 }
 
 

@@ -1,0 +1,118 @@
+"""The columns of the CSV report: the common ones with one per metric, or those of the preset sql-agent."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Row = Mapping[str, Any]
+    Cell = str | int | float | None
+
+SQL_METRICS = ("retrieval_accuracy", "generation_fidelity")
+"""Kinds of metrics that have a column of their own in the preset sql-agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Args:
+        name: As the heading has it, untrusted.
+        cell: Returns the value of a row; an untrusted text, a number, or None for an empty cell.
+    """
+
+    name: str
+    cell: Callable[[Row], Cell]
+
+
+def row_columns(head: Mapping[str, Any]) -> Sequence[Column]:
+    """Return the columns of a run.
+
+    Numbers of queries are counted while rows are read, so the columns serve one reading.
+
+    Args:
+        head: Of the document.
+    """
+    kinds = metric_kinds(head)
+    is_sql = head["config"].get("preset") == "sql-agent"
+    repeated = [Column("Repeat", lambda row: row["repeat"] + 1)] if head["config"]["repeats"] > 1 else []
+    own = ("latency", *(SQL_METRICS if is_sql else ()))
+    others = [_metric_column(name) for name, kind in kinds.items() if kind not in own]
+    if is_sql:
+        sql = [_metric_column(_name_of(kind, kinds), kind.replace("_", " ").title()) for kind in SQL_METRICS]
+        return [*_start(), *_QUESTION, *_SQL, *sql, *_END, *others, *repeated]
+    start = _start()
+    return [*start, _CASE, *repeated, *_QUESTION, *_PLAIN, *others, *_END]
+
+
+def metric_kinds(head: Mapping[str, Any]) -> dict[str, str]:
+    """Return the kind of each metric of a run by its name; documents of older versions have the name alone."""
+    named = {one["name"]: one.get("metric") or one["name"] for one in head["config"]["metrics"]}
+    return {name: result.get("metric") or named.get(name, name) for name, result in head["results"].items()}
+
+
+def _name_of(kind: str, kinds: Mapping[str, str]) -> str:
+    """Return the name of the first metric of a kind."""
+    return next((name for name, each in kinds.items() if each == kind), kind)
+
+
+def _metric_column(metric: str, name: str = "") -> Column:
+    return Column(name or metric, lambda row: _plain(row["scores"].get(metric, {}).get("value")))
+
+
+def _start() -> list[Column]:
+    return [Column("Query #", _query_number()), Column("Timestamp", lambda row: row.get("started_at"))]
+
+
+def _query_number() -> Callable[[Row], int]:
+    """Return what counts queries from 1: repeats of a case are one query."""
+    numbers, last, number = itertools.count(1), object(), 0
+
+    def count(row: Row) -> int:
+        nonlocal last, number
+        if row["case_id"] != last:
+            last, number = row["case_id"], next(numbers)
+        return number
+
+    return count
+
+
+def _plain(value: float | None) -> float | int | None:
+    """Return a number without a needless ".0"."""
+    return int(value) if value is not None and value == int(value) and abs(value) < 1 << 53 else value
+
+
+def _seconds(row: Row) -> str | None:
+    return None if row["latency_ms"] is None else f"{row['latency_ms'] / 1000:.2f}"
+
+
+def _passed(row: Row) -> str | None:
+    return None if row["passed"] is None else str(row["passed"])
+
+
+def _expected_table(row: Row) -> str:
+    found = [(score.get("detail") or {}).get("expected_tables") for score in row["scores"].values()]
+    tables = [str(table) for each in found if isinstance(each, list) for table in each]
+    return ", ".join(dict.fromkeys(tables))
+
+
+_CASE = Column("Case", lambda row: row["case_id"])
+_STATUS = Column("Status", lambda row: row["status"])
+_QUESTION = (Column("Question", lambda row: row["question"]), Column("Category", lambda row: row["category"]))
+_SQL = (
+    Column("Expected Table", _expected_table),
+    _STATUS,
+    Column("SQL Generated", lambda row: row["response"].get("sql")),
+    Column("Data Rows", lambda row: row["response"].get("data_rows")),
+    Column("Insights", lambda row: row["answer"]),
+)
+_PLAIN = (
+    _STATUS,
+    Column("Answer", lambda row: row["answer"]),
+    Column("Reference", lambda row: "\n".join(row["references"])),
+)
+_END = (Column("Latency (s)", _seconds), Column("Overall Passed", _passed))

@@ -1,0 +1,32 @@
+"""Texts for cells of a CSV file, which a spreadsheet would otherwise compute as formulas."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from assay.text.unsafe_text import clean
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_STARTS = frozenset("=+-@\u2212")
+"""Characters that begin a formula, and the minus sign, which some spreadsheets take for a hyphen."""
+
+
+def csv_text(text: str) -> str:
+    """Return an untrusted text as a cell holds it.
+
+    A text that a spreadsheet may take for a formula begins with an apostrophe; a number stays as it is. Line ends
+    stay; characters that change how a terminal or a spreadsheet shows the text are left out.
+    """
+    kept = "\r".join(clean(part, keep_lines=True) for part in text.split("\r"))
+    return f"'{kept}" if _may_be_formula(kept) else kept
+
+
+def _may_be_formula(text: str) -> bool:
+    if text[:1] in ("\t", "\r", "\n"):
+        return True  # some programs cut these off, and read what follows
+    start = text.lstrip()
+    if not start or _NUMBER.fullmatch(start):
+        return False
+    # Full-width and small forms are the same characters to some programs.
+    return unicodedata.normalize("NFKC", start[0])[:1] in _STARTS
