@@ -163,6 +163,7 @@ def test_what_is_written_is_read(tmp_path: Path, texts: list[str]) -> None:
     path, _ = written(tmp_path, document(rows), "csv")
     content = path.read_bytes()
     expected = [csv_text(text) for text in texts]
+    assert content.endswith(b"\r\n")
     lines = read(content)
     assert [line[6] for line in lines[1:]] == [line[7] for line in lines[1:]] == expected
     frame = pandas.read_csv(io.BytesIO(content), keep_default_na=False, dtype=str, lineterminator=None)

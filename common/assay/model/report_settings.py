@@ -14,6 +14,7 @@ REPORTS: Mapping[str, Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         "json": {},
         "jsonl": {},
         "csv": {"bom": (False, True)},
+        "markdown": {},
     }
 )
 """Every format with its options; the first of an option's values is its default."""

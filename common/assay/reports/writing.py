@@ -56,6 +56,7 @@ FORMATS: Mapping[str, Format] = {
     "json": Format("json_report", "results.json: everything, for programs"),
     "jsonl": Format("jsonl_report", "results.jsonl: one row a line"),
     "csv": Format("csv_report", "evaluation_results_….csv and evaluation_summary_….csv: for spreadsheets"),
+    "markdown": Format("markdown_report", "report.md: at most 60 lines, for pull requests"),
 }
 
 

@@ -1,0 +1,110 @@
+"""What came of each case of a run: the runs of a case together."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    Row = Mapping[str, Any]
+
+
+class Outcome(StrEnum):
+    """What came of a row or a case; an error is the agent's, or a metric's that left it without a verdict."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    ERROR = "error"
+    NO_VERDICT = "no verdict"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOutcome:
+    """What came of one case.
+
+    Args:
+        outcome: Of all its runs: a failed one is more than an error, and only a case that always passed has passed.
+        row: The first run with that outcome.
+        passed: How many runs passed.
+        runs: How many there are.
+        time_s: How long the agent took in all of them, in seconds, as far as it is known.
+        shortfall: How far it missed thresholds, as a share of each, in the mean of its runs.
+    """
+
+    outcome: Outcome
+    row: Row
+    passed: int
+    runs: int
+    time_s: float
+    shortfall: float
+
+    @property
+    def reason(self) -> str:
+        """Why it did not pass, untrusted; with several runs, how many passed."""
+        reason = self.row.get("reason") or _undecided(self.row) if self.outcome is not Outcome.PASSED else ""
+        if self.runs == 1:
+            return reason
+        return f"{self.passed} of {self.runs} runs passed" + (f": {reason}" if reason else "")
+
+
+def outcome_of_row(row: Row) -> Outcome:
+    """Return what came of one row."""
+    if row["status"] == "error":
+        return Outcome.ERROR
+    if row["passed"] is not None:
+        return Outcome.PASSED if row["passed"] else Outcome.FAILED
+    failed = any(score["status"] == "error" for score in row["scores"].values())
+    return Outcome.ERROR if failed else Outcome.NO_VERDICT
+
+
+def case_outcomes(rows: Iterable[Row]) -> Iterator[CaseOutcome]:
+    """Yield what came of each case.
+
+    Args:
+        rows: In dataset order, so that the runs of a case follow each other.
+    """
+    for _, group in groupby(rows, key=lambda row: row["case_id"]):
+        yield _folded(list(group))
+
+
+def worst_first(cases: Iterable[CaseOutcome], count: int) -> list[CaseOutcome]:
+    """Return the cases that missed their thresholds most, at most `count` of them."""
+    return heapq.nlargest(count, cases, key=lambda case: case.shortfall)
+
+
+_URGENCY = (Outcome.FAILED, Outcome.ERROR, Outcome.NO_VERDICT, Outcome.PASSED)
+
+
+def _folded(rows: Sequence[Row]) -> CaseOutcome:
+    outcomes = [outcome_of_row(row) for row in rows]
+    outcome = min(outcomes, key=_URGENCY.index)
+    return CaseOutcome(
+        outcome,
+        rows[outcomes.index(outcome)],
+        outcomes.count(Outcome.PASSED),
+        len(rows),
+        sum((row["latency_ms"] or 0.0) for row in rows) / 1000,
+        sum(_shortfall(row) for row in rows) / len(rows),
+    )
+
+
+def _shortfall(row: Row) -> float:
+    """Return by how much a row missed its thresholds, added up; a verdict without a threshold counts as 1."""
+    return sum(_missed(score) for score in row["scores"].values() if score["passed"] is False)
+
+
+def _missed(score: Mapping[str, Any]) -> float:
+    threshold = (score.get("detail") or {}).get("threshold")
+    if score["value"] is None or not isinstance(threshold, int | float) or not threshold:
+        return 1.0
+    return float(abs(score["value"] - threshold) / abs(threshold))
+
+
+def _undecided(row: Row) -> str:
+    reasons = [f"{name}: {score['reason']}" for name, score in row["scores"].items() if score.get("reason")]
+    return "; ".join(reasons).replace("_", " ") or "no metric gave a verdict"

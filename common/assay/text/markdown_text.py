@@ -1,0 +1,50 @@
+"""Untrusted texts inside Markdown: nothing in them is a link, a mention, a reference, a tag, or ends its cell.
+
+Written for GitHub's and GitLab's Markdown, which link addresses, `@names`, `#12`, `GH-12` and commit hashes in running
+text, and show `:names:` as images and `$…$` as formulas. Inside code they do none of this.
+"""
+
+from __future__ import annotations
+
+import re
+
+from assay.text.unsafe_text import shorten
+
+_BREAK = "\u200b"  # is not seen, and ends what a program would link
+_LINKED = re.compile(
+    r"[@#!%&~^](?=[\w\"{\[])|\$"  # mentions, references, formulas
+    r"|:(?=[\w+/-])"  # emoji, and the scheme of an address
+    r"|(?i:\bGH-)(?=\d)"
+    r"|\.(?=[^\W\d])|(?i:\bwww\.)"  # domains
+    r"|[0-9a-fA-F]{6}(?=[0-9a-fA-F])"  # commit hashes
+)
+_STRUCTURE = re.compile(r"[\\`*{}\[\]<>&!|~#@$]|(?<![^\W_])_|_(?![^\W_])|^[-+=\d]")
+_TICKS = re.compile(r"`+")
+
+
+def markdown_prose(text: str, width: int | None = None) -> str:
+    """Return a sentence that holds untrusted names as running text of one line.
+
+    Args:
+        text: Any text.
+        width: Of how many of its characters at most; None for no limit.
+    """
+    broken = _LINKED.sub(lambda found: found[0] + _BREAK, shorten(text, width))
+    return _STRUCTURE.sub(lambda found: f"&#{ord(found[0])};", broken)
+
+
+def markdown_code(text: str, width: int | None = None) -> str:
+    """Return an untrusted text as code of one line, which may stand in a cell of a table; empty for a blank one.
+
+    Args:
+        text: Any text.
+        width: Of how many of its characters at most; None for no limit.
+    """
+    line = shorten(text, width)
+    if not line:
+        return ""
+    fence = "`" * (max((len(run) for run in _TICKS.findall(line)), default=0) + 1)
+    # Inside a table a bar ends its cell in code, too. Readers differ about two backslashes before it.
+    line = line.replace("\\|", f"\\{_BREAK}|").replace("|", "\\|")
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
