@@ -15,6 +15,7 @@ REPORTS: Mapping[str, Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         "jsonl": {},
         "csv": {"bom": (False, True)},
         "markdown": {},
+        "junit": {},
     }
 )
 """Every format with its options; the first of an option's values is its default."""

@@ -57,6 +57,7 @@ FORMATS: Mapping[str, Format] = {
     "jsonl": Format("jsonl_report", "results.jsonl: one row a line"),
     "csv": Format("csv_report", "evaluation_results_….csv and evaluation_summary_….csv: for spreadsheets"),
     "markdown": Format("markdown_report", "report.md: at most 60 lines, for pull requests"),
+    "junit": Format("junit_report", "junit.xml: a test case for each case, for CI servers"),
 }
 
 

@@ -1,0 +1,236 @@
+"""A run as a JUnit file: a test case for each case of the run, and a suite for its gates.
+
+The format has no standard. This follows what its readers have in common: CI servers know a test again by class and
+name, count the first of two with one name, and refuse large files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import IO, TYPE_CHECKING, Any
+
+from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes
+from assay.reports.metric_text import count_text
+from assay.reports.run_times import run_time_s
+from assay.text.xml_text import legal_xml, xml_attribute, xml_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.reports.report import Report
+
+    Head = Mapping[str, Any]
+
+MAX_BYTES = 25_000_000
+"""Of a file; GitLab reads up to 30 MB."""
+_HEAD_BYTES = 1 << 20  # kept free for the suites themselves
+_TEXT_CHARS = 2_000
+_MESSAGE_CHARS = 1_000
+_NAME_CHARS = 1_000
+_ELEMENTS = {Outcome.FAILED: "failure", Outcome.ERROR: "error", Outcome.NO_VERDICT: "skipped"}
+_GATES = {"pass": Outcome.PASSED, "fail": Outcome.FAILED, "incomplete": Outcome.ERROR}
+
+
+class Detail(IntEnum):
+    """How much a file holds of each case, from all to little."""
+
+    ALL = 0
+    PASSED_WITHOUT_TEXT = 1
+    WITHOUT_TEXT = 2
+    WITHOUT_PASSED = 3
+
+
+_LEFT_OUT = {
+    Detail.PASSED_WITHOUT_TEXT: "texts of cases that passed",
+    Detail.WITHOUT_TEXT: "texts of all cases",
+    Detail.WITHOUT_PASSED: "texts of all cases, and cases that passed",
+}
+
+
+def write_junit(report: Report, file: IO[str], *, max_bytes: int = MAX_BYTES) -> None:
+    """Write a report as JUnit XML.
+
+    Args:
+        report: The report.
+        file: Takes the text.
+        max_bytes: Of the file at most: passing cases lose their texts first, and the file says so.
+    """
+    plan = _plan(report, max_bytes - min(_HEAD_BYTES, max_bytes // 4))
+    head = report.head
+    gates = _gate_cases(head)
+    found = plan.counts + Counter(outcome for outcome, _ in gates)
+    time = f"{_run_time_s(head, plan):.3f}"
+    file.write('<?xml version="1.0" encoding="UTF-8"?>\n')
+    file.write(f'<testsuites name="assay" {_counts(found, with_skipped=False)} time="{time}">\n')
+    file.write(f' <testsuite name={_name(head["run"]["name"])} {_counts(plan.counts)} time="{time}"{_stamp(head)}>\n')
+    file.write(_properties(report, plan))
+    for case in plan.written(case_outcomes(report.rows())):
+        file.write(_case(head, case, plan.detail))
+    file.write(" </testsuite>\n")
+    if gates:
+        counts = _counts(Counter(outcome for outcome, _ in gates))
+        file.write(f' <testsuite name={_name(_class(head, "gates"))} {counts} time="0.000"{_stamp(head)}>\n')
+        file.writelines(text for _, text in gates)
+        file.write(" </testsuite>\n")
+    file.write("</testsuites>\n")
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What goes into the file.
+
+    Args:
+        detail: How much of each case.
+        counts: Written cases by outcome.
+        time_s: Of the agent in all of them.
+        left_out: How many cases are not written.
+    """
+
+    detail: Detail = Detail.ALL
+    counts: Counter[Outcome] = field(default_factory=Counter)
+    time_s: float = 0.0
+    left_out: int = 0
+
+    def written(self, cases: Iterator[CaseOutcome]) -> Iterator[CaseOutcome]:
+        """Yield the cases that are written."""
+        room = self.counts.total()
+        for case in cases:
+            if self.detail is Detail.WITHOUT_PASSED and case.outcome is Outcome.PASSED:
+                continue
+            if room == 0:
+                return
+            room -= 1
+            yield case
+
+
+def _plan(report: Report, room: int) -> _Plan:
+    """Return how much of the cases has room in a file, from one reading of the rows."""
+    sizes, counts, time_s = Counter[Detail](), Counter[Outcome](), 0.0
+    few, few_size, is_full = Counter[Outcome](), 0, False
+    for case in case_outcomes(report.rows()):
+        counts[case.outcome] += 1
+        time_s += case.time_s
+        whole, lean = (len(_case(report.head, case, detail).encode()) for detail in (Detail.ALL, Detail.WITHOUT_TEXT))
+        has_passed = case.outcome is Outcome.PASSED
+        sizes += Counter(
+            {
+                Detail.ALL: whole,
+                Detail.PASSED_WITHOUT_TEXT: lean if has_passed else whole,
+                Detail.WITHOUT_TEXT: lean,
+            }
+        )
+        if not has_passed and not is_full:
+            few_size += lean
+            is_full = few_size > room
+            few[case.outcome] += not is_full
+    for detail in (Detail.ALL, Detail.PASSED_WITHOUT_TEXT, Detail.WITHOUT_TEXT):
+        if sizes[detail] <= room:
+            return _Plan(detail, counts, time_s)
+    return _Plan(Detail.WITHOUT_PASSED, few, time_s, counts.total() - few.total())
+
+
+def _case(head: Head, case: CaseOutcome, detail: Detail) -> str:
+    """Return the element of a case."""
+    texts = "" if detail >= Detail.WITHOUT_TEXT else _texts(case)
+    if case.outcome is Outcome.PASSED:
+        shown = texts if detail is Detail.ALL else ""
+        inside = f"   <system-out>{xml_text(shown)}</system-out>\n" if shown else ""
+    else:
+        inside = _complaint(case.outcome, case.reason, texts)
+    place = f" file={xml_attribute(head['test_cases_path'])}" if head["test_cases_path"] else ""
+    name = _class(head, str(case.row.get("category") or ""))
+    return _testcase(name, case.row["case_id"], place, case.time_s, inside)
+
+
+def _testcase(class_name: str, name: str, place: str, time_s: float, inside: str) -> str:
+    start = f'  <testcase classname={xml_attribute(class_name)} name={_name(name)}{place} time="{time_s:.3f}"'
+    return f"{start}>\n{inside}  </testcase>\n" if inside else f"{start}/>\n"
+
+
+def _complaint(outcome: Outcome, message: str, text: str) -> str:
+    element = _ELEMENTS[outcome]
+    said = xml_attribute(_cut(message, _MESSAGE_CHARS))
+    kind = "" if element == "skipped" else f" type={xml_attribute(outcome.value)}"
+    # Some readers show the text alone.
+    whole = "\n".join(filter(None, (_cut(message, _MESSAGE_CHARS), text)))
+    return f"   <{element} message={said}{kind}>{xml_text(whole)}</{element}>\n"
+
+
+def _texts(case: CaseOutcome) -> str:
+    row = case.row
+    parts = (
+        ("question", row["question"]),
+        ("answer", row["answer"] or ""),
+        ("reference", "\n".join(row["references"])),
+    )
+    found = "\n".join(f"{name}: {_cut(text, _TEXT_CHARS)}" for name, text in parts if text)
+    return found.replace("[[", "[\u200b[")  # GitLab takes [[ATTACHMENT|path]] for a file of the job
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+def _gate_cases(head: Head) -> Sequence[tuple[Outcome, str]]:
+    found = []
+    place = f" file={xml_attribute(head['run']['spec_path'])}" if head["run"].get("spec_path") else ""
+    named = Counter[str]()
+    for gate in head["summary"]["gates"]:
+        outcome, expression = _GATES[gate["outcome"]], gate["expression"]
+        named[expression] += 1
+        name = expression if named[expression] == 1 else f"{expression} ({named[expression]})"
+        actual = "not computed" if gate["actual"] is None else f"actual {gate['actual']:.4g}"
+        message = "; ".join(filter(None, (f"{expression}: {actual}", gate["reason"], gate.get("note"))))
+        inside = "" if outcome is Outcome.PASSED else _complaint(outcome, message, "")
+        found.append((outcome, _testcase(_class(head, "gates"), name, place, 0.0, inside)))
+    return found
+
+
+def _properties(report: Report, plan: _Plan) -> str:
+    head = report.head
+    run, summary = head["run"], head["summary"]
+    properties = {
+        "run_id": run["run_id"],
+        "dataset_id": run["dataset"]["dataset_id"],
+        "assay_version": run["assay_version"],
+        "verdict": summary["overall_status"],
+    }
+    if summary.get("partial"):
+        properties["partial"] = f"PARTIAL: {report.row_count} of {summary['total']} rows"
+    if plan.detail is not Detail.ALL:
+        number = f" ({count_text(plan.left_out, 'case')})" if plan.left_out else ""
+        properties["left_out"] = f"{_LEFT_OUT[plan.detail]}{number}: the file would be too large"
+    lines = (f'   <property name="{name}" value={xml_attribute(value)}/>\n' for name, value in properties.items())
+    return f"  <properties>\n{''.join(lines)}  </properties>\n"
+
+
+def _counts(found: Counter[Outcome], *, with_skipped: bool = True) -> str:
+    skipped = f' skipped="{found[Outcome.NO_VERDICT]}"' if with_skipped else ""
+    return f'tests="{found.total()}" failures="{found[Outcome.FAILED]}" errors="{found[Outcome.ERROR]}"{skipped}'
+
+
+def _class(head: Head, part: str) -> str:
+    """Return the name of a class; dots separate its parts, and so are in none of them."""
+    parts = (str(head["run"]["name"]), part)
+    return ".".join(["assay", *(each.replace(".", "_") for each in parts if each)])
+
+
+def _name(name: str) -> str:
+    """Return a name as an attribute; one that had to be changed gets a mark of its own, so that none is twice."""
+    shown = legal_xml(name)[:_NAME_CHARS]
+    mark = f" ({hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]})" if shown != name else ""
+    return xml_attribute(shown + mark)
+
+
+def _stamp(head: Head) -> str:
+    """Return when the run was accepted: readers know times without fractions and zones."""
+    return f" timestamp={xml_attribute(str(head['timestamp'])[:19])}"
+
+
+def _run_time_s(head: Head, plan: _Plan) -> float:
+    took = run_time_s(head)
+    return plan.time_s if took is None else took

@@ -1,0 +1,26 @@
+"""Untrusted texts inside XML 1.0."""
+
+from __future__ import annotations
+
+import re
+from xml.sax.saxutils import escape, quoteattr
+
+_LEFT_OUT = re.compile(
+    "[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # forbidden; controls of Latin-1 are discouraged
+    "|[\u202a-\u202e\u2066-\u2069]"  # these show the text around them in another order
+)
+
+
+def legal_xml(text: str) -> str:
+    """Return a text with U+FFFD for each character that XML 1.0 forbids, or that changes how others are shown."""
+    return _LEFT_OUT.sub("\ufffd", text)
+
+
+def xml_text(text: str) -> str:
+    """Return an untrusted text as the content of an element."""
+    return escape(legal_xml(text), {"\r": "&#13;"})  # as it is, it would be read as a line end
+
+
+def xml_attribute(text: str) -> str:
+    """Return an untrusted text as the value of an attribute, with its quotes; line ends and tabs stay."""
+    return quoteattr(legal_xml(text))
