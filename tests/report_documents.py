@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from assay.model.report_settings import ReportSettings
 from assay.reports.document import SCHEMA
 from assay.reports.folder import ReportFolder
 from assay.reports.report import report_of_file
 from assay.reports.writing import write_formats
-from assay.spec.reports import ReportSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

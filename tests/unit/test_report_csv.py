@@ -80,7 +80,7 @@ def test_columns_of_other_runs(tmp_path: Path) -> None:
     assert ",".join(rows[0]) == COLUMNS
     assert rows[3] == ["3", "", "c3", "What is it?", "", "success", "It is that.", "That.", "", "", ""]
     assert rows[2][8:] == ["", "", "False"]
-    values = dict(map(tuple, summary))
+    values = {line[0]: line[1] for line in summary}
     assert values["Avg Retrieval Accuracy"] == ""
     assert (values["Agent Errors"], values["No Verdict"], values["similarity"]) == ("1", "1", "0.8")
 
@@ -150,9 +150,7 @@ def test_a_document_without_a_time_is_refused(tmp_path: Path) -> None:
         written(tmp_path, {**document([row()]), "timestamp": "now"}, "csv")
 
 
-TEXTS = st.text(
-    st.characters(exclude_categories=("Cs",)) | st.sampled_from('\r\n\t",;=+-@ \u202e\x00\x1b'), max_size=30
-)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('\r\n\t",;=+-@ \u202e\x00\x1b'), max_size=30)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

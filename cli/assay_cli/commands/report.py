@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from assay_cli.ci_options import ci_options
 from assay_cli.options import connect, debug_option, run_async, server_option
 from assay_cli.output.report_files import report_lines
 from assay_cli.report_options import chosen_reports, report_option
@@ -14,6 +17,7 @@ from assay_cli.run_options import find_run
 
 if TYPE_CHECKING:
     from assay.model.report_settings import ReportSettings
+    from assay.reports.ci_outputs import CiOutputs
     from assay.reports.folder import ReportFolder
 
 _REPORTS = Path("assay-reports")
@@ -23,7 +27,8 @@ _REPORTS = Path("assay-reports")
     epilog="\b\nExamples:\n  assay report latest --format html\n  assay report out/results.json --format csv,charts"
 )
 @click.argument("run")
-@report_option("--format", default="json, html")
+@report_option("--format", default="json and html; none with an option for CI")
+@ci_options
 @click.option(
     "--output-dir",
     type=click.Path(path_type=Path),
@@ -31,7 +36,7 @@ _REPORTS = Path("assay-reports")
 )
 @server_option
 @debug_option
-def report(run: str, report_names: tuple[str, ...], output_dir: Path | None, server: str | None) -> int:
+def report(run: str, report_names: tuple[str, ...], ci: CiOutputs, output_dir: Path | None, server: str | None) -> int:
     """Write the reports of RUN: a stored run, or the results.json of one.
 
     A run that has not finished has a report of the rows so far, which says so. A file needs no server.
@@ -39,20 +44,21 @@ def report(run: str, report_names: tuple[str, ...], output_dir: Path | None, ser
     from assay.model.report_settings import DEFAULT_REPORTS
     from assay.reports.atomic import check_folder
 
-    wanted = chosen_reports(report_names, DEFAULT_REPORTS)
+    wanted = chosen_reports(report_names, () if ci else DEFAULT_REPORTS)
     path = Path(run)
     if path.suffix == ".json" or path.is_file():
         folder = output_dir or path.parent
         check_folder(folder)
-        written = _of_file(path, wanted, folder)
+        written = _of_file(path, wanted, folder, ci)
     else:
         check_folder(output_dir or _REPORTS)
-        written = run_async(_of_run(run, wanted, output_dir, server))
-    click.echo("\n".join(report_lines(written)))
+        written = run_async(_of_run(run, wanted, output_dir, server, ci))
+    for line in report_lines(written):
+        click.echo(line)
     return 0
 
 
-def _of_file(path: Path, wanted: tuple[ReportSettings, ...], folder: Path) -> ReportFolder:
+def _of_file(path: Path, wanted: tuple[ReportSettings, ...], folder: Path, ci: CiOutputs) -> ReportFolder:
     from assay.reports.folder import ReportFolder
     from assay.reports.report import report_of_file
     from assay.reports.writing import write_formats
@@ -60,11 +66,12 @@ def _of_file(path: Path, wanted: tuple[ReportSettings, ...], folder: Path) -> Re
     with report_of_file(path) as found:
         written = ReportFolder(folder, found.run_id)
         write_formats(found, wanted, written)
+        ci.write(found, sys.stdout)
     return written
 
 
 async def _of_run(
-    reference: str, wanted: tuple[ReportSettings, ...], folder: Path | None, server: str | None
+    reference: str, wanted: tuple[ReportSettings, ...], folder: Path | None, server: str | None, ci: CiOutputs
 ) -> ReportFolder:
     from assay.errors import WrongStateError
     from assay.reports.writing import write_reports
@@ -73,4 +80,5 @@ async def _of_run(
         run = await client.get_run(await find_run(client, reference))
         if run.summary is None:
             raise WrongStateError(f"run {run.run_id} has no row yet: there is nothing to report")
-        return await write_reports(run, client.list_results(run.run_id), wanted, folder or _REPORTS / run.run_id)
+        rows, place = client.list_results(run.run_id), folder or _REPORTS / run.run_id
+        return await write_reports(run, rows, wanted, place, ci=partial(ci.write, out=sys.stdout))

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from assay.errors import SpecError
 from assay.text.unsafe_text import clean
+from assay_cli.ci_options import ci_options
 from assay_cli.commands.runs.follow import OutputOptions, follow_to_end
 from assay_cli.options import (
     bad_case_option,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from assay.client.client import Client
     from assay.datasets import Dataset, DatasetInfo
     from assay.model.run import CaseSelection, Run
+    from assay.reports.ci_outputs import CiOutputs
     from assay.spec.model import Spec
     from assay_cli.commands.runs.follow import Recording
 
@@ -52,6 +54,7 @@ _REPORTS = Path("assay-reports")
     "--output-dir", type=click.Path(path_type=Path), help="Folder for the reports; default: assay-reports/RUN_ID."
 )
 @report_option("--report", default="the spec's, else its preset's, else json and html")
+@ci_options
 @selection_options
 @click.option(
     "--failed-of",
@@ -95,6 +98,7 @@ def run(
     dataset: Path | None,
     output_dir: Path | None,
     report_names: tuple[str, ...],
+    ci: CiOutputs,
     selection: CaseSelection,
     failed_of: str,
     metrics: str | None,
@@ -126,7 +130,7 @@ def run(
     from assay.reports.atomic import check_folder
     from assay.spec.loader import find_spec_file, load_spec
 
-    form = _form(as_json=as_json, quiet=quiet, verbose=verbose)
+    form = _form(as_json=as_json, quiet=quiet, verbose=verbose, annotations=ci.annotations)
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case), *marks.overrides)
@@ -154,12 +158,13 @@ def run(
         spec=checked,
         reports=reports,
         recorded=_recording(checked, cases, info, record_verdicts),
+        ci=ci,
     )
     with contextlib.redirect_stdout(sys.stderr):  # what the agent prints: stdout is for results
         return run_async(_run(checked, cases, info, resume_id, options, _load_caller(checked)))
 
 
-def _form(*, as_json: bool, quiet: bool, verbose: bool) -> Form:
+def _form(*, as_json: bool, quiet: bool, verbose: bool, annotations: bool) -> Form:
     """Return what is printed.
 
     Raises:
@@ -168,6 +173,8 @@ def _form(*, as_json: bool, quiet: bool, verbose: bool) -> Form:
     given = [name for name, on in (("--json", as_json), ("--quiet", quiet), ("--verbose", verbose)) if on]
     if len(given) > 1:
         raise click.UsageError(f"{given[0]} and {given[1]} ask for different output: leave one of them out")
+    if annotations and as_json:
+        raise click.UsageError("--annotations prints lines for GitHub: leave out --annotations or --json")
     return Form.REPORT if as_json else Form.VERDICT if quiet else Form.TEXT
 
 

@@ -99,6 +99,7 @@ async def write_reports(
     spec: Spec | None = None,
     also: Callable[[CaseResult], None] = lambda row: None,
     document: IO[str] | None = None,
+    ci: Callable[[Report], None] | None = None,
     option: str = "--output-dir",
 ) -> ReportFolder:
     """Write the reports of a run, in a thread, from one reading of its rows; return where they are.
@@ -111,6 +112,7 @@ async def write_reports(
         spec: Where the run came from; None where only the run is known.
         also: Called with every row as it is read.
         document: Where the document of the JSON report is printed as well; None for nowhere.
+        ci: Writes what a CI server takes, in the thread as well; None for nothing.
         option: The option that names the folder, for messages.
 
     Raises:
@@ -120,6 +122,8 @@ async def write_reports(
     found = ReportFolder(folder, run.run_id, option=option)
     async with report_of_run(run, spec, rows, folder, also) as report:
         await asyncio.to_thread(write_formats, report, wanted, found)
+        if ci is not None:
+            await asyncio.to_thread(ci, report)
         if document is not None:
             write_document(report, document)
     return found

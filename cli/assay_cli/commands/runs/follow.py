@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from assay.client.client import Client
     from assay.local.stack import LocalStack
     from assay.model.run import CaseResult, Run, StateChange
+    from assay.reports.ci_outputs import CiOutputs
     from assay.spec.model import Spec
     from assay_cli.output.console import ConsoleSummary
 
@@ -49,6 +51,7 @@ class OutputOptions:
         spec: The spec, for the report; None where only the run is known.
         reports: What is written there.
         recorded: Takes the rows on their way into the report; None where nothing else needs them.
+        ci: What is written for a CI server, beside the reports; None for nothing.
         out: Where results are printed.
     """
 
@@ -61,6 +64,7 @@ class OutputOptions:
     spec: Spec | None = None
     reports: tuple[ReportSettings, ...] = DEFAULT_REPORTS
     recorded: Recording | None = None
+    ci: CiOutputs | None = None
     out: TextIO = field(default_factory=lambda: sys.stdout)
 
     def how_to_continue(self, run: Run) -> str:
@@ -167,6 +171,7 @@ async def conclude(client: Client, run: Run, options: OutputOptions) -> int:
                 spec=options.spec,
                 also=console.take,
                 document=out if form is Form.REPORT else None,
+                ci=partial(options.ci.write, out=out) if options.ci is not None else None,
             )
         elif form is Form.TEXT:
             await read_for(console, client, run)

@@ -1,0 +1,57 @@
+"""Options for CI: a JUnit file, a job's summary, the text of a comment, annotations."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def ci_options(command: F) -> F:
+    """Add the options; the command gets them as `ci`, checked: every file can be written."""
+
+    @click.option("--junit", type=_FILE, metavar="FILE", help="JUnit file for CI, is replaced; default: none.")
+    @click.option(
+        "--summary",
+        type=_FILE,
+        metavar="FILE",
+        help='File to add a Markdown summary to, such as "$GITHUB_STEP_SUMMARY"; default: none.',
+    )
+    @click.option(
+        "--comment-file",
+        type=_FILE,
+        metavar="FILE",
+        help="File for the Markdown text of a comment, is replaced; default: none.",
+    )
+    @click.option(
+        "--comment-key",
+        metavar="KEY",
+        default="default",
+        help="What tells comments on one spec apart, in the comment's first line; default: default.",
+    )
+    @click.option("--annotations", is_flag=True, help="Print what failed as annotations of a GitHub job.")
+    @functools.wraps(command)
+    def with_ci(
+        *args: Any,
+        junit: Path | None,
+        summary: Path | None,
+        comment_file: Path | None,
+        comment_key: str,
+        annotations: bool,
+        **kwargs: Any,
+    ) -> Any:
+        from assay.reports.ci_outputs import CiOutputs
+
+        ci = CiOutputs(junit, summary, comment_file, comment_key, annotations)
+        ci.check()
+        return command(*args, ci=ci, **kwargs)
+
+    return with_ci  # type: ignore[return-value]  # click passes what the command gets

@@ -1,0 +1,92 @@
+"""What went wrong in a run as annotations of a GitHub job: gates first, then failed cases, each at its file."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.reports.case_outcomes import Outcome, case_outcomes, worst_first
+from assay.text.unsafe_text import clean, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from assay.reports.report import Report
+
+MOST_ANNOTATIONS = 10
+"""GitHub shows ten errors of a step."""
+_TITLE_CHARS = 120
+_MESSAGE_CHARS = 500
+
+
+def annotation_lines(report: Report, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the workflow commands; none for a run whose verdict is no failure.
+
+    Args:
+        report: The report.
+        environ: Holds GITHUB_WORKSPACE, which paths are relative to; without it they are as the document has them.
+    """
+    if report.head["summary"]["exit_status"] == 0:
+        return []
+    gates = list(itertools.islice(_gates(report.head, environ), MOST_ANNOTATIONS))
+    return [*gates, *_cases(report, MOST_ANNOTATIONS - len(gates), environ)]
+
+
+def _gates(head: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[str]:
+    summary, spec = head["summary"], head["run"].get("spec_path") or ""
+    missed = [gate for outcome in ("fail", "incomplete") for gate in summary["gates"] if gate["outcome"] == outcome]
+    if not missed:
+        reasons = "; ".join(summary["reasons"]) or "the run could not be decided"
+        yield _line(spec, None, f"{head['run']['name']}: {summary['overall_status']}", reasons, environ)
+    for gate in missed:
+        actual = "not computed" if gate["actual"] is None else f"actual {gate['actual']:.4g}"
+        title = f"{gate['source']} {gate['outcome'].upper()}: {gate['expression']}"
+        message = "; ".join(filter(None, (actual, gate["reason"], gate.get("note"))))
+        yield _line(spec, _line_of(spec, gate["expression"]), title, message, environ)
+
+
+def _cases(report: Report, count: int, environ: Mapping[str, str]) -> Iterator[str]:
+    if count <= 0:
+        return
+    failed = (case for case in case_outcomes(report.rows()) if case.outcome is Outcome.FAILED)
+    for case in worst_first(failed, count):
+        message = f"{case.reason}\nquestion: {case.row['question']}\nanswer: {case.row['answer'] or ''}"
+        yield _line(report.head["test_cases_path"], None, f"case {case.row['case_id']}", message, environ)
+
+
+def _line_of(spec: str, expression: str) -> int | None:
+    """Return the line of a spec that has a gate; None where the file is not here or says it in other words."""
+    try:
+        lines = Path(spec).read_text(encoding="utf-8").splitlines() if spec else []
+    except (OSError, ValueError):
+        return None
+    return next((number for number, line in enumerate(lines, 1) if expression in line), None)
+
+
+def _line(path: str, line: int | None, title: str, message: str, environ: Mapping[str, str]) -> str:
+    properties = {
+        "file": _relative(path, environ.get("GITHUB_WORKSPACE", "")),
+        "line": "" if line is None else str(line),
+        "title": shorten(title, _TITLE_CHARS),
+    }
+    shown = ",".join(f"{name}={_property(value)}" for name, value in properties.items() if value)
+    text = clean(message, keep_lines=True)
+    return f"::error {shown}::{_data(text if len(text) <= _MESSAGE_CHARS else text[: _MESSAGE_CHARS - 1] + '…')}"
+
+
+def _relative(path: str, workspace: str) -> str:
+    """Return a path as GitHub knows files: relative to the checkout."""
+    absolute = os.path.abspath(path)  # noqa: PTH100 - links in the path stay as the user wrote them
+    if not path or not workspace or not Path(absolute).is_relative_to(workspace):
+        return path
+    return os.path.relpath(absolute, workspace)
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,120 @@
+"""The outputs of a run that CI servers take: a JUnit file, a job's summary, the text of a comment, annotations."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+from urllib.parse import quote
+
+from assay.errors import InvalidInputError, Problem, SetupError
+from assay.reports.annotations import annotation_lines
+from assay.reports.atomic import atomic_writer, check_folder
+from assay.reports.junit_document import write_junit
+from assay.reports.markdown_document import markdown_document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from assay.reports.report import Report
+
+MAX_SUMMARY_BYTES = 1_024_000
+"""Of the summary of a GitHub step, all of which is dropped above 1,024 kB."""
+
+
+@dataclass(frozen=True, slots=True)
+class CiOutputs:
+    """Which outputs are wanted; nothing by default.
+
+    Args:
+        junit: The JUnit file, which is replaced.
+        summary: The job's summary, which the report is added to.
+        comment_file: The text of a comment, which is replaced; its first line names spec and key.
+        comment_key: Tells comments of one spec apart.
+        annotations: Whether annotations are printed.
+    """
+
+    junit: Path | None = None
+    summary: Path | None = None
+    comment_file: Path | None = None
+    comment_key: str = "default"
+    annotations: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.annotations or list(self._files()))
+
+    def check(self) -> None:
+        """Raise if one of the files cannot be written, before anything is run.
+
+        Raises:
+            InvalidInputError: Two options name one file.
+            SetupError: A file cannot be written; names all of them.
+        """
+        files = [(option, path.absolute()) for option, path in self._files()]
+        twice = [option for option, path in files if [each for _, each in files].count(path) > 1]
+        if twice:
+            raise InvalidInputError([Problem("names the file of another option, too", option) for option in twice])
+        if problems := [said for option, path in self._files() if (said := _problem(option, path))]:
+            raise SetupError("\n".join(problems))
+
+    def write(self, report: Report, out: IO[str]) -> None:
+        """Write the files, and print annotations.
+
+        Args:
+            report: The report.
+            out: Takes annotations, a line each.
+
+        Raises:
+            SetupError: A file cannot be written.
+        """
+        if self.junit is not None:
+            with atomic_writer(self.junit, option="--junit") as file:
+                write_junit(report, file)
+        if self.comment_file is not None:
+            with atomic_writer(self.comment_file, option="--comment-file") as file:
+                file.write(f"{comment_marker(report, self.comment_key)}\n{markdown_document(report)}")
+        if self.summary is not None:
+            _add_summary(report, self.summary)
+        if self.annotations:
+            out.writelines(f"{line}\n" for line in annotation_lines(report))
+
+    def _files(self) -> Iterator[tuple[str, Path]]:
+        given = (("--junit", self.junit), ("--summary", self.summary), ("--comment-file", self.comment_file))
+        yield from ((option, path) for option, path in given if path is not None)
+
+
+def comment_marker(report: Report, key: str) -> str:
+    """Return the hidden line by which a comment is found again and updated."""
+    return f"<!-- assay:{_marked(report.head['run']['name'])}:{_marked(key)} -->"
+
+
+def _marked(name: str) -> str:
+    return quote(name, safe="", errors="replace").replace("--", "-%2D")
+
+
+def _problem(option: str, path: Path) -> str:
+    """Return why a file cannot be written; empty where it can."""
+    if os.path.lexists(path) and not path.is_file():
+        return f"{path} is no file: choose another place with {option}"
+    try:
+        check_folder(path.parent, option=option)
+    except SetupError as error:
+        return error.message
+    if path.is_file() and not os.access(path, os.W_OK):
+        return f"{path} cannot be written: choose another place with {option}"
+    return ""
+
+
+def _add_summary(report: Report, path: Path) -> None:
+    """Add the report to a summary that other commands may have written to, as far as there is room."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            start = b"\n" if file.tell() else b""
+            room = MAX_SUMMARY_BYTES - file.tell() - len(start)
+            file.write(start + markdown_document(report, max_bytes=max(0, room)).encode())
+    except OSError as error:
+        raise SetupError(
+            f"{path} cannot be written ({error.strerror or error}): choose another place with --summary"
+        ) from error

@@ -1,0 +1,174 @@
+"""What a run leaves for CI servers: annotations, a job's summary, comments; only what is asked for, where it can be."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from markdown_it import MarkdownIt
+from tests.report_documents import HOSTILE, document, failed, gate, row
+
+from assay.errors import InvalidInputError, SetupError
+from assay.reports.annotations import MOST_ANNOTATIONS, annotation_lines
+from assay.reports.ci_outputs import MAX_SUMMARY_BYTES, CiOutputs
+from assay.reports.report import report_of_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+COMMAND = re.compile(r"::error (?P<properties>[^:]*)::(?P<message>.*)")
+MISSED = {"overall_status": "FAIL", "exit_status": 1, "gates": [gate("mrr > 0.5", "fail", actual=0.25), gate()]}
+
+
+def made(folder: Path, found: Mapping[str, Any], outputs: CiOutputs) -> str:
+    """Write the outputs of a document; return what is printed."""
+    source = folder / "source.json"
+    source.write_text(json.dumps(found), encoding="utf-8")
+    printed = io.StringIO()
+    outputs.check()
+    with report_of_file(source) as report:
+        outputs.write(report, printed)
+    return printed.getvalue()
+
+
+def annotations(folder: Path, found: Mapping[str, Any], environ: Mapping[str, str]) -> list[tuple[dict[str, str], str]]:
+    """Properties and message of each annotation, as GitHub reads them."""
+    source = folder / "source.json"
+    source.write_text(json.dumps(found), encoding="utf-8")
+    with report_of_file(source) as report:
+        lines = annotation_lines(report, environ)
+    commands = [COMMAND.fullmatch(line) for line in lines]
+    return [(_properties(each["properties"]), _read(each["message"])) for each in commands if each is not None]
+
+
+def _properties(text: str) -> dict[str, str]:
+    pairs = (part.partition("=") for part in text.split(","))
+    return {name: _read(value.replace("%3A", ":").replace("%2C", ",")) for name, _, value in pairs}
+
+
+def _read(text: str) -> str:
+    return text.replace("%0A", "\n").replace("%0D", "\r").replace("%25", "%")
+
+
+def test_annotations_name_gates_first_at_their_line(tmp_path: Path) -> None:
+    """A missed gate is at its line of the spec, then come failed cases, worst first; paths are as in the checkout."""
+    spec = tmp_path / "evals" / "assay.yaml"
+    spec.parent.mkdir()
+    spec.write_text("name: x\ngates:\n  - mrr > 0.5\n", encoding="utf-8")
+    found = document([failed(f"c{index}", 0.7 - index / 100) for index in range(20)], **MISSED)
+    found["run"]["spec_path"] = str(spec)
+    lines = annotations(tmp_path, found, {"GITHUB_WORKSPACE": str(tmp_path)})
+    assert len(lines) == MOST_ANNOTATIONS
+    assert lines[0] == ({"file": "evals/assay.yaml", "line": "3", "title": "gate FAIL: mrr > 0.5"}, "actual 0.25")
+    assert lines[1][0] == {"file": "data/cases.json", "title": "case c19"}
+    assert lines[1][1] == "similarity 0.51 < 0.75\nquestion: What is it?\nanswer: It is that."
+
+
+def test_a_run_without_a_missed_gate_says_why_it_did_not_pass(tmp_path: Path) -> None:
+    """Too many errors of the agent break no gate: the reasons of the verdict are the annotation."""
+    found = document([row()], overall_status="INCOMPLETE", exit_status=3, reasons=["8 of 9 agent calls failed"])
+    assert annotations(tmp_path, found, {}) == [
+        ({"file": "assay.yaml", "title": "manual: INCOMPLETE"}, "8 of 9 agent calls failed")
+    ]
+
+
+def test_a_run_that_passed_has_no_annotation(tmp_path: Path) -> None:
+    """Failed cases of a run whose gates hold are no errors of the job."""
+    assert annotations(tmp_path, document([failed("a"), row("b")]), {}) == []
+
+
+@pytest.mark.parametrize("text", [HOSTILE, "a%0Ab", "x::error::y", "a\n::set-output name=b::c", "t,file=/etc/passwd"])
+def test_no_text_begins_a_command(tmp_path: Path, text: str) -> None:
+    """Whatever questions, answers, names and reasons hold, each annotation is one line with the properties it has."""
+    found = document([failed(text, question=text, answer=text, reason=text)], **MISSED)
+    found["summary"]["gates"] = [gate(text, "fail", reason=text, note=text)]
+    source = tmp_path / "source.json"
+    source.write_text(json.dumps(found), encoding="utf-8")
+    with report_of_file(source) as report:
+        lines = annotation_lines(report, {})
+    assert len(lines) == 2
+    for line in lines:
+        command = COMMAND.fullmatch(line)
+        assert command is not None, line
+        assert [part.partition("=")[0] for part in command["properties"].split(",")] == ["file", "title"]
+        assert not set(line) & set("\n\r\x1b\x00\u202e")
+
+
+def test_only_what_is_asked_for_is_written(tmp_path: Path) -> None:
+    """Without an option nothing is made and nothing printed; with all of them each file is there."""
+    folder = tmp_path / "out"
+    found = document([failed("a")], **MISSED)
+    assert not CiOutputs()
+    assert made(tmp_path, found, CiOutputs()) == ""
+    assert not folder.exists()
+    wanted = CiOutputs(folder / "j.xml", folder / "s.md", folder / "c.md", "linux", annotations=True)
+    assert made(tmp_path, found, wanted).count("::error ") == 2
+    assert sorted(path.name for path in folder.iterdir()) == ["c.md", "j.xml", "s.md"]
+    comment = (folder / "c.md").read_text("utf-8")
+    assert comment.startswith("<!-- assay:manual:linux -->\n## FAIL: `manual`\n")
+
+
+def test_the_marker_of_a_comment_is_hidden_whatever_its_names_are(tmp_path: Path) -> None:
+    """Names of spec and key cannot end the marker, and two pairs of names have two markers."""
+    markers = set()
+    for name, key in (
+        ("-->", "k"),
+        ("--!><b>", "k"),
+        ("a:b", "c"),
+        ("a", "b:c"),
+        ("a--b", "c"),
+        ("a-%2Db", "c"),
+        ("م", ""),
+    ):
+        found = document([row()])
+        found["run"]["name"] = name
+        made(tmp_path, found, CiOutputs(comment_file=tmp_path / "c.md", comment_key=key))
+        first = (tmp_path / "c.md").read_text("utf-8").splitlines()[0]
+        assert re.fullmatch(r"<!-- assay:[\w.%~-]*:[\w.%~-]* -->", first, re.ASCII)
+        assert "--" not in first[4:-3]
+        assert MarkdownIt("commonmark").render(first).strip() == first
+        markers.add(first)
+    assert len(markers) == 7
+
+
+def test_a_summary_is_added_to_what_is_there(tmp_path: Path) -> None:
+    """Earlier lines of the job's summary stay, and a blank line separates the report from them."""
+    path = tmp_path / "summary.md"
+    path.write_text("before\n", encoding="utf-8")
+    made(tmp_path, document([row()]), CiOutputs(summary=path))
+    assert path.read_text("utf-8").startswith("before\n\n## PASS: `manual`\n")
+
+
+@pytest.mark.parametrize(("free", "cases"), [(6_000, 20), (3_500, 15), (100, None)])
+def test_a_summary_is_cut_at_rows(tmp_path: Path, free: int, cases: int | None) -> None:
+    """Where room is left for a part of it, failed cases are left out whole; without room nothing is added."""
+    path = tmp_path / "summary.md"
+    path.write_bytes(b"x" * (MAX_SUMMARY_BYTES - free - 1) + b"\n")
+    made(tmp_path, document([failed(f"c{index}", answer="y" * 200) for index in range(30)]), CiOutputs(summary=path))
+    content = path.read_bytes()
+    assert len(content) <= MAX_SUMMARY_BYTES
+    added = content[MAX_SUMMARY_BYTES - free :].decode()
+    if cases is None:
+        assert added.strip() == ""
+        return
+    listed = sum(line.startswith("| `c") for line in added.splitlines())
+    assert 0 < listed <= cases
+    assert f"and {30 - listed} more" in added
+    assert added.endswith("</details>\n")
+
+
+def test_files_are_tried_before_a_run(tmp_path: Path) -> None:
+    """All that cannot be written are named at once, with their options; nothing is left behind."""
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    wrong = CiOutputs(tmp_path / "file" / "j.xml", tmp_path / "file" / "s.md", tmp_path)
+    with pytest.raises(SetupError) as caught:
+        wrong.check()
+    assert re.findall("with (--.*)", caught.value.message) == ["--junit", "--summary", "--comment-file"]
+    with pytest.raises(InvalidInputError, match="names the file of another option"):
+        CiOutputs(tmp_path / "a", tmp_path / "a").check()
+    CiOutputs(tmp_path / "new" / "j.xml", tmp_path / "s.md").check()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
