@@ -1,0 +1,99 @@
+"""The GitHub action: its step that runs an evaluation, with the environment of a job, and its outputs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+ROOT = Path(__file__).resolve().parents[2]
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+STEPS = {step["name"]: step for step in ACTION["runs"]["steps"]}
+
+
+def run_step(project: Cli, **inputs: str) -> tuple[subprocess.CompletedProcess[str], dict[str, str]]:
+    """Run the step in a project; return what it printed, and the outputs that it set."""
+    runner = project.folder / "runner"
+    (runner / "assay" / "bin").mkdir(parents=True, exist_ok=True)
+    for name, command in (("python", '"$@"'), ("assay", '-m assay_cli "$@"')):
+        script = runner / "assay" / "bin" / name
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {command}\n')
+        script.chmod(0o755)
+    outputs = project.folder / "outputs"
+    outputs.unlink(missing_ok=True)
+    environ = {
+        **project.env,
+        "RUNNER_TEMP": str(runner),
+        "GITHUB_ACTION_PATH": str(ROOT),
+        "GITHUB_STEP_SUMMARY": str(project.folder / "summary.md"),
+        "GITHUB_OUTPUT": str(outputs),
+        "GITHUB_WORKSPACE": str(project.folder),
+        "SPEC": ".",
+        "ARGUMENTS": "",
+        "KEY": "default",
+        **inputs,
+    }
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", STEPS["Run the evaluation"]["run"]],
+        cwd=project.folder, env=environ, capture_output=True, text=True, timeout=110,
+    )  # fmt: skip
+    return done, dict(line.split("=", 1) for line in outputs.read_text("utf-8").splitlines())
+
+
+def test_a_run_sets_outputs_and_leaves_reports(project: Cli) -> None:
+    """Run id, verdict, pass rate and status are outputs; a failed gate fails no step before the reports are kept."""
+    project.write("agent.py", "def answer(request):\n    return 'no'\n")
+    done, outputs = run_step(project, ARGUMENTS="--set gates=[pass_rate>=0.99] --quick")
+    assert done.returncode == 0, done.stderr
+    assert outputs["verdict"] == "FAIL"
+    assert outputs["pass-rate"] == "0.0000"
+    assert outputs["status"] == "1"
+    assert re.fullmatch(r"small-\d{8}-\d{6}-\w+", outputs["run-id"])
+    reports = {path.name for path in (project.folder / "runner" / "assay-report").iterdir()}
+    assert {"results.json", "report.md", "junit.xml", "comment.md"} <= reports
+    assert (project.folder / "summary.md").read_text("utf-8").startswith("## FAIL: `small`")
+
+
+def test_what_a_run_prints_is_no_command(project: Cli) -> None:
+    """Output of agent and run stands between a stop and its random end; annotations come after it."""
+    project.write("agent.py", "def answer(request):\n    print('::error::forged')\n    return 'no'\n")
+    done, _ = run_step(project, ARGUMENTS="--verbose")
+    lines = done.stdout.splitlines()
+    token = lines[0].removeprefix("::stop-commands::")
+    assert re.fullmatch(r"[0-9a-f]{32}", token)
+    end = lines.index(f"::{token}::")
+    assert any(line.startswith("verdict  FAIL") for line in lines[:end])
+    assert lines[end + 1].startswith("::error file=assay.yaml,line=5,title=gate FAIL")
+    assert not any(line.startswith("::") for line in lines[1:end])
+
+
+def test_a_wrong_spec_is_the_status_of_the_job(project: Cli) -> None:
+    """The status of the command is an output; nothing else is set where no run ended."""
+    done, outputs = run_step(project, SPEC="missing.yaml")
+    assert outputs == {"status": "2"}
+    assert done.returncode == 0
+    assert STEPS["Decide"]["run"] == 'exit "$STATUS"'
+
+
+def test_the_action_puts_no_input_into_a_script() -> None:
+    """Inputs reach scripts as variables: a value with quotes and dollars is no code."""
+    for step in STEPS.values():
+        assert "${{" not in step.get("run", "")
+    assert set(ACTION["outputs"]) == {"run-id", "verdict", "pass-rate", "status"}
+    assert os.access(ROOT / "tools" / "action_comment.py", os.R_OK)
+
+
+@pytest.mark.parametrize("name", ["action_comment", "action_outputs"])
+def test_scripts_of_the_action_need_python_alone(name: str) -> None:
+    """They run before anything is installed: without site packages they import."""
+    code = f"import runpy; runpy.run_path({str(ROOT / 'tools' / (name + '.py'))!r}, run_name='imported')"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
