@@ -16,6 +16,7 @@ REPORTS: Mapping[str, Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         "csv": {"bom": (False, True)},
         "markdown": {},
         "junit": {},
+        "parquet": {},
     }
 )
 """Every format with its options; the first of an option's values is its default."""

@@ -41,7 +41,7 @@ def row_columns(head: Mapping[str, Any]) -> Sequence[Column]:
     is_sql = head["config"].get("preset") == "sql-agent"
     repeated = [Column("Repeat", lambda row: row["repeat"] + 1)] if head["config"]["repeats"] > 1 else []
     own = ("latency", *(SQL_METRICS if is_sql else ()))
-    others = [_metric_column(name) for name, kind in kinds.items() if kind not in own]
+    others = [_metric_column(name, _own_name(name)) for name, kind in kinds.items() if kind not in own]
     if is_sql:
         sql = [_metric_column(_name_of(kind, kinds), kind.replace("_", " ").title()) for kind in SQL_METRICS]
         return [*_start(), *_QUESTION, *_SQL, *sql, *_END, *others, *repeated]
@@ -58,6 +58,11 @@ def metric_kinds(head: Mapping[str, Any]) -> dict[str, str]:
 def _name_of(kind: str, kinds: Mapping[str, str]) -> str:
     """Return the name of the first metric of a kind."""
     return next((name for name, each in kinds.items() if each == kind), kind)
+
+
+def _own_name(metric: str) -> str:
+    """Return the column of a metric: one with the name of a common column gets a prefix, as in data frames."""
+    return f"score.{metric}" if metric in _TAKEN else metric
 
 
 def _metric_column(metric: str, name: str = "") -> Column:
@@ -116,3 +121,4 @@ _PLAIN = (
     Column("Reference", lambda row: "\n".join(row["references"])),
 )
 _END = (Column("Latency (s)", _seconds), Column("Overall Passed", _passed))
+_TAKEN = {column.name for column in (*_start(), _CASE, *_QUESTION, *_SQL, *_PLAIN, *_END)} | {"Repeat"}

@@ -58,6 +58,9 @@ FORMATS: Mapping[str, Format] = {
     "csv": Format("csv_report", "evaluation_results_….csv and evaluation_summary_….csv: for spreadsheets"),
     "markdown": Format("markdown_report", "report.md: at most 60 lines, for pull requests"),
     "junit": Format("junit_report", "junit.xml: a test case for each case, for CI servers"),
+    "parquet": Format(
+        "parquet_report", "results.parquet: rows with typed columns, for data tools", "pyarrow", "parquet"
+    ),
 }
 
 

@@ -1,0 +1,19 @@
+"""Reports of the same document stay the same to the byte; tests/golden_reports.py writes the reviewed files anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.golden_reports import expected, reports
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_reports_are_those_that_were_reviewed(tmp_path: Path) -> None:
+    """Columns, words and order of csv, markdown, junit and annotations change where someone reviews them."""
+    found = dict(reports(tmp_path))
+    wanted = expected()
+    assert sorted(found) == sorted(wanted)
+    for name, content in found.items():
+        assert content.decode() == wanted[name].decode(), name
