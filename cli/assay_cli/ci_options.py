@@ -35,7 +35,7 @@ def ci_options(command: F) -> F:
         "--comment-key",
         metavar="KEY",
         default="default",
-        help="What tells comments on one spec apart, in the comment's first line; default: default.",
+        help="Name of the comment, of which a pull request has one per spec and key; default: default.",
     )
     @click.option("--annotations", is_flag=True, help="Print what failed as annotations of a GitHub job.")
     @functools.wraps(command)
