@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from tests.guides import blocks
+from tests.unit.test_guide_commands import problem_of
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
@@ -90,6 +92,26 @@ def test_the_action_puts_no_input_into_a_script() -> None:
         assert "${{" not in step.get("run", "")
     assert set(ACTION["outputs"]) == {"run-id", "verdict", "pass-rate", "status"}
     assert os.access(ROOT / "tools" / "action_comment.py", os.R_OK)
+
+
+def test_the_guide_names_inputs_and_outputs_that_there_are() -> None:
+    """Workflow and tables of docs/ci.md fit the action."""
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    workflow, job = (yaml.safe_load(block.text) for block in blocks("docs/ci.md", "yaml"))
+    (step,) = [step for step in workflow["jobs"]["evaluate"]["steps"] if step.get("id") == "evaluation"]
+    assert set(step["with"]) <= set(ACTION["inputs"])
+    assert set(re.findall(r"steps\.evaluation\.outputs\.([\w-]+)", page)) <= set(ACTION["outputs"])
+    assert set(re.findall(r"^\| `([a-z]+)` \|", page, re.MULTILINE)) == set(ACTION["inputs"])
+    assert job["evaluate"]["artifacts"]["reports"]["junit"] in job["evaluate"]["script"][0]
+
+
+def test_commands_of_the_guide_are_taken() -> None:
+    """The commands of GitLab's job and of Jenkins' pipeline have options that there are."""
+    (pipeline,) = blocks("docs/ci.md", "groovy")
+    _, job = (yaml.safe_load(block.text) for block in blocks("docs/ci.md", "yaml"))
+    (command,) = re.findall(r"sh '(.+)'", pipeline.text)
+    for line in (command, *job["evaluate"]["script"]):
+        assert problem_of(line.split()[1:]) == "", line
 
 
 @pytest.mark.parametrize("name", ["action_comment", "action_outputs"])

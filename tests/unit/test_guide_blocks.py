@@ -43,6 +43,9 @@ ELSEWHERE = {
 """Which test runs the blocks of a page in a language."""
 NOT_READ = {
     ("docs/architecture.md", "dataset -> agent"): "a drawing",
+    ("docs/ci.md", "evaluate:"): "a GitLab job, which `test_action.py` reads",
+    ("docs/ci.md", "jobs:"): "a GitHub workflow, which `test_action.py` reads",
+    ("docs/ci.md", "pipeline {"): "a Jenkins pipeline, whose command `test_action.py` reads",
     ("docs/database.md", "CREATE ROLE"): "needs a server's administrator",
     ("docs/database.md", "GRANT USAGE"): "needs a server's administrator",
     ("docs/filters.md", "filter     ="): "a grammar, whose examples `test_row_filter_text.py` reads",
