@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMMAND = re.compile(r"::error (?P<properties>[^:]*)::(?P<message>.*)")
-MISSED = {"overall_status": "FAIL", "exit_status": 1, "gates": [gate("mrr > 0.5", "fail", actual=0.25), gate()]}
+MISSED: dict[str, Any] = {
+    "overall_status": "FAIL",
+    "exit_status": 1,
+    "gates": [gate("mrr > 0.5", "fail", actual=0.25), gate()],
+}
 
 
 def made(folder: Path, found: Mapping[str, Any], outputs: CiOutputs) -> str:
@@ -35,7 +39,7 @@ def made(folder: Path, found: Mapping[str, Any], outputs: CiOutputs) -> str:
     return printed.getvalue()
 
 
-def annotations(folder: Path, found: Mapping[str, Any], environ: Mapping[str, str]) -> list[tuple[dict[str, str], str]]:
+def annotated(folder: Path, found: Mapping[str, Any], environ: Mapping[str, str]) -> list[tuple[dict[str, str], str]]:
     """Properties and message of each annotation, as GitHub reads them."""
     source = folder / "source.json"
     source.write_text(json.dumps(found), encoding="utf-8")
@@ -61,7 +65,7 @@ def test_annotations_name_gates_first_at_their_line(tmp_path: Path) -> None:
     spec.write_text("name: x\ngates:\n  - mrr > 0.5\n", encoding="utf-8")
     found = document([failed(f"c{index}", 0.7 - index / 100) for index in range(20)], **MISSED)
     found["run"]["spec_path"] = str(spec)
-    lines = annotations(tmp_path, found, {"GITHUB_WORKSPACE": str(tmp_path)})
+    lines = annotated(tmp_path, found, {"GITHUB_WORKSPACE": str(tmp_path)})
     assert len(lines) == MOST_ANNOTATIONS
     assert lines[0] == ({"file": "evals/assay.yaml", "line": "3", "title": "gate FAIL: mrr > 0.5"}, "actual 0.25")
     assert lines[1][0] == {"file": "data/cases.json", "title": "case c19"}
@@ -71,14 +75,14 @@ def test_annotations_name_gates_first_at_their_line(tmp_path: Path) -> None:
 def test_a_run_without_a_missed_gate_says_why_it_did_not_pass(tmp_path: Path) -> None:
     """Too many errors of the agent break no gate: the reasons of the verdict are the annotation."""
     found = document([row()], overall_status="INCOMPLETE", exit_status=3, reasons=["8 of 9 agent calls failed"])
-    assert annotations(tmp_path, found, {}) == [
+    assert annotated(tmp_path, found, {}) == [
         ({"file": "assay.yaml", "title": "manual: INCOMPLETE"}, "8 of 9 agent calls failed")
     ]
 
 
 def test_a_run_that_passed_has_no_annotation(tmp_path: Path) -> None:
     """Failed cases of a run whose gates hold are no errors of the job."""
-    assert annotations(tmp_path, document([failed("a"), row("b")]), {}) == []
+    assert annotated(tmp_path, document([failed("a"), row("b")]), {}) == []
 
 
 @pytest.mark.parametrize("text", [HOSTILE, "a%0Ab", "x::error::y", "a\n::set-output name=b::c", "t,file=/etc/passwd"])
