@@ -62,7 +62,7 @@ def test_a_run_sets_outputs_and_leaves_reports(project: Cli) -> None:
     assert re.fullmatch(r"small-\d{8}-\d{6}-\w+", outputs["run-id"])
     reports = {path.name for path in (project.folder / "runner" / "assay-report").iterdir()}
     assert {"results.json", "report.md", "junit.xml", "comment.md"} <= reports
-    assert (project.folder / "summary.md").read_text("utf-8").startswith("## FAIL: `small`")
+    assert (project.folder / "summary.md").read_text("utf-8").startswith("\n## FAIL: `small`")
 
 
 def test_what_a_run_prints_is_no_command(project: Cli) -> None:

@@ -22,12 +22,14 @@ def test_a_failing_run_says_so_to_ci(project: Cli) -> None:
     junit = (project.folder / "ci/junit.xml").read_bytes()
     assert ElementTree.fromstring(junit).get("failures") == "21"
     summary = (project.folder / "ci/summary.md").read_text("utf-8")
-    assert summary.startswith("## FAIL: `small`\n")
-    assert (project.folder / "ci/comment.md").read_text("utf-8") == f"<!-- assay:small:default -->\n{summary}"
+    assert summary.startswith("\n## FAIL: `small`\n")
+    assert (project.folder / "ci/comment.md").read_text(
+        "utf-8"
+    ) == f"<!-- assay:small:default -->{summary.removesuffix(chr(10))}"
     again = project.run("report", "out/results.json", *OPTIONS)
     assert again.stdout.splitlines() == lines[:10]
     assert (project.folder / "ci/junit.xml").read_bytes() == junit
-    assert (project.folder / "ci/summary.md").read_text("utf-8") == f"{summary}\n{summary}"
+    assert (project.folder / "ci/summary.md").read_text("utf-8") == summary * 2
     assert sorted(path.name for path in (project.folder / "out").iterdir()) == [".assay-run", "results.json"]
 
 

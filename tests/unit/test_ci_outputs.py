@@ -162,7 +162,7 @@ def test_a_summary_is_cut_at_rows(tmp_path: Path, free: int, cases: int | None) 
     listed = sum(line.startswith("| `c") for line in added.splitlines())
     assert 0 < listed <= cases
     assert f"and {30 - listed} more" in added
-    assert added.endswith("</details>\n")
+    assert added.endswith("</details>\n\n")
 
 
 def test_files_are_tried_before_a_run(tmp_path: Path) -> None:

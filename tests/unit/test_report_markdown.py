@@ -30,6 +30,8 @@ PARTS = (
     "\r\n| new | row |", "\u202eevil", "\u2066evil", ":tada:", "$x^2$", "&lt;b&gt;", "&#64;team", "\\@team", "[x]: y",
     "[^1]", "مناقصة | @team", "\u200b@team", "\x1b]0;title\x07", HOSTILE,
 )  # fmt: skip
+UNSEEN = dict.fromkeys(map(ord, "\u200b\u2068\u2069"))
+"""What keeps texts apart from each other."""
 PAYLOADS = [*PARTS, *(f"{one} {two}" for one, two in itertools.pairwise(PARTS))]
 LINKED = re.compile(
     r"@\w|#\d|![\d]|&\d|~\w|\$[^\s\u200b]|(?i:\bgh-\d)|\b[0-9a-f]{7,40}\b|(?i:\b(?:https?|ftp|mailto):[^\s\u200b])"
@@ -107,7 +109,7 @@ def test_a_text_does_nothing_in_any_field(tmp_path: Path) -> None:
         assert not set(text) & set("\x1b\x00\x07\u202e\u2066\r")
         code = [token.content for token in leaves(READER.parse(text)) if token.type == "code_inline"]
         shown = shorten(payload, 80)
-        assert not shown or sum(one.replace("\u200b", "") == shown for one in code) >= 4, payload
+        assert not shown or sum(one.translate(UNSEEN) == shown for one in code) >= 4, payload
 
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
@@ -120,6 +122,13 @@ def test_texts_keep_their_words(payload: str) -> None:
     text = "".join(token.content for token in inline.children or [])
     assert text.replace("\u200b", "").removeprefix("a").strip() == shown
     assert LINKED.search(text) is None
+
+
+def test_arabic_has_its_own_direction(tmp_path: Path) -> None:
+    """A text with Arabic is isolated, so that numbers and its full stop stand where it has them; others are not."""
+    text = "176 مناقصة، حتى 31 مارس 2026."
+    whole = text_of(tmp_path, document([failed("c1", question=text, answer="in 2026.")]))
+    assert f"| `\u2068{text}\u2069` | `in 2026.` |" in whole
 
 
 def test_the_verdict_comes_first_and_the_worst_case_on_top(tmp_path: Path) -> None:

@@ -111,9 +111,10 @@ def _add_summary(report: Report, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
-            start = b"\n" if file.tell() else b""
-            room = MAX_SUMMARY_BYTES - file.tell() - len(start)
-            file.write(start + markdown_document(report, max_bytes=max(0, room)).encode())
+            room = MAX_SUMMARY_BYTES - file.tell() - 2
+            text = markdown_document(report, max_bytes=max(0, room))
+            # Blank lines around it: it ends with HTML, which Markdown that follows at once would belong to.
+            file.write(f"\n{text}\n".encode() if text else b"")
     except OSError as error:
         raise SetupError(
             f"{path} cannot be written ({error.strerror or error}): choose another place with --summary"

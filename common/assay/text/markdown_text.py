@@ -7,10 +7,13 @@ text, and show `:names:` as images and `$…$` as formulas. Inside code they do 
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from assay.text.unsafe_text import shorten
 
 _BREAK = "\u200b"  # is not seen, and ends what a program would link
+_ISOLATE, _END_OF_ISOLATE = "\u2068", "\u2069"
+"""Around a text with Arabic or Hebrew: it is shown in its own direction, to the last full stop."""
 _LINKED = re.compile(
     r"[@#!%&~^](?=[\w\"{\[])|\$"  # mentions, references, formulas
     r"|:(?=[\w+/-])"  # emoji, and the scheme of an address
@@ -46,5 +49,7 @@ def markdown_code(text: str, width: int | None = None) -> str:
     fence = "`" * (max((len(run) for run in _TICKS.findall(line)), default=0) + 1)
     # Inside a table a bar ends its cell in code, too. Readers differ about two backslashes before it.
     line = line.replace("\\|", f"\\{_BREAK}|").replace("|", "\\|")
+    if any(unicodedata.bidirectional(char) in ("R", "AL") for char in line):
+        line = f"{_ISOLATE}{line}{_END_OF_ISOLATE}"
     pad = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{fence}{pad}{line}{pad}{fence}"
