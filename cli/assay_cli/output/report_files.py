@@ -20,6 +20,7 @@ def report_lines(reports: ReportFolder) -> list[str]:
         else:
             folders[str(path.parent)] = folders.get(str(path.parent), 0) + 1
     lines += [f"report: {clean(folder)}/ ({count_text(count, 'file')})" for folder, count in folders.items()]
+    lines += [f"note: {clean(note)}" for note in reports.notes]
     if reports.other_run is not None:
         lines.append(
             f"note: {clean(str(reports.path))} has the report of {clean(reports.other_run)}, so these files have the "

@@ -35,6 +35,8 @@ class ReportFolder:
     def __init__(self, path: Path, run_id: str, *, option: str = "--output-dir") -> None:
         self.path = path
         self.written: list[Path] = []
+        self.notes: list[str] = []
+        """Sentences for people on what is not as wanted in what was written."""
         self._option = option
         self._run_id = run_id
         owner = _owner(path)
