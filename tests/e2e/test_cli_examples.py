@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.charts import drawn_document, layout_problems, texts
 from tests.e2e.conftest import Cli
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -101,6 +102,14 @@ def test_an_example_comes_to_what_its_readme_says(name: str, reports: dict[str, 
     failed = [row["case_id"] for row in rows if row["passed"] is False]
     assert len(failed) == example.rows - example.passed
     assert not example.failing or list(dict.fromkeys(failed)) == example.failing.split()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_charts_of_an_example_can_be_read(name: str, tmp_path: Path, reports: dict[str, dict[str, Any]]) -> None:
+    """All six, of real runs, with Arabic questions, repeats and categories: no text lies on another, none is a code."""
+    charts = drawn_document(tmp_path, reports[name])
+    assert {chart: found for chart, sheet in charts.items() if (found := layout_problems(sheet))} == {}
+    assert [text for sheet in charts.values() for text in texts(sheet) if "\\u" in text] == []
 
 
 @pytest.mark.parametrize("name", [name for name in RUNS if RUNS[name].failing])

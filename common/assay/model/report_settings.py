@@ -17,6 +17,7 @@ REPORTS: Mapping[str, Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         "markdown": {},
         "junit": {},
         "parquet": {},
+        "charts": {"plot_format": ("png", "svg")},
     }
 )
 """Every format with its options; the first of an option's values is its default."""

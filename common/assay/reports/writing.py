@@ -61,6 +61,7 @@ FORMATS: Mapping[str, Format] = {
     "parquet": Format(
         "parquet_report", "results.parquet: rows with typed columns, for data tools", "pyarrow", "parquet"
     ),
+    "charts": Format("charts_report", "charts/: six pictures, PNG or SVG", "matplotlib", "reports"),
 }
 
 

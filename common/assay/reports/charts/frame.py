@@ -1,0 +1,74 @@
+"""What every chart has around it: title, verdict, and below which run it is of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.reports.charts.palette import BLUE, GRID, INK, MUTED, VERMILION, Fill
+from assay.reports.charts.sheet import LARGE, NORMAL, SMALL, TITLE, WIDTH, Area
+from assay.reports.metric_text import count_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.reports.charts.sheet import Sheet
+
+LEFT, RIGHT = 40.0, WIDTH - 40
+CONTENT = Area(LEFT, 92, RIGHT, 648)
+"""What a frame leaves to its chart."""
+
+_VERDICTS = {"PASS": BLUE, "FAIL": VERMILION}
+
+
+def draw_frame(sheet: Sheet, head: Mapping[str, Any], title: str, subtitle: str, note: str = "") -> None:
+    """Draw title, verdict and caption.
+
+    Args:
+        sheet: An empty one.
+        head: The report's head.
+        title: What the chart shows.
+        subtitle: How it is read.
+        note: What it leaves out or samples; empty for nothing.
+    """
+    summary = head["summary"]
+    right = _verdict(sheet, summary)
+    width = sheet.text((LEFT, 34), title, size=TITLE, bold=True)
+    if summary.get("partial"):
+        said = f"PARTIAL: {summary.get('finished', 0):,} of {count_text(summary['total'], 'row')}"
+        sheet.text((LEFT + width + 16, 34), said, size=TITLE, bold=True, colour=VERMILION, width=right - width - 72)
+    sheet.text((LEFT, 66), subtitle, size=NORMAL, colour=MUTED, width=RIGHT - LEFT)
+    if note:
+        sheet.text((LEFT, 664), note, size=SMALL, colour=MUTED, width=RIGHT - LEFT)
+    _caption(sheet, head)
+
+
+def _verdict(sheet: Sheet, summary: Mapping[str, Any]) -> float:
+    """Draw the verdict at the top right; return where it begins."""
+    word = summary["overall_status"].replace("_", " ")
+    width = sheet.width_of(word, size=LARGE, bold=True) + 28
+    sheet.rectangle(Area(RIGHT - width, 18, RIGHT, 50), Fill(_VERDICTS.get(summary["overall_status"], MUTED)))
+    sheet.text((RIGHT - width / 2, 34), word, size=LARGE, bold=True, colour="white", align="center")
+    return RIGHT - width
+
+
+def _caption(sheet: Sheet, head: Mapping[str, Any]) -> None:
+    """Draw which run it is; a name of any script stands by itself, so that it reorders nothing beside it."""
+    sheet.line([LEFT, RIGHT], [682, 682], GRID)
+    run, summary = head["run"], head["summary"]
+    facts = f"{count_text(summary['total'], 'row')} · {run['created_at'][:10]} · Assay {run['assay_version']}"
+    taken = sheet.text((RIGHT, 700), facts, colour=MUTED, align="right", width=500)
+    room = RIGHT - LEFT - taken - 40
+    named = sheet.text((LEFT, 700), run["name"], colour=INK, width=room / 2)
+    sheet.text((LEFT + named + 16, 700), run["run_id"], colour=MUTED, width=room - named - 16)
+
+
+def draw_message(sheet: Sheet, area: Area, message: str) -> None:
+    """Write in an area why nothing is drawn there."""
+    middle = ((area.left + area.right) / 2, (area.top + area.bottom) / 2)
+    sheet.text(middle, message, size=LARGE, colour=MUTED, align="center", width=area.width)
+
+
+def draw_heading(sheet: Sheet, area: Area, heading: str) -> Area:
+    """Write a heading at the top of an area; return what is left of it."""
+    sheet.text((area.left, area.top + 10), heading, size=NORMAL, bold=True, width=area.width)
+    return Area(area.left, area.top + 30, area.right, area.bottom)

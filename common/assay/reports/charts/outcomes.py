@@ -1,0 +1,58 @@
+"""The outcomes of rows, which every chart keeps apart: passed, failed, agent error, no verdict, not finished."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.reports.charts.palette import BAD, BROKEN, GOOD, MISSING, UNDECIDED, Fill
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PASSED, FAILED, AGENT_ERROR, NO_VERDICT, UNFINISHED = "passed", "failed", "agent error", "no verdict", "not finished"
+
+FILLS: Mapping[str, Fill] = {
+    PASSED: GOOD,
+    FAILED: BAD,
+    AGENT_ERROR: BROKEN,
+    NO_VERDICT: UNDECIDED,
+    UNFINISHED: MISSING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeCount:
+    """How many rows had an outcome.
+
+    Args:
+        outcome: One of FILLS.
+        count: Rows.
+        share: Of all rows of the run; None where it has none.
+    """
+
+    outcome: str
+    count: int
+    share: float | None
+
+
+def outcome_counts(summary: Mapping[str, Any]) -> Sequence[OutcomeCount]:
+    """Return the rows of a run by outcome, as its summary has them; unfinished ones only where there are some."""
+    total, finished = summary["total"], summary.get("finished", summary["total"])
+    passed, errors = summary["passed"], summary["agent_errors"]
+    counts = {
+        PASSED: passed,
+        FAILED: max(summary["decided"] - passed - errors, 0),
+        AGENT_ERROR: errors,
+        NO_VERDICT: max(finished - summary["decided"], 0),
+    }
+    if finished < total:
+        counts[UNFINISHED] = total - finished
+    return [OutcomeCount(name, count, count / total if total else None) for name, count in counts.items()]
+
+
+def outcome_of(row: Mapping[str, Any]) -> str:
+    """Return the outcome of a row of the report."""
+    if row["status"] == "error":
+        return AGENT_ERROR
+    return NO_VERDICT if row["passed"] is None else PASSED if row["passed"] else FAILED

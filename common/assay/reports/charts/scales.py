@@ -1,0 +1,91 @@
+"""Axes: from values to places, ticks at round values, and values in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.reports.metric_text import seconds_text, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SHORT_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A linear axis.
+
+    Args:
+        low: The value at its start.
+        high: The value at its end, more than low.
+        start: The place of low on the sheet.
+        end: The place of high.
+    """
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        """Return the place of a value; one beyond an end is at this end."""
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+
+def ticks(low: float, high: float, most: int) -> Sequence[float]:
+    """Return at most `most` round values from low to high, at equal distances."""
+    step = round_up((high - low) / max(most - 1, 1))
+    first = math.ceil(low / step - 1e-9)
+    return [index * step for index in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def round_up(value: float) -> float:
+    """Return the least of 1, 2, 2.5, 5 and 10 times a power of ten that is no less than a value above 0."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next((factor * power for factor in (1, 2, 2.5, 5) if value <= factor * power * (1 + 1e-9)), 10 * power)
+
+
+def axis_end(value: float) -> float:
+    """Return a round value, a little above or equal to one above 0, where an axis from 0 may end."""
+    step = round_up(value / 5)
+    return math.ceil(value / step - 1e-9) * step
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """How values of a metric are written in one chart.
+
+    Args:
+        unit: The metric's.
+        greatest: The greatest value that is shown: times are in milliseconds where all are short.
+    """
+
+    unit: str
+    greatest: float
+
+    def text(self, value: float | None) -> str:
+        """Return a value as reports write it, and short times in milliseconds."""
+        if value is not None and self.unit == "s" and self.greatest < _SHORT_S:
+            return f"{value * 1000:.2f} ms"
+        if value is not None and self.unit == "" and abs(value) >= 1e6:
+            return f"{value:.4g}"
+        return value_text(self.unit, value)
+
+    def tick(self, value: float) -> str:
+        """Return a round value with no more digits than it has."""
+        if self.unit == "%":
+            return f"{value * 100:.4g}%"
+        if self.unit == "s":
+            return f"{value * 1000:.4g} ms" if self.greatest < _SHORT_S else f"{value:.4g} s"
+        if 1e6 <= abs(value) < 1e9:
+            return f"{value / 1e6:.4g}M"
+        return f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.4g}"
+
+
+def time_text(value_s: float | None, greatest_s: float) -> str:
+    """Return a time in seconds, or in milliseconds where the greatest of a chart is short; a dash for none."""
+    return seconds_text(None) if value_s is None else Numbers("s", greatest_s).text(value_s)
