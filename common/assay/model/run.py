@@ -241,6 +241,7 @@ class MetricSummary:
         meets_target: None without a value or a target.
         rule: How value and threshold compare: "at_least", "more_than" or "at_most".
         detail: Further aggregates.
+        version: Version of the metric's definition; empty where an older version of Assay stored it.
     """
 
     metric: str
@@ -258,6 +259,7 @@ class MetricSummary:
     rule: str = "at_least"
     detail: Mapping[str, Any] = field(default_factory=dict)
     n_unanswered: int = 0
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ def head_document(
         "results": {
             metric.metric: {
                 "metric": kinds.get(metric.metric, metric.metric),
+                "version": metric.version or None,
                 "unit": units.get(metric.metric, ""),
                 **_result(metric),
                 "interval": intervals.get(metric.metric),

@@ -111,7 +111,8 @@ def _type_check(wanted: str | list[str]) -> Check:
 
 def _choice_check(choices: list[Any]) -> Check:
     def check(value: Any, where: str, problems: list[str]) -> None:
-        if value not in choices:
+        # 0 and false are equal in Python, and not in JSON.
+        if not any(value == choice and isinstance(value, bool) is isinstance(choice, bool) for choice in choices):
             named = ", ".join(json.dumps(choice) for choice in choices)
             problems.append(_said(where, f"must be one of {named}" if len(choices) > 1 else f"must be {named}", value))
 

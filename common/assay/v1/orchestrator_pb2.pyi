@@ -1916,6 +1916,7 @@ class MetricSummary(_message.Message):
     MEETS_TARGET_FIELD_NUMBER: _builtins.int
     RULE_FIELD_NUMBER: _builtins.int
     UNANSWERED_COUNT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """The metric."""
     value: _builtins.float
@@ -1946,6 +1947,8 @@ class MetricSummary(_message.Message):
     """How value and threshold compare: "at_least", "more_than" or "at_most"; empty means "at_least"."""
     unanswered_count: _builtins.int
     """Agent errors that have no value: with any, the aggregate is over the answers alone."""
+    version: _builtins.str
+    """Version of the metric's definition, as in the detail of its scores; empty where an older version stored it."""
     def __init__(
         self,
         *,
@@ -1964,10 +1967,11 @@ class MetricSummary(_message.Message):
         meets_target: _builtins.bool | None = ...,
         rule: _builtins.str = ...,
         unanswered_count: _builtins.int = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "target", b"target", "threshold", b"threshold", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "detail_json", b"detail_json", "error_count", b"error_count", "failed_count", b"failed_count", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "metric", b"metric", "own_error_count", b"own_error_count", "passed_count", b"passed_count", "rule", b"rule", "scored_count", b"scored_count", "skipped_count", b"skipped_count", "target", b"target", "threshold", b"threshold", "unanswered_count", b"unanswered_count", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "detail_json", b"detail_json", "error_count", b"error_count", "failed_count", b"failed_count", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "metric", b"metric", "own_error_count", b"own_error_count", "passed_count", b"passed_count", "rule", b"rule", "scored_count", b"scored_count", "skipped_count", b"skipped_count", "target", b"target", "threshold", b"threshold", "unanswered_count", b"unanswered_count", "value", b"value", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__meets_target: _TypeAlias = _typing.Literal["meets_target"]  # noqa: Y015
     _WhichOneofArgType__meets_target: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target"]  # noqa: Y015

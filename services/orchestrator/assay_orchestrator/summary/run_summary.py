@@ -65,8 +65,10 @@ def summarise(
         passed += row.passed is True
         decided += row.passed is not None
         undecided += row.passed is None and bool(row.reason)
-    results = [fold.result() for fold in folds]
-    summaries = [dataclasses.replace(one, n_unanswered=count) for one, count in zip(results, unanswered, strict=True)]
+    summaries = [
+        dataclasses.replace(fold.result(), n_unanswered=count, version=metric.version)
+        for fold, count, metric in zip(folds, unanswered, metrics, strict=True)
+    ]
     pass_rate = passed / decided if decided else None
     summary = RunSummary(
         overall_status="",  # it follows from the rest
