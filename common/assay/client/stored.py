@@ -44,24 +44,36 @@ class Runs(tuple[Run, ...]):
 
 
 def runs(
-    limit: int = 20, *, name: str = "", labels: Mapping[str, str] | None = None, server: str | None = None
+    limit: int = 20,
+    *,
+    name: str = "",
+    labels: Mapping[str, str] | None = None,
+    where: str = "",
+    order_by: str = "",
+    server: str | None = None,
 ) -> Runs:
-    """Return stored runs with their summaries, newest first.
+    """Return stored runs with the figures of their summaries, newest first.
 
     Args:
         limit: How many at most.
         name: Only runs of this name.
         labels: Only runs with these labels.
+        where: Further conditions, such as "state:succeeded since:2026-11-01" (docs/filters.md).
+        order_by: "created", "ended", "name" or "pass_rate", behind "-" the largest first; empty for "-created".
         server: An orchestrator's address; None for the local stack.
 
     Raises:
+        InvalidInputError: `where` or `order_by` is wrong; holds every problem.
         AssayError: They cannot be read.
     """
 
     async def read() -> Runs:
         async with connected(server) as (client, _):
-            listed = await client.list_runs(limit, name=name, labels=labels or {})
-            return Runs([await client.get_run(each.run_id) for each in listed])
+            return Runs(
+                await client.list_runs(
+                    limit, name=name, labels=labels or {}, where=where, order_by=order_by, include_figures=True
+                )
+            )
 
     return run_to_end(read())
 
