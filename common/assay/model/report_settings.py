@@ -30,10 +30,12 @@ class ReportSettings:
     Args:
         format: One of REPORTS.
         options: Those that were given; all others have their defaults.
+        is_optional: Whether it is left out, with a note, where its package is not installed: nobody asked for it by name.
     """
 
     format: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    is_optional: bool = False
 
 
 DEFAULT_REPORTS = (ReportSettings("json"),)

@@ -71,16 +71,20 @@ def check_formats(wanted: Sequence[ReportSettings]) -> None:
     Raises:
         SetupError: It is; says how to install it.
     """
-    missing = [FORMATS[one.format] for one in wanted if not _is_there(FORMATS[one.format].package)]
+    missing = [one.format for one in wanted if not one.is_optional and not _is_there(one)]
     if missing:
-        names = ", ".join(one.format for one in wanted if FORMATS[one.format] in missing)
-        packages = ", ".join(sorted({one.package for one in missing}))
-        hint = install_hint(*sorted({one.extra for one in missing}))
-        raise SetupError(f"the report {names} needs {packages}, not installed here: {hint}", reason="NOT_INSTALLED")
+        raise SetupError(f"the report {', '.join(missing)} needs {_needs(missing)}", reason="NOT_INSTALLED")
 
 
-def _is_there(package: str) -> bool:
+def _is_there(one: ReportSettings) -> bool:
+    package = FORMATS[one.format].package
     return not package or find_spec(package) is not None
+
+
+def _needs(names: Sequence[str]) -> str:
+    packages = ", ".join(sorted({FORMATS[name].package for name in names}))
+    hint = install_hint(*sorted({FORMATS[name].extra for name in names}))
+    return f"{packages}, not installed here: {hint}"
 
 
 def write_formats(report: Report, wanted: Sequence[ReportSettings], folder: ReportFolder) -> None:
@@ -90,6 +94,9 @@ def write_formats(report: Report, wanted: Sequence[ReportSettings], folder: Repo
         SetupError: A file cannot be written; those before it are there.
     """
     for one in wanted:
+        if one.is_optional and not _is_there(one):
+            folder.notes.append(f"{one.format} is left out: it needs {_needs([one.format])}")
+            continue
         writer: Writer = importlib.import_module(f"assay.reports.formats.{FORMATS[one.format].module}")
         writer.write(report, folder, one.options)
 
