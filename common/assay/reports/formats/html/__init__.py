@@ -1,0 +1,5 @@
+"""report.html: one file for people, without any request to the network.
+
+The macros, the style sheet, the SVG charts and the filter of rows know nothing of this one page, so that other pages of
+Assay can use them.
+"""

@@ -1,0 +1,170 @@
+"""report.html: the run on one page, which works from a mail, an artifact of CI or a disk, without any server.
+
+Rows are read three times and never held: figures of all, an entry for each in the list, the texts of each.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from markupsafe import Markup
+
+from assay.reports.formats.html.row_data import OUTCOMES, detail_of, entry_of, script_json
+from assay.reports.formats.html.row_figures import RowFigures
+from assay.reports.formats.html.summary_view import OUTCOME_NAMES, SummaryView
+from assay.text.unsafe_text import UNSAFE, escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from assay.reports.folder import ReportFolder
+    from assay.reports.report import Report
+
+_HERE = Path(__file__).parent
+STYLES = ("style.css",)
+SCRIPTS = ("filter.js", "rows.js", "case.js", "report.js")
+FIRST_CASES = 100
+"""Cases that readers without JavaScript see."""
+_ENTRIES_PER_BLOCK = 5_000
+_DETAILS_PER_BLOCK = 200
+_MAX_PLAIN_CHARS = 8_000_000
+"""Rows above this are compressed: a browser reads 13 MB faster than 30."""
+MAX_DETAIL_BYTES = 512 * 1024 * 1024
+"""Most bytes of all texts, as far as cutting them can reach it; browsers take no page of any size."""
+_MIN_DETAIL_BYTES = 4_096
+_MOST_CHOICES = 500
+
+
+def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:
+    """Write report.html."""
+    del options
+    metrics = list(report.head["results"])
+    figures = RowFigures(metrics, report.head["summary"]["latency"]["max_s"], FIRST_CASES)
+    figures.take(report.row_lines())
+    view = SummaryView(report.head, figures)
+    columns = [name for name in metrics if report.head["results"][name].get("metric", name) != "latency"]
+    style, script = _joined(STYLES), _joined(SCRIPTS)
+    page = environment().get_template("page.html.j2")
+    pieces = page.generate(
+        view=view,
+        policy=content_policy(style, script),
+        style=Markup(style),  # noqa: S704 - a file of Assay
+        script=Markup(script),  # noqa: S704 - a file of Assay
+        columns=columns,
+        lines=[view.case_line(line) for line in figures.first],
+        row_count=report.row_count,
+        case_count=figures.case_count,
+        setup=Markup(script_json(json.dumps(_setup(report, figures, columns), ensure_ascii=False))),  # noqa: S704 - as above
+        entries=_entries(report, metrics),
+        details=_details(report, is_compressed=figures.size > _MAX_PLAIN_CHARS),
+    )
+    with folder.text("report.html") as file:
+        for piece in pieces:
+            file.write(piece)
+
+
+def environment() -> jinja2.Environment:
+    """Return the environment of the templates: every text is escaped, and a name that is not there is an error."""
+    found = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters["shown"] = lambda text: escaped(str(text), keep_lines=True)
+    found.globals["OUTCOME_NAMES"] = OUTCOME_NAMES
+    return found
+
+
+def content_policy(style: str, script: str) -> str:
+    """Return the Content-Security-Policy of a page with this style and this script, and nothing else."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src '{_hash(script)}'",
+            f"style-src '{_hash(style)}'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        )
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _joined(names: Iterable[str]) -> str:
+    return "\n" + "\n".join((_HERE / name).read_text("utf-8") for name in names)
+
+
+def _setup(report: Report, figures: RowFigures, columns: list[str]) -> dict[str, Any]:
+    """Return what the script knows of the run."""
+    head = report.head
+    return {
+        "run_id": report.run_id,
+        "row_count": report.row_count,
+        "case_count": figures.case_count,
+        "outcomes": OUTCOMES,
+        "outcome_names": OUTCOME_NAMES,
+        "details_per_block": _DETAILS_PER_BLOCK,
+        "metrics": [
+            {"name": name, "unit": result.get("unit") or "", "in_list": name in columns}
+            for name, result in head["results"].items()
+        ],
+        "categories": [group["name"] for group in head["summary"]["categories"][:_MOST_CHOICES]],
+        "tags": [group["name"] for group in head["summary"]["tags"][:_MOST_CHOICES]],
+        "unsafe": UNSAFE.pattern,
+    }
+
+
+def _entries(report: Report, metrics: list[str]) -> Iterator[Markup]:
+    """Yield the entries of the rows, in blocks."""
+    texts = (json.dumps(entry_of(row, metrics), ensure_ascii=False, separators=(",", ":")) for row in report.rows())
+    for block in _blocks(texts, _ENTRIES_PER_BLOCK):
+        yield Markup(script_json(block))  # noqa: S704 - nothing in it ends the element
+
+
+def _details(report: Report, *, is_compressed: bool) -> Iterator[tuple[str, Markup]]:
+    """Yield the texts of the rows, in blocks: how each is encoded, and the block."""
+    for block in _blocks(detail_texts(report), _DETAILS_PER_BLOCK):
+        if is_compressed:
+            packed = gzip.compress(script_json(block).encode(), 6, mtime=0)
+            yield "gzip", Markup(base64.b64encode(packed).decode())  # noqa: S704 - letters and digits
+        else:
+            yield "", Markup(script_json(block))  # noqa: S704 - nothing in it ends the element
+
+
+def detail_texts(report: Report, max_bytes: int = MAX_DETAIL_BYTES) -> Iterator[str]:
+    """Yield the texts of each row as JSON.
+
+    Args:
+        report: Has the rows.
+        max_bytes: Where all together would have more, long texts are cut harder, down to 4 kB a row.
+    """
+    left = max_bytes
+    for place, row in enumerate(report.rows()):
+        text = detail_of(row, max(left // (report.row_count - place), _MIN_DETAIL_BYTES))
+        left -= len(text)
+        yield text
+
+
+def _blocks(texts: Iterable[str], size: int) -> Iterator[str]:
+    """Yield JSON lists of at most `size` of the texts each."""
+    block: list[str] = []
+    for text in texts:
+        block.append(text)
+        if len(block) == size:
+            yield f"[{','.join(block)}]"
+            block = []
+    if block:
+        yield f"[{','.join(block)}]"

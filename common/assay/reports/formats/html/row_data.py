@@ -1,0 +1,175 @@
+"""What the page holds of each row: an entry for lists, and the texts that are shown when its case is opened."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+from assay.filters.row_filter import RowOutcome
+from assay.reports.formats.html.word_diff import differences
+from assay.text.unsafe_text import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+OUTCOMES = tuple(outcome.value for outcome in RowOutcome)
+MAX_TEXT_CHARS = 20_000
+"""Most characters of one text; results.json has all of them."""
+MIN_TEXT_CHARS = 200
+"""What a text keeps however large the report is."""
+_PREVIEW_CHARS = 140
+_MOST_STEPS_BACK = 32
+_JOINER = "\u200d"
+_VIRAMA = 9  # the combining class of signs that join two letters of an Indic script
+_SKIN_TONES = range(0x1F3FB, 0x1F400)
+
+Text = str | tuple[str, int]
+"""A text; one that was cut comes with the number of characters that it has."""
+
+
+def outcome_of(row: Mapping[str, Any]) -> str:
+    """Return what a row came to, one of `OUTCOMES`; an agent error first, whatever metrics say of it."""
+    if row["status"] == "error":
+        return "agent_error"
+    return {True: "passed", False: "failed", None: "no_verdict"}[row["passed"]]
+
+
+def entry_of(row: Mapping[str, Any], metrics: Sequence[str]) -> list[Any]:
+    """Return what lists show and filters compare of a row.
+
+    Returns:
+        Case, repeat, number of the outcome in `OUTCOMES`, category, tags, latency in ms, the value of each of the
+        metrics, and the beginning of the question.
+    """
+    return [
+        row["case_id"],
+        row["repeat"],
+        OUTCOMES.index(outcome_of(row)),
+        row["category"],
+        row["tags"],
+        row["latency_ms"],
+        [row["scores"].get(name, {}).get("value") for name in metrics],
+        preview(row["question"]),
+    ]
+
+
+def detail_of(row: Mapping[str, Any], max_bytes: int) -> str:
+    """Return all that is shown of a row as JSON.
+
+    Args:
+        row: As the document has it.
+        max_bytes: Its texts are cut until the JSON has no more bytes, but never below `MIN_TEXT_CHARS`.
+    """
+    limit = MAX_TEXT_CHARS
+    text = json.dumps(_detail(row, limit), ensure_ascii=False)
+    while limit > MIN_TEXT_CHARS and len(text.encode("utf-8", "surrogatepass")) > max_bytes:
+        limit = max(limit // 2, MIN_TEXT_CHARS)
+        text = json.dumps(_detail(row, limit), ensure_ascii=False)
+    return text
+
+
+def preview(question: str) -> str:
+    """Return the beginning of a question in one line."""
+    line = " ".join(question[: 4 * _PREVIEW_CHARS].split())
+    start, _ = _cut(line, _PREVIEW_CHARS)
+    return line if len(line) <= _PREVIEW_CHARS else start.rstrip() + "…"
+
+
+def _detail(row: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    found = {
+        **_exchange(row, limit),
+        "category": row["category"],
+        "tags": row["tags"],
+        "weight": row["weight"],
+        "reason": _text(row["reason"], limit),
+        "started_at": row.get("started_at"),
+        "duration_ms": row.get("duration_ms"),
+    }
+    answer, references = row["answer"], row["references"]
+    if outcome_of(row) == "failed" and answer and references:
+        # Of the texts as the page has them.
+        found["differences"] = differences(_cut(answer, limit)[0], _cut(references[0], limit)[0])
+    if row.get("turns"):
+        found["turns"] = [{**_exchange(turn, limit), "left_out": turn.get("left_out", False)} for turn in row["turns"]]
+    return found
+
+
+def _exchange(part: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    """Return what rows and the turns of a conversation have in common."""
+    return {
+        "question": _text(part["question"], limit),
+        "answer": _text(part["answer"], limit),
+        "references": [_text(one, limit) for one in part["references"]],
+        "status": part["status"],
+        "latency_ms": part.get("latency_ms"),
+        "scores": {name: _score(score, limit) for name, score in part["scores"].items()},
+        "response": _response(part.get("response") or {}, limit),
+    }
+
+
+def _score(score: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    detail = score["detail"]
+    rest = {key: value for key, value in detail.items() if key not in ("reasoning", "message")}
+    said = detail.get("message") or (score["reason"] or "").replace("_", " ") or None
+    return {
+        "value": score["value"],
+        "status": score["status"],
+        "passed": score["passed"],
+        "reason": _text(said, limit),
+        "reasoning": _text(detail.get("reasoning"), limit),
+        "detail": _text(rest, limit) if rest else None,
+    }
+
+
+def _response(response: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    """Return what the agent returned beside its text: lists of small tables, and the rest as one text each."""
+    found: dict[str, Any] = {}
+    for name, value in response.items():
+        match name:
+            case "tool_calls" | "sources" | "retrieved" if isinstance(value, list):
+                found[name] = [{key: _text(part, limit) for key, part in one.items()} for one in value]
+            case "attempts" if isinstance(value, list):
+                found[name] = [{"latency_ms": one["latency_ms"], **_error(one["error"], limit)} for one in value]
+            case "error":
+                found[name] = _error(value, limit)
+            case "usage":
+                found[name] = value
+            case _:
+                found[name] = _text(value, limit)
+    return found
+
+
+def _error(error: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    return {key: _text(value, limit) for key, value in error.items()}
+
+
+def _text(value: Any, limit: int) -> Text | None:
+    """Return a value as text, at most `limit` characters of it; anything but a text as JSON."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if len(text) <= limit else _cut(text, limit)
+
+
+def _cut(text: str, limit: int) -> tuple[str, int]:
+    """Return the beginning of a text, not cut within what readers see as one character, and its length."""
+    if len(text) <= limit:
+        return text, len(text)
+    end = limit
+    while end > max(limit - _MOST_STEPS_BACK, 1) and (_continues(text[end]) or _joins(text[end - 1])):
+        end -= 1
+    return text[:end], len(text)
+
+
+def _joins(char: str) -> bool:
+    return char == _JOINER or unicodedata.combining(char) == _VIRAMA
+
+
+def _continues(char: str) -> bool:
+    return char == _JOINER or unicodedata.category(char)[0] == "M" or ord(char) in _SKIN_TONES
+
+
+def script_json(text: str) -> str:
+    """Return JSON that an HTML page can hold within a script element: nothing in it ends the element or a comment."""
+    return escaped(text, keep_lines=True).replace("<", "\\u003c")

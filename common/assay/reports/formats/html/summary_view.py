@@ -1,0 +1,344 @@
+"""What the page says of the run as a whole, made from the head of the document."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from assay.metrics import METRICS
+from assay.reports.formats.html.svg import histogram, interval_bar, shares_bar
+from assay.reports.metric_text import count_text, seconds_text, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from markupsafe import Markup
+
+    from assay.reports.formats.html.row_figures import CaseLine, RowFigures
+
+OUTCOME_NAMES = {"passed": "passed", "failed": "failed", "agent_error": "agent error", "no_verdict": "no verdict"}
+RULES = {"at_least": "≥", "more_than": ">", "at_most": "≤"}
+_SCALES = {"0 to 1": (0.0, 1.0), "-1 to 1": (-1.0, 1.0), "1 to 5": (1.0, 5.0), "1 to 5, whole numbers": (1.0, 5.0)}
+_GATE_METRIC = re.compile(r"\s*([A-Za-z_]\w*)(?:\.(\w+))?")
+_STATISTICS_IN_UNIT = (None, "mean", "p50", "p95", "p99", "max", "min")
+
+_MOST_GROUPS = 200  # of categories or tags in the summary; the list of cases can be filtered by any
+
+Pair = tuple[str, str]
+
+
+class SummaryView:
+    """The parts of the page above its list of cases.
+
+    Args:
+        head: The document without its rows.
+        figures: What the rows came to.
+    """
+
+    def __init__(self, head: Mapping[str, Any], figures: RowFigures) -> None:
+        self.head = head
+        self.summary: Mapping[str, Any] = head["summary"]
+        self.run: Mapping[str, Any] = head["run"]
+        self.results: Mapping[str, Mapping[str, Any]] = head["results"]
+        self.units = {name: result.get("unit") or "" for name, result in self.results.items()}
+        self._figures = figures
+
+    def partial(self) -> str:
+        """Return which share of the rows an unfinished run has; the empty text for a finished one."""
+        if not self.summary.get("partial"):
+            return ""
+        there = self.summary.get("finished", sum(self._figures.outcomes.values()))
+        return f"PARTIAL: {there:,} of {count_text(self.summary['total'], 'row')}"
+
+    def verdict(self) -> str:
+        """Return the verdict as one sentence."""
+        reasons = "; ".join(self.summary["reasons"])
+        return f"{self.summary['overall_status'].replace('_', ' ')}" + (f": {reasons}" if reasons else "")
+
+    def ended(self) -> str:
+        """Return when the run ended, or was accepted where it has not."""
+        return moment(self.run["ended_at"]) or moment(self.run["created_at"])
+
+    def pass_rate(self) -> str:
+        """Return the pass rate with its counts."""
+        share = value_text("%", self.summary["pass_rate"])
+        return f"{share} ({self.summary['passed']:,} of {self.summary['decided']:,} decided)"
+
+    def outcomes(self) -> list[tuple[str, str, int]]:
+        """Return, for each outcome, its key, its name and how many rows have it."""
+        return [(key, name, self._figures.outcomes[key]) for key, name in OUTCOME_NAMES.items()]
+
+    def outcomes_bar(self) -> Markup:
+        """Return the chart of the outcomes."""
+        said = ", ".join(f"{count:,} {name}" for _, name, count in self.outcomes())
+        return shares_bar("outcomes", f"Rows: {said}", [(key, count) for key, _, count in self.outcomes()])
+
+    def gates(self) -> list[dict[str, Any]]:
+        """Return the criteria with their actual values as text."""
+        return [
+            {
+                **gate,
+                "actual": value_text(self._unit_of_gate(gate["expression"]), gate["actual"]),
+                "said": "; ".join(filter(None, (gate["reason"], gate.get("note")))),
+            }
+            for gate in self.summary["gates"]
+        ]
+
+    def _unit_of_gate(self, expression: str) -> str:
+        found = _GATE_METRIC.match(expression)
+        if found is None or found[1] == "pass_rate":
+            return "%" if found else ""
+        return self.units.get(found[1], "") if found[2] in _STATISTICS_IN_UNIT else ""
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return a line for the pass rate and for each metric, with its chart."""
+        rate = {
+            "unit": "%", "value": self.summary["pass_rate"], "interval": self.summary.get("pass_rate_interval"),
+            "passed": self.summary["passed"], "failed": self.summary["decided"] - self.summary["passed"],
+            "n_scored": self.summary["decided"],
+        }  # fmt: skip
+        return [self._metric("pass rate", rate, 0)] + [
+            self._metric(name, result, index) for index, (name, result) in enumerate(self.results.items(), 1)
+        ]
+
+    def _metric(self, name: str, result: Mapping[str, Any], index: int) -> dict[str, Any]:
+        unit, value, interval = result.get("unit") or "", result["value"], result.get("interval")
+        threshold, sign = result.get("threshold"), RULES.get(result.get("rule", ""), "")
+        shown = {
+            "name": name,
+            "value": value_text(unit, value),
+            "interval": " to ".join(value_text(unit, end) for end in interval) if interval else "",
+            "threshold": f"{sign} {value_text(unit, threshold)}" if threshold is not None else "",
+            "target": f"{sign} {value_text(unit, result['target'])}" if result.get("target") is not None else "",
+            "meets": result.get("meets_threshold"),
+            "meets_target": result.get("meets_target"),
+            "passed": result["passed"],
+            "failed": result["failed"],
+            "scored": result["n_scored"],
+            "missing": self._missing(result),
+            "chart": "",
+        }
+        if value is not None:
+            said = [f"{name} {shown['value']}"]
+            said += [f"95 % interval {shown['interval']}"] if interval else []
+            said += [f"threshold {shown['threshold']}"] if threshold is not None else []
+            ends = tuple(interval) if interval else None
+            scale = _scale(result, [value, *(interval or ()), *([threshold] if threshold is not None else [])])
+            shown["chart"] = interval_bar(
+                f"metric-{index}", ", ".join(said), value, ends, threshold, scale, meets=shown["meets"]
+            )
+        return shown
+
+    def _missing(self, result: Mapping[str, Any]) -> str:
+        parts = (("n_skipped", "skipped"), ("n_error", "metric errors"), ("n_unanswered", "unanswered"))
+        return ", ".join(f"{result[key]:,} {said}" for key, said in parts if result.get(key))
+
+    def latency(self) -> list[Pair]:
+        """Return the latency of the answers."""
+        latency = self.summary["latency"]
+        names = (("mean", "mean_s"), ("P50", "p50_s"), ("P95", "p95_s"), ("longest", "max_s"))
+        return [
+            ("answers", f"{latency['count']:,}"),
+            *((name, seconds_text(latency[key])) for name, key in names),
+            *([("timeouts", f"{latency['timeouts']:,}")] if latency.get("timeouts") else []),
+        ]
+
+    def latency_chart(self) -> Markup | str:
+        """Return the histogram of the latencies; the empty text where there are none."""
+        latency, bins = self.summary["latency"], self._figures.latency_bins
+        marks = [
+            (f"{name} {seconds_text(latency[key])}", latency[key])
+            for name, key in (("P50", "p50_s"), ("P95", "p95_s"))
+            if latency[key] is not None
+        ]
+        if not any(bins):
+            return ""
+        said = "Latency of the answers: " + ", ".join(mark for mark, _ in marks)
+        return histogram("latency-histogram", said, bins, self._figures.bin_width_s, marks, "s")
+
+    def groups(self, kind: str) -> dict[str, Any]:
+        """Return the table of the categories or of the tags.
+
+        Args:
+            kind: "categories" or "tags".
+        """
+        lines = self.summary[kind][:_MOST_GROUPS]
+        metrics = [name for name in self.results if any(name in line["metrics"] for line in lines)]
+        return {
+            "metrics": metrics,
+            "left_out": len(self.summary[kind]) - len(lines),
+            "lines": [
+                {
+                    "name": line["name"],
+                    "total": line["total"],
+                    "passed": line["passed"],
+                    "failed": line["failed"],
+                    "pass_rate": value_text("%", line["pass_rate"]),
+                    "chart": self._group_bar(f"{kind}-{index}", line),
+                    "values": [value_text(self.units[name], line["metrics"].get(name)) for name in metrics],
+                }
+                for index, line in enumerate(lines)
+            ],
+        }
+
+    def _group_bar(self, name: str, line: Mapping[str, Any]) -> Markup | str:
+        rate = line["pass_rate"]
+        if rate is None:
+            return ""
+        return interval_bar(name, f"pass rate {value_text('%', rate)}", rate, None, None, (0.0, 1.0))
+
+    def judging(self) -> list[Pair]:
+        """Return what judging came to; empty where no row has a verdict."""
+        judging = self.summary.get("judging")
+        if not judging:
+            return []
+        counts = (("verdicts", "verdicts"), ("asked of the judge", "asked"), ("in batches", "batched"),
+                  ("from the cache", "cached"), ("by rule", "by_rule"), ("recorded", "recorded"),
+                  ("not valid", "failed"), ("input tokens", "input_tokens"), ("output tokens", "output_tokens"),
+                  ("without a price", "unpriced"))  # fmt: skip
+        pairs = [(said, f"{judging[key]:,}") for said, key in counts if judging.get(key)]
+        rates = (("cache hit rate", "hit_rate", "{:.1%}"), ("cost", "cost_usd", "${:.4f}"),
+                 ("saved by the cache", "saved_usd", "${:.4f}"))  # fmt: skip
+        pairs += [(said, form.format(judging[key])) for said, key, form in rates if judging.get(key) is not None]
+        pairs += [(f"flagged {flag}", f"{count:,}") for flag, count in (judging.get("flags") or {}).items()]
+        for juror in judging.get("jurors") or ():
+            means = "".join(f", {name} {mean:.3f}" for name, mean in juror.get("means", {}).items())
+            pairs.append((f"juror {juror['judge']}", f"{count_text(juror['verdicts'], 'verdict')}{means}"))
+        for agreed in judging.get("agreement") or ():
+            alpha = "-" if agreed["alpha"] is None else f"{agreed['alpha']:.3f}"
+            pairs.append(
+                (f"agreement on {agreed['metric']}", f"alpha {alpha} over {count_text(agreed['count'], 'row')}")
+            )
+        canaries = judging.get("canaries")
+        if canaries:
+            mark = "UNTRUSTED: " if canaries.get("untrusted") else ""
+            pairs.append(("canaries", mark + str(canaries.get("sentence", ""))))
+        return pairs
+
+    def repeats(self) -> list[Pair]:
+        """Return what several runs of each case came to; empty where there was one."""
+        repeats = self.summary["repeats"]
+        if not repeats:
+            return []
+        pairs = [("runs of each case", str(repeats.get("runs_per_case", self.head["config"]["repeats"])))]
+        for key, said in (("pass_at_k", "pass@{} (at least one passes)"), ("pass_hat_k", "pass^{} (all pass)")):
+            pairs += [(said.format(k), value_text("%", value)) for k, value in (repeats.get(key) or {}).items()]
+        variance = repeats.get("variance") or {}
+        if variance.get("noise_share") is not None:
+            pairs.append(("share of the variance within cases", value_text("%", variance["noise_share"])))
+        return pairs + ([("advice", str(variance["advice"]))] if variance.get("advice") else [])
+
+    def weighted(self) -> list[Pair]:
+        """Return the means by the cases' weights, where they differ."""
+        return [
+            (name, value_text(self.units.get(name, "%" if name == "pass_rate" else ""), value))
+            for name, value in self.summary["weighted"].items()
+            if value is None or isinstance(value, int | float)
+        ]
+
+    def provenance(self) -> list[Pair]:
+        """Return what produced the run, as names and values."""
+        config, dataset, agent = self.head["config"], self.run["dataset"], self.head["config"]["agent"]
+        judge, judging = config.get("judge") or {}, self.summary.get("judging") or {}
+        size = count_text(dataset["case_count"], "case")
+        skipped = f", {dataset['skipped_count']:,} skipped" if dataset.get("skipped_count") else ""
+        options = {**(agent.get("options") or {})}
+        model = options.pop("model", None)
+        found: list[tuple[str, Any]] = [
+            ("run", self.run["run_id"]),
+            ("name", self.run["name"]),
+            ("state", ": ".join(filter(None, (self.run["state"], self.run.get("state_reason"))))),
+            ("accepted", moment(self.run["created_at"])),
+            ("started", moment(self.run.get("started_at"))),
+            ("ended", moment(self.run["ended_at"])),
+            ("note", self.run.get("note")),
+            ("labels", " ".join(f"{key}={value}" for key, value in (self.run.get("labels") or {}).items())),
+            ("spec", self.run.get("spec_path")),
+            ("preset", config.get("preset")),
+            ("dataset", f"{self.head['test_cases_path']} ({dataset['format']}, {size}{skipped})"),
+            ("dataset id", dataset["dataset_id"]),
+            ("dataset SHA-256", dataset["sha256"]),
+            ("selection", _json(self.run.get("selection"))),
+            ("warnings of the dataset", "\n".join(dataset.get("warnings") or ())),
+            ("agent", f"{agent['adapter']} {agent['target']}".strip()),
+            ("model", model),
+            ("prompt", self.head.get("prompt_path")),
+            ("agent's options", _json(options)),
+            ("runs of each case", config["repeats"]),
+            *self._sources_of_metrics(),
+            ("judge", " ".join(filter(None, (judge.get("provider"), judge.get("model"))))),
+            ("judge's rubric", judge.get("rubric")),
+            ("recorded verdicts", judge.get("recorded_file")),
+            ("judge's fingerprints", "\n".join(judging.get("fingerprints") or ())),
+            ("Assay", self.run["assay_version"]),
+        ]
+        return [(name, str(value)) for name, value in found if value not in (None, "")]
+
+    def _sources_of_metrics(self) -> list[Pair]:
+        """Return the parameters of each metric, and what produced its scores."""
+        found = []
+        for metric in self.head["config"]["metrics"]:
+            sources = self._figures.sources.get(metric["name"], {})
+            said = [f"{key} {', '.join(values)}" for key, values in sources.items()]
+            kind = metric.get("metric")
+            said += [f"metric {kind}"] if kind and kind != metric["name"] else []
+            parameters = {key: value for key, value in metric["parameters"].items() if value is not None}
+            said += [json.dumps(parameters, ensure_ascii=False)] if parameters else []
+            found.append((f"metric {metric['name']}", "\n".join(said) or "no parameters"))
+        return found
+
+    def case_line(self, line: CaseLine) -> dict[str, Any]:
+        """Return one case of the list of cases, for readers without JavaScript."""
+        return {
+            "case_id": line.case_id,
+            "question": line.question,
+            "category": line.category,
+            "kind": outcome_of_case(line.outcomes),
+            "outcome": outcome_text(line.outcomes),
+            "values": [value_text(self.units[name], _mean(line.values.get(name, []))) for name in self.results],
+            "latency": seconds_text(_mean([one / 1000 for one in line.latencies_ms])),
+        }
+
+
+def outcome_of_case(outcomes: Sequence[str]) -> str:
+    """Return the outcome that stands for several: the first there is of failed, agent error, no verdict, passed."""
+    order = ("failed", "agent_error", "no_verdict", "passed")
+    return next(one for one in order if one in outcomes)
+
+
+def outcome_text(outcomes: Sequence[str]) -> str:
+    """Return what the repeats of a case came to, in words."""
+    if len(outcomes) == 1:
+        return OUTCOME_NAMES[outcomes[0]]
+    return f"{outcomes.count('passed')} of {len(outcomes)} passed"
+
+
+def moment(text: str | None) -> str:
+    """Return a time in UTC without its fractions of a second; the empty text where there is none."""
+    if not text:
+        return ""
+    try:
+        return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M:%S} UTC"
+    except ValueError:
+        return text
+
+
+def _scale(result: Mapping[str, Any], shown: Sequence[float]) -> tuple[float, float]:
+    """Return the values at the ends of a metric's bar: those that the metric can have, or else those to be shown."""
+    info = METRICS[result["metric"]].info if result.get("metric") in METRICS else None
+    low, high = _SCALES.get(info.values if info else "", (0.0, 1.0 if result.get("unit") == "%" else 0.0))
+    if low < 0 <= min(shown):
+        low = 0.0  # similarities are hardly ever negative: their bars compare better from 0
+    if high > low:
+        return low, high
+    return min(0.0, *shown), max(shown) * 1.1 or 1.0
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if value else ""
