@@ -37,7 +37,7 @@ metrics:
   - coverage
   - coverage
 gates: ["pass_rat >= 0.5", "coverage ~ 3"]
-reports: [json, html]
+reports: [json, htm]
 judge: {provider: openai}
 """
 
