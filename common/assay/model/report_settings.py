@@ -18,6 +18,7 @@ REPORTS: Mapping[str, Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         "junit": {},
         "parquet": {},
         "charts": {"plot_format": ("png", "svg")},
+        "html": {},
     }
 )
 """Every format with its options; the first of an option's values is its default."""
