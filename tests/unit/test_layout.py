@@ -119,7 +119,6 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 WRONG_ARGUMENTS = 7
 """How many arguments in tests are of a wrong type on purpose, as a user's may be."""
 PATCHED_CONSTANTS = {
-    "_FILTERED_PAGE": "as many runs as its default has would take minutes",
     "_INDEX_VERSION": "a later SQLite",
     "_SERVER_AGE": "a database server that runs for days, or for a second",
 }

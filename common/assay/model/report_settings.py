@@ -31,7 +31,7 @@ class ReportSettings:
     Args:
         format: One of REPORTS.
         options: Those that were given; all others have their defaults.
-        is_optional: Whether it is left out, with a note, where its package is not installed: nobody asked for it by name.
+        is_optional: Whether it is left out, with a note, where its package is missing: it was not asked for by name.
     """
 
     format: str
@@ -39,5 +39,10 @@ class ReportSettings:
     is_optional: bool = False
 
 
-DEFAULT_REPORTS = (ReportSettings("json"),)
+def by_default(*formats: str) -> tuple[ReportSettings, ...]:
+    """Return reports that were not asked for by name."""
+    return tuple(ReportSettings(name, is_optional=True) for name in formats)
+
+
+DEFAULT_REPORTS = by_default("json", "html")
 """What is written where neither a spec nor its preset says."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
-from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
+from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings, by_default
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,12 +53,14 @@ PRESETS: Mapping[str, Preset] = {
             "An agent that turns questions into SQL and reports what it found.",
             {"retrieval_accuracy": {}, "generation_fidelity": {}, "latency": {}},
             ("pass_rate >= 0.85",),
+            by_default("json", "csv", "charts", "html"),
         ),
         Preset(
             "prompt-quality",
             "A prompt template whose outputs are compared with what was expected.",
             {"exact_match": {}, "consistency": {}, "quality": {}, "rouge": {}, "latency": {}},
             ("exact_match >= 0.85", "quality >= 4"),
+            by_default("json", "markdown", "charts", "html"),
         ),
         Preset(
             "research-agent",
