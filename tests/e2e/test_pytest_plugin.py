@@ -45,8 +45,8 @@ def tests_of_agent(project: Cli) -> Cli:
 
 
 def run_pytest(cli: Cli, *arguments: str, status: int) -> str:
-    """Run pytest in the folder with the plugin; return what it prints."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "assay_pytest"]
+    """Run pytest in the folder ; return what it prints."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly"]
     done = subprocess.run(
         [*command, "-q", "-rA", "-W", "ignore", *arguments],
         cwd=cli.folder,

@@ -62,7 +62,7 @@ FORMATS: Mapping[str, Format] = {
         "parquet_report", "results.parquet: rows with typed columns, for data tools", "pyarrow", "parquet"
     ),
     "charts": Format("charts_report", "charts/: six pictures, PNG or SVG", "matplotlib", "reports"),
-    "html": Format("html.html_report", "report.html: verdict, figures and every case, for people", "jinja2", "reports"),
+    "html": Format("html.html_report", "report.html: verdict, figures and every case, for people", "jinja2", "cli"),
 }
 
 
