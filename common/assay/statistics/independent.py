@@ -1,0 +1,116 @@
+"""Variants as independent samples: chi-square, Fisher, t; and the tests over three or more variants.
+
+Functions import scipy when they are called.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LEAST_EXPECTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SignificanceTest:
+    """The outcome of a test.
+
+    Args:
+        statistic: Its statistic; None where it could not be made.
+        p: Its p-value, the one that decides; None where it could not be made.
+        note: A stable word on what to know, such as "no_data"; empty for nothing.
+        other_p: The p-value of the usual test where `p` is that of a better one; None otherwise.
+    """
+
+    statistic: float | None
+    p: float | None
+    note: str = ""
+    other_p: float | None = None
+
+    def is_significant(self, alpha: float) -> bool:
+        """Whether the test was made and its p-value is below a level."""
+        return self.p is not None and self.p < alpha
+
+
+def chi_square(counts: Sequence[tuple[int, int]]) -> SignificanceTest:
+    """Compare the rates of variants: Pearson's chi-square, of two variants with Yates' correction.
+
+    Where an expected count is below 5, Fisher's exact p-value decides between two variants.
+
+    Args:
+        counts: Of each variant, how many are right and how many are wrong.
+    """
+    if any(right + wrong == 0 for right, wrong in counts) or len(counts) < 2:
+        return SignificanceTest(None, None, "no_data")
+    if not all(map(sum, zip(*counts, strict=True))):
+        return SignificanceTest(0.0, 1.0, "no_variation")
+    from scipy import stats
+
+    found = stats.chi2_contingency([list(each) for each in counts])
+    statistic, p = float(found.statistic), float(found.pvalue)
+    if found.expected_freq.min() >= _LEAST_EXPECTED:
+        return SignificanceTest(statistic, p)
+    if len(counts) > 2:
+        return SignificanceTest(statistic, p, "expected_count_below_5")
+    exact = float(stats.fisher_exact([list(each) for each in counts]).pvalue)
+    return SignificanceTest(statistic, exact, "expected_count_below_5", p)
+
+
+def t_test(a: Sequence[float], b: Sequence[float]) -> SignificanceTest:
+    """Compare two means of independent scores by Student's t with pooled variance; t is that of A - B."""
+    if min(len(a), len(b)) < 2:
+        return SignificanceTest(None, None, "no_data")
+    mean_a, mean_b = math.fsum(a) / len(a), math.fsum(b) / len(b)
+    spread = math.fsum((one - mean_a) ** 2 for one in a) + math.fsum((one - mean_b) ** 2 for one in b)
+    df = len(a) + len(b) - 2
+    error = math.sqrt(spread / df * (1 / len(a) + 1 / len(b)))
+    if error == 0:
+        return SignificanceTest(None, None, "zero_variance")
+    from scipy import stats
+
+    statistic = (mean_a - mean_b) / error
+    return SignificanceTest(statistic, float(2 * stats.t.sf(abs(statistic), df)))
+
+
+def cochran_q(rows: Sequence[Sequence[int]]) -> SignificanceTest:
+    """Compare three or more variants on the same cases, each of which is right (1) or wrong (0).
+
+    Args:
+        rows: One a case, with one entry a variant.
+
+    Source: W. Cochran, "The comparison of percentages in matched samples", 1950.
+    """
+    k = len(rows[0]) if rows else 0
+    if k < 2:
+        return SignificanceTest(None, None, "no_data")
+    columns = [sum(column) for column in zip(*rows, strict=True)]
+    total, by_row = sum(columns), [sum(row) for row in rows]
+    below = k * total - sum(one * one for one in by_row)
+    if below == 0:
+        return SignificanceTest(0.0, 1.0, "no_variation")
+    from scipy import stats
+
+    statistic = (k - 1) * (k * sum(one * one for one in columns) - total * total) / below
+    return SignificanceTest(statistic, float(stats.chi2.sf(statistic, k - 1)))
+
+
+def friedman(rows: Sequence[Sequence[float]]) -> SignificanceTest:
+    """Compare three or more variants by their scores on the same cases.
+
+    Args:
+        rows: One a case, with one entry a variant.
+
+    Source: M. Friedman, "The use of ranks to avoid the assumption of normality", 1937; ties as in scipy.
+    """
+    if len(rows) < 2 or len(rows[0]) < 3:
+        return SignificanceTest(None, None, "no_data")
+    if all(len(set(row)) == 1 for row in rows):
+        return SignificanceTest(0.0, 1.0, "no_variation")
+    from scipy import stats
+
+    found = stats.friedmanchisquare(*zip(*rows, strict=True))
+    return SignificanceTest(float(found.statistic), float(found.pvalue))

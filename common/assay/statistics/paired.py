@@ -1,0 +1,237 @@
+"""Two variants on the same cases: exact McNemar for 0 and 1, sign-flip permutation for scores, clustered errors.
+
+Differences are B - A throughout. Functions import scipy and numpy when they are called.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.statistics.student import t_quantile_95
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+_EXACT_NON_ZERO = 16  # differences up to which all sign assignments are tried
+_ASSIGNMENTS = 20_000
+_TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class McNemar:
+    """The comparison of two variants whose cases are right or wrong.
+
+    Args:
+        b: Cases that A has right and B wrong.
+        c: Cases that A has wrong and B right.
+        n: All cases.
+        p: Exact two-sided p-value.
+        mid_p: The same with half of the probability of what was seen.
+        difference: Rate of B less that of A.
+        interval: Its interval, in [-1, 1].
+        cohens_h: The difference of the rates on the arcsine scale.
+        min_attainable_p: The smallest p-value that as many disagreeing cases can give.
+    """
+
+    b: int
+    c: int
+    n: int
+    p: float
+    mid_p: float
+    difference: float
+    interval: tuple[float, float]
+    cohens_h: float
+    min_attainable_p: float
+
+    def is_borderline(self, alpha: float) -> bool:
+        """Whether p-value and interval, which are built differently, disagree at a level; the p-value decides."""
+        return (self.p < alpha) is not (self.interval[0] > 0 or self.interval[1] < 0)
+
+
+def mcnemar(both: int, b: int, c: int, neither: int, *, alpha: float = 0.05) -> McNemar:
+    """Compare two variants by the 2 x 2 table of their cases.
+
+    Args:
+        both: Cases that both have right.
+        b: Cases that A alone has right.
+        c: Cases that B alone has right.
+        neither: Cases that both have wrong.
+        alpha: The interval is of 1 - alpha.
+
+    Raises:
+        ValueError: There is no case, or a count is negative.
+
+    Source: Q. McNemar, 1947; the interval: D. Bonett and R. Price, "Adjusted Wald confidence interval for a
+    difference of binomial proportions based on paired data", 2012.
+    """
+    n = both + b + c + neither
+    if n < 1 or min(both, b, c, neither) < 0:
+        raise ValueError("McNemar's test needs counts of at least 0, and at least one case")
+    m, smaller = b + c, min(b, c)
+    below = sum(math.comb(m, k) for k in range(smaller + 1))
+    exact = min(1.0, _share(2 * below, m))
+    mid = min(1.0, _share(2 * below - math.comb(m, smaller), m)) if m else 1.0
+    rate_a, rate_b = (both + b) / n, (both + c) / n
+    return McNemar(
+        b=b,
+        c=c,
+        n=n,
+        p=exact,
+        mid_p=mid,
+        difference=(c - b) / n,
+        interval=bonett_price(b, c, n, alpha=alpha),
+        cohens_h=2 * math.asin(math.sqrt(rate_b)) - 2 * math.asin(math.sqrt(rate_a)),
+        min_attainable_p=min(1.0, 2 * 0.5**m),
+    )
+
+
+def _share(count: int, m: int) -> float:
+    """Return count / 2**m, both of which may be larger than a float holds."""
+    shift = max(0, count.bit_length() - 64)
+    return math.ldexp(float(count >> shift), shift - m)
+
+
+def bonett_price(b: int, c: int, n: int, *, alpha: float = 0.05) -> tuple[float, float]:
+    """Return the interval of a difference of paired rates, clipped to [-1, 1]."""
+    from statistics import NormalDist
+
+    lost, won = (b + 1) / (n + 2), (c + 1) / (n + 2)
+    difference = won - lost
+    half = NormalDist().inv_cdf(1 - alpha / 2) * math.sqrt((lost + won - difference * difference) / (n + 2))
+    return max(-1.0, difference - half), min(1.0, difference + half)
+
+
+@dataclass(frozen=True, slots=True)
+class PairedScores:
+    """The comparison of two variants by scores of the same cases.
+
+    Args:
+        n: Pairs.
+        mean_difference: Mean of B - A.
+        p: Of the sign-flip permutation test, or with clusters of t.
+        interval: 95 % t interval of the mean difference; None where it has none.
+        t: The paired t statistic; None where all differences are equal or there is one pair.
+        t_p: Its two-sided p-value; None likewise.
+        d_z: Mean by standard deviation of the differences; None likewise.
+        cliffs_delta: How far B is above A over all pairs of cases, -1 to 1.
+        wins: Cases in which B is higher.
+        ties: Cases in which both are equal.
+        losses: Cases in which A is higher.
+        clusters: How many clusters the cases are in; None without a cluster key.
+    """
+
+    n: int
+    mean_difference: float
+    p: float | None
+    interval: tuple[float, float] | None
+    t: float | None
+    t_p: float | None
+    d_z: float | None
+    cliffs_delta: float
+    wins: int
+    ties: int
+    losses: int
+    clusters: int | None = None
+
+
+def paired_scores(
+    a: Sequence[float], b: Sequence[float], *, seed: int = 0, clusters: Sequence[Hashable] | None = None
+) -> PairedScores:
+    """Compare the scores that two variants have on the same cases.
+
+    Args:
+        a: Scores of A, one per case.
+        b: Scores of B, in the same order.
+        seed: Of the random sign assignments.
+        clusters: What each case shares with others, such as a document; None where cases are independent.
+
+    Raises:
+        ValueError: The sequences differ in length, or are empty.
+    """
+    differences = [second - first for first, second in zip(a, b, strict=True)]
+    if not differences:
+        raise ValueError("a paired comparison needs at least one pair")
+    n = len(differences)
+    mean = math.fsum(differences) / n
+    groups = list(range(n)) if clusters is None else list(clusters)
+    error, count = clustered_error(differences, groups)
+    known = error is not None and error > 0
+    t = mean / error if known and error is not None else None
+    t_p = _t_p_value(t, count - 1) if t is not None else None
+    half = t_quantile_95(count - 1) * error if known and error is not None else None
+    spread = math.sqrt(math.fsum((one - mean) ** 2 for one in differences) / (n - 1)) if n > 1 else 0.0
+    return PairedScores(
+        n=n,
+        mean_difference=mean,
+        p=sign_flip(differences, seed=seed) if clusters is None else t_p,
+        interval=(mean - half, mean + half) if half is not None else None,
+        t=t,
+        t_p=t_p,
+        d_z=mean / spread if spread > 0 else None,
+        cliffs_delta=cliffs_delta(a, b),
+        wins=sum(one > 0 for one in differences),
+        ties=sum(one == 0 for one in differences),
+        losses=sum(one < 0 for one in differences),
+        clusters=None if clusters is None else count,
+    )
+
+
+def clustered_error(values: Sequence[float], clusters: Sequence[Hashable]) -> tuple[float | None, int]:
+    """Return the standard error of a mean over values in clusters, and how many clusters there are.
+
+    The error is None with fewer than two clusters. With each value a cluster of its own it is the usual one.
+    """
+    n = len(values)
+    mean = math.fsum(values) / n
+    sums: dict[Hashable, float] = {}
+    for value, cluster in zip(values, clusters, strict=True):
+        sums[cluster] = sums.get(cluster, 0.0) + (value - mean)
+    count = len(sums)
+    if count < 2:
+        return None, count
+    return math.sqrt(count / (count - 1) * math.fsum(one * one for one in sums.values())) / n, count
+
+
+def sign_flip(differences: Sequence[float], *, seed: int = 0) -> float:
+    """Return the p-value of the sign-flip permutation test: how often random signs give as large a sum.
+
+    All assignments of signs are tried with up to 16 differences that are not 0, else 20,000 random ones.
+    """
+    sizes = [abs(one) for one in differences if one != 0]
+    observed = abs(math.fsum(differences)) - _TOLERANCE
+    if not sizes:
+        return 1.0
+    if len(sizes) <= _EXACT_NON_ZERO:
+        signs = itertools.product((1.0, -1.0), repeat=len(sizes))
+        hits = sum(abs(math.fsum(s * d for s, d in zip(each, sizes, strict=True))) >= observed for each in signs)
+        return math.ldexp(hits, -len(sizes))
+    import numpy as np
+
+    rng, found, values = np.random.default_rng(seed), 0, np.asarray(sizes)
+    block = max(1, min(_ASSIGNMENTS, 4_000_000 // len(sizes)))
+    for begin in range(0, _ASSIGNMENTS, block):
+        signs_of = rng.integers(0, 2, size=(min(block, _ASSIGNMENTS - begin), len(sizes)), dtype=np.int8)
+        found += int((np.abs((2.0 * signs_of - 1.0) @ values) >= observed).sum())
+    return (1 + found) / (1 + _ASSIGNMENTS)
+
+
+def cliffs_delta(a: Sequence[float], b: Sequence[float]) -> float:
+    """Return the share of pairs of cases in which B is higher, less the share in which A is.
+
+    Source: N. Cliff, "Dominance statistics", 1993.
+    """
+    from bisect import bisect_left, bisect_right
+
+    ordered = sorted(a)
+    above = sum(bisect_left(ordered, value) for value in b)
+    below = sum(len(ordered) - bisect_right(ordered, value) for value in b)
+    return (above - below) / (len(a) * len(b))
+
+
+def _t_p_value(t: float, df: int) -> float:
+    from scipy import stats
+
+    return float(2 * stats.t.sf(abs(t), df))
