@@ -90,8 +90,8 @@ def test_a_prompt_is_run_and_its_key_is_written_nowhere(
     rows = {row["case_id"]: row for row in report["rows"]}
     assert {case_id for case_id, row in rows.items() if row["passed"]} == {"fine", "arabic"}
     assert rows["wrong"]["answer"] == "negative Bearer [redacted]"
-    assert rows["arabic"]["question"] == '{"review": "رديء"}'
-    assert 'asked: {"review": "Cut."}' in done.stdout
+    assert rows["arabic"]["question"] == '{"review":"رديء"}'
+    assert 'asked: {"review":"Cut."}' in done.stdout
     errors = {case_id: row["response"]["error"] for case_id, row in rows.items() if row["status"] == "error"}
     assert {case_id: (error["type"], error.get("http_status")) for case_id, error in errors.items()} == {
         "refuse": ("refusal", None),

@@ -187,7 +187,7 @@ def test_verbose_prints_each_row(shared_cli: Cli) -> None:
     assert "Excellent  FAIL  exact_match: the answer differs" in block[-1]
     assert lines[-1].startswith("verdict  FAIL")
     refused = shared_cli.run("run", "assay.yaml", "--verbose", "--json", status=2)
-    assert "leave out --verbose or --json" in refused.stderr
+    assert "--json and --verbose ask for different output" in refused.stderr
 
 
 def test_a_terminal_cuts_at_its_width(ran: tuple[Cli, str, str]) -> None:

@@ -1,0 +1,80 @@
+"""The classical weighted ranking of variants, and the probability of each to be the best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+WEIGHTS = {"accuracy": 0.4, "consistency": 0.3, "quality": 0.3}
+"""How much each metric counts; quality counts as a share of 5."""
+
+_MOST_QUALITY = 5.0
+_RESAMPLES = 10_000
+
+
+def ranking_score(metrics: Mapping[str, float | None]) -> float | None:
+    """Return the weighted mean of accuracy, consistency and quality, over those that there are; None without any."""
+    found = {name: value for name in WEIGHTS if (value := metrics.get(name)) is not None}
+    if not found:
+        return None
+    shares = {name: value / _MOST_QUALITY if name == "quality" else value for name, value in found.items()}
+    return sum(WEIGHTS[name] * share for name, share in shares.items()) / sum(WEIGHTS[name] for name in shares)
+
+
+def ranked(scores: Mapping[str, float | None]) -> list[tuple[str, float | None]]:
+    """Return variants and their scores, the best first; equal ones by name, those without a score last."""
+    return sorted(scores.items(), key=lambda item: (item[1] is None, -(item[1] or 0.0), item[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """Which variant to take.
+
+    Args:
+        variant: The first of the ranking.
+        improvements: Metrics on which it is significantly better than the second.
+        confidence: "high", "medium" or "low".
+        note: "ranking_and_tests_disagree" where the second wins more tests; empty otherwise.
+    """
+
+    variant: str
+    improvements: tuple[str, ...]
+    confidence: str
+    note: str = ""
+
+
+def recommend(order: Sequence[str], winners: Mapping[str, str]) -> Recommendation:
+    """Return the recommendation that follows from a ranking and the tests between its first two.
+
+    Args:
+        order: Variants, the best first; at least one.
+        winners: By metric, which of the first two is significantly better; other metrics are ties.
+    """
+    first, second = order[0], order[1] if len(order) > 1 else ""
+    better = tuple(name for name, winner in winners.items() if winner == first)
+    worse = [name for name, winner in winners.items() if second and winner == second]
+    if len(worse) > len(better):
+        return Recommendation(first, better, "low", "ranking_and_tests_disagree")
+    confidence = "low" if worse or not better else "high" if len(better) > 1 else "medium"
+    return Recommendation(first, better, confidence)
+
+
+def best_probabilities(rows: Sequence[Sequence[float]], *, seed: int = 0) -> list[float]:
+    """Return of each variant how often its mean is the highest when cases are drawn again, 10,000 times.
+
+    Args:
+        rows: One a case, with the score of each variant; at least one. Variants with equal means share a draw.
+        seed: Of the draws.
+    """
+    import numpy as np
+
+    values = np.asarray(rows, dtype=float)
+    rng, votes = np.random.default_rng(seed), np.zeros(values.shape[1])
+    for _ in range(_RESAMPLES):
+        means = values[rng.integers(0, len(values), size=len(values))].mean(axis=0)
+        best = means >= means.max() - 1e-12
+        votes += best / best.sum()
+    return [float(each) for each in votes / _RESAMPLES]

@@ -1,0 +1,135 @@
+"""Sample sizes, detectable differences, ratings, rankings: the examples of their definitions, and what always holds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.statistics.power import (
+    cases_for_rates,
+    cases_for_scores,
+    detectable_rate_difference,
+    detectable_score_difference,
+)
+from assay.statistics.ranking import best_probabilities, ranked, ranking_score, recommend
+from assay.statistics.ratings import bradley_terry
+
+CLOSE = 1e-6
+
+
+@pytest.mark.parametrize(
+    ("difference", "disagreeing", "n"), [(0.2, 0.3, 57), (0.1, 0.25, 194), (0.05, 0.2, 626), (0.03, 0.15, 1306)]
+)
+def test_cases_for_rates(difference: float, disagreeing: float, n: int) -> None:
+    """Rounded up; the sign does not matter."""
+    assert cases_for_rates(difference, disagreeing) == cases_for_rates(-difference, disagreeing) == n
+
+
+@pytest.mark.parametrize(
+    ("n", "disagreeing", "difference"),
+    [(50, 0.25, 0.193467), (100, 0.25, 0.138434), (200, 0.25, 0.098468), (1000, 0.2, 0.039574), (25, 0.25, None)],
+)
+def test_detectable_differences_of_rates(n: int, disagreeing: float, difference: float | None) -> None:
+    """Where too few cases disagree, nothing is detectable."""
+    assert detectable_rate_difference(n, disagreeing) == pytest.approx(difference, abs=CLOSE)
+
+
+def test_scores() -> None:
+    """Cases and differences of the examples."""
+    assert (cases_for_scores(0.3, 1.0), cases_for_scores(-0.2, 0.8), cases_for_scores(0, 1.0)) == (88, 126, None)
+    assert detectable_score_difference(25, 1.0) == pytest.approx(0.560317, abs=CLOSE)
+    assert detectable_score_difference(100, 0.9) == pytest.approx(0.252143, abs=CLOSE)
+
+
+def test_cases_needed_for_what_was_observed() -> None:
+    """By the share of disagreeing cases and the difference that a comparison found."""
+    assert cases_for_rates(8 / 50, 12 / 50) == 72
+    assert cases_for_rates(1 / 200, 7 / 200) == 10987
+    assert cases_for_rates(0, 10 / 100) is None
+    with pytest.raises(ValueError, match="at least that share"):
+        cases_for_rates(0.3, 0.2)
+
+
+@given(st.integers(30, 100_000), st.floats(0.05, 1.0))
+def test_a_detectable_difference_needs_no_more_cases_than_there_are(n: int, disagreeing: float) -> None:
+    """The two formulas fit each other."""
+    difference = detectable_rate_difference(n, disagreeing)
+    if difference is not None:
+        needed = cases_for_rates(difference, disagreeing)
+        assert needed is not None
+        assert abs(needed - n) <= 1
+
+
+@pytest.mark.parametrize(
+    ("wins", "strengths", "ratings", "is_regularised"),
+    [
+        ([[0, 7, 8], [3, 0, 6], [2, 4, 0]], (2.097130, 0.861481, 0.553514), (128.650, -25.902, -102.748), False),
+        ([[0, 5, 4], [0, 0, 3], [0, 2, 0]], (4.701226, 0.526621, 0.403915), (268.884, -111.401, -157.484), True),
+    ],
+)
+def test_bradley_terry(
+    wins: list[list[float]], strengths: tuple[float, ...], ratings: tuple[float, ...], is_regularised: bool
+) -> None:
+    """Strengths and ratings of the examples; a variant that never lost is regularised."""
+    found = bradley_terry(wins)
+    assert found.strengths == pytest.approx(strengths, abs=1e-5)
+    assert found.ratings == pytest.approx(ratings, abs=1e-3)
+    assert found.is_regularised is is_regularised
+
+
+def test_chances() -> None:
+    """The chance of one variant to beat another; variants that nothing connects have none."""
+    assert bradley_terry([[0, 7, 8], [3, 0, 6], [2, 4, 0]]).chance(0, 1) == pytest.approx(0.708823, abs=CLOSE)
+    found = bradley_terry([[0, 7.5], [2.5, 0]])
+    assert found.chance(0, 1) == pytest.approx(0.75)
+    assert found.ratings == pytest.approx((95.424, -95.424), abs=1e-3)
+    with pytest.raises(ValueError, match="compared with the rest"):
+        bradley_terry([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]])
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=3, max_size=3))
+def test_ratings_have_no_order_of_their_own(wins: list[list[int]]) -> None:
+    """Reversing the variants reverses the ratings; their mean is 0."""
+    try:
+        found = bradley_terry(wins)
+    except ValueError:
+        return
+    mirrored = bradley_terry([row[::-1] for row in wins[::-1]])
+    assert mirrored.ratings[::-1] == pytest.approx(found.ratings, abs=1e-4)
+    assert sum(found.ratings) == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "score"),
+    [
+        ({"accuracy": 0.88, "consistency": 0.834, "quality": 4.2}, 0.8542),
+        ({"accuracy": 0.6, "consistency": 0.9, "quality": 4.4}, 0.774),
+        ({"accuracy": 0.88}, 0.88),
+        ({"consistency": 0.8, "quality": 4.5}, 0.85),
+        ({"accuracy": 0.6, "quality": 5}, 0.7714285714),
+        ({"accuracy": None}, None),
+    ],
+)
+def test_ranking_scores(metrics: dict[str, float | None], score: float | None) -> None:
+    """Over the metrics that there are, by the weights of those."""
+    assert ranking_score(metrics) == pytest.approx(score)
+
+
+def test_rankings_and_recommendations() -> None:
+    """The best first, those without a score last; confidence follows from the tests between the first two."""
+    assert [name for name, _ in ranked({"c": None, "b": 0.5, "a": 0.5, "d": 0.9})] == ["d", "a", "b", "c"]
+    assert recommend(["a", "b"], {"accuracy": "a", "quality": "a"}).confidence == "high"
+    assert recommend(["a", "b"], {"accuracy": "a", "quality": "tie"}).confidence == "medium"
+    assert recommend(["a", "b"], {"accuracy": "a", "quality": "b"}).confidence == "low"
+    assert recommend(["a", "b"], {"accuracy": "tie"}).improvements == ()
+    found = recommend(["a", "b"], {"accuracy": "b"})
+    assert (found.variant, found.confidence, found.note) == ("a", "low", "ranking_and_tests_disagree")
+    assert recommend(["a"], {}).confidence == "low"
+
+
+def test_the_probability_of_being_best() -> None:
+    """About 0.949, 0.051 and 0 for eight cases of three variants; equal variants share it."""
+    rows = [(1, 1, 0), (1, 0, 0), (1, 1, 1), (1, 1, 0), (0, 0, 0), (1, 1, 0), (1, 0, 0), (1, 1, 1)]
+    assert best_probabilities(rows) == pytest.approx((0.949, 0.051, 0.0), abs=0.02)
+    assert best_probabilities([(1, 1), (0, 0)]) == [0.5, 0.5]
