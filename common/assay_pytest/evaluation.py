@@ -60,10 +60,13 @@ class MarkedEvaluation:
         spec: The file of the spec.
         agent: A function in place of the spec's agent; None for that.
         server: An orchestrator's address; None for the local stack.
+        number: Which evaluation of the session it is; every worker collects them in the same order.
         closing: Closed at the end of the session.
     """
 
-    def __init__(self, spec: Path, agent: Callable[..., Any] | None, server: str | None, closing: ExitStack) -> None:
+    def __init__(
+        self, spec: Path, agent: Callable[..., Any] | None, server: str | None, number: int, closing: ExitStack
+    ) -> None:
         self._spec, self._agent, self._server = find_spec_file(spec), agent, server
         overrides = ["agent={adapter: python, target: 'caller:agent'}"] if agent is not None else []
         checked = load_spec(
@@ -85,7 +88,7 @@ class MarkedEvaluation:
         )
         self._reports = checked.reports
         self.case_ids = tuple(case.case_id for case in cases)
-        self._closing, self._folder = closing, _shared_folder(self._spec, closing)
+        self._closing, self._folder = closing, _shared_folder(self._spec, number, closing)
         self._report: Report | None = None
         self._problem: AssayError | None = None
         self._cases: dict[str, Case] = {}
@@ -141,13 +144,14 @@ class MarkedEvaluation:
         return self._cases.get(case_id)
 
 
-def _shared_folder(spec: Path, closing: ExitStack) -> Path:
+def _shared_folder(spec: Path, number: int, closing: ExitStack) -> Path:
     """Return the folder of an evaluation, the same for all workers of a session; the last of them removes it.
 
     Workers collect all items before one of them runs the first, so that each holds its lock by then.
     """
     session = os.environ.get("PYTEST_XDIST_TESTRUNUID") or secrets.token_hex(16)
-    name = hashlib.sha256(str(spec.resolve()).encode()).hexdigest()[:16]
+    # The number distinguishes evaluations of one spec with other agents or servers.
+    name = f"{number}-{hashlib.sha256(str(spec.resolve()).encode()).hexdigest()[:16]}"
     folder = Path(tempfile.gettempdir()) / f"assay-pytest-{os.getuid()}-{session}-{name}"
     folder.mkdir(mode=0o700, exist_ok=True)
     users = closing.enter_context((folder / ".users").open("w"))

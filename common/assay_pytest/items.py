@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from assay_pytest.evaluation import Case
 
 _TEXT_CHARS = 2_000
-_ID_CHARS = 100
 
 
 def items_of(collector: pytest.Module | pytest.Class, name: str, mark: pytest.Mark) -> list[pytest.Item]:
@@ -52,7 +51,7 @@ def _evaluation(collector: pytest.Module | pytest.Class, mark: pytest.Mark) -> M
     known = state.evaluations
     if key not in known:
         try:
-            known[key] = MarkedEvaluation(spec, agent, server, state.closing)
+            known[key] = MarkedEvaluation(spec, agent, server, len(known), state.closing)
         except AssayError as error:
             raise collector.CollectError(f"{where}: {error.message}") from None
     return known[key]
@@ -70,7 +69,7 @@ def _spec_path(collector: pytest.Module | pytest.Class, given: Any) -> Path:
 
 
 def _id(name: str, what: str) -> str:
-    return f"{name}[{shorten(what, _ID_CHARS)}]"
+    return f"{name}[{shorten(what, None)}]"  # whole: two cases may differ at the end of their ids
 
 
 def report_of(request: pytest.FixtureRequest) -> Report:

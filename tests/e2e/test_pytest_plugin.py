@@ -128,6 +128,23 @@ def test_workers_share_one_run(tests_of_agent: Cli) -> None:
     assert set(Path(tempfile.gettempdir()).glob(f"assay-pytest-{os.getuid()}-*")) == before
 
 
+def test_one_spec_with_two_agents_is_two_runs(tests_of_agent: Cli) -> None:
+    """Each marker has the report of its own agent, and long ids of cases stay apart."""
+    lines = [json.dumps({"id": "c" * 150 + str(i), "question": f"q{i}", "answer": f"Q{i}"}) for i in range(2)]
+    tests_of_agent.write("qa.jsonl", "\n".join(lines))
+    tests_of_agent.write(
+        "test_agent.py",
+        "import pytest\n"
+        "def right(question):\n    return question.upper()\n"
+        "def wrong(question):\n    return 'nope'\n"
+        "@pytest.mark.assay('assay.yaml', agent=right)\ndef test_right(assay_run): pass\n"
+        "@pytest.mark.assay('assay.yaml', agent=wrong)\ndef test_wrong(assay_run): pass\n",
+    )
+    found = outcomes(run_pytest(tests_of_agent, status=1))
+    assert (found["test_right[verdict]"], found["test_wrong[verdict]"]) == ("PASSED", "FAILED")
+    assert sum(name.startswith("test_wrong[c") and outcome == "XFAIL" for name, outcome in found.items()) == 2
+
+
 def test_repeats_are_one_item(tests_of_agent: Cli) -> None:
     """The runs of a case are folded, and the sentence says how many failed."""
     spec = (tests_of_agent.folder / "assay.yaml").read_text("utf-8")
