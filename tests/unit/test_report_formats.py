@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.report_documents import HOSTILE, agent_error, document, failed, metric, row, score, written
 
-from assay.model.report_settings import REPORTS
+from assay.errors import SetupError
+from assay.model.report_settings import REPORTS, ReportSettings, by_default
+from assay.reports.folder import ReportFolder
+from assay.reports.report import report_of_file
+from assay.reports.writing import FORMATS, Format, check_formats, write_formats
+from assay.spec.presets import PRESETS, preset_reports
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +46,33 @@ def test_a_format_is_written_for_any_run(tmp_path: Path, run: str, name: str) ->
     assert paths
     assert all(path.stat().st_size for path in paths) or (name, run) == ("jsonl", "no rows")
     assert not list(tmp_path.rglob("*.part"))
+
+
+def test_every_preset_writes_what_the_guide_says() -> None:
+    """docs/report.md names the formats of the presets that differ; all others write json and html."""
+    assert {name: tuple(one.format for one in preset_reports(name)) for name in ("", *PRESETS)} == {
+        **dict.fromkeys(("", "prompt-benchmark", "rag", "research-agent"), ("json", "html")),
+        "sql-agent": ("json", "csv", "charts", "html"),
+        "prompt-quality": ("json", "markdown", "charts", "html"),
+    }
+
+
+def test_a_format_whose_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named, it is refused before anything runs; by default it is left out, with a note on how to install it."""
+    monkeypatch.setitem(
+        cast("dict[str, Format]", FORMATS), "charts", Format("charts_report", "", "no_such_one", "reports")
+    )
+    check_formats(by_default("json", "charts"))
+    with pytest.raises(SetupError, match=r"the report charts needs no_such_one, not installed here: .*\[reports\]"):
+        check_formats([ReportSettings("charts")])
+    source = tmp_path / "source.json"
+    source.write_text(json.dumps(RUNS["one row"]), encoding="utf-8")
+    with report_of_file(source) as report:
+        folder = ReportFolder(tmp_path / "out", report.run_id)
+        write_formats(report, by_default("charts", "json"), folder)
+    assert [path.name for path in folder.written] == ["results.json"]
+    assert len(folder.notes) == 1
+    assert folder.notes[0].startswith("charts is left out: it needs no_such_one")
 
 
 @pytest.mark.parametrize("name", REPORTS)
