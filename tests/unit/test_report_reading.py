@@ -215,7 +215,7 @@ def test_the_report_of_an_older_version_keeps_its_folder(tmp_path: Path) -> None
 
 
 def test_unfinished_files_of_a_killed_process_go(tmp_path: Path) -> None:
-    """Those that somebody is writing stay, and so does any other hidden file."""
+    """Those being written stay, and so does any other hidden file."""
     leftover = tmp_path / ".results.json.0123456789abcdef.part"
     other = tmp_path / ".notes.part"
     leftover.touch()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assay.model.run import GateOutcome
 from assay.reports.document import pass_rate_interval
 from assay.reports.judging_text import canary_line, judging_line, jury_lines
-from assay.reports.metric_text import Uncomputed, count_text, seconds_text, units_of, value_text
+from assay.reports.metric_text import Uncomputed, count_text, partial_text, seconds_text, units_of, value_text
 from assay.reports.recommendations import recommendations
 from assay.reports.run_description import selection_line
 from assay.text.unsafe_text import clean, shorten
@@ -187,7 +187,7 @@ class ConsoleSummary:
 
 def _rows(run: Run, summary: RunSummary) -> str:
     return (
-        f"PARTIAL: {summary.row_count} of {run.counts.total} rows"
+        partial_text(summary.row_count or 0, run.counts.total)
         if summary.partial
         else count_text(run.counts.total, "row")
     )

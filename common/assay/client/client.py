@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from assay.agent_host.caller import AgentCaller
-    from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowFilter, RowOrder
     from assay.filters.run_filter import RunOrder
     from assay.model.case import Case
     from assay.model.run import RunSettings, RunState, SpendCap

@@ -79,7 +79,7 @@ def atomic_binary_writer(path: Path, *, option: str = "--output-dir") -> Iterato
         fd = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         temporary = str(made)
         with os.fdopen(fd, "wb") as file:
-            _lock(fd)  # as long as it is held, `remove_leftovers` knows that somebody writes
+            _lock(fd)  # as long as it is held, `remove_leftovers` leaves the file alone
             yield file
             file.flush()
             os.fsync(fd)
@@ -105,7 +105,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _lock(fd: int) -> bool:
-    """Lock a file without waiting; return whether nobody else holds it."""
+    """Lock a file without waiting; return whether it is held here now, and not by another process."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import IO, TYPE_CHECKING, Any
 
 from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes
-from assay.reports.metric_text import count_text
+from assay.reports.metric_text import count_text, partial_text
 from assay.reports.run_times import run_time_s
 from assay.text.xml_text import legal_xml, xml_attribute, xml_text
 
@@ -200,7 +200,7 @@ def _properties(report: Report, plan: _Plan) -> str:
         "verdict": summary["overall_status"],
     }
     if summary.get("partial"):
-        properties["partial"] = f"PARTIAL: {report.row_count} of {summary['total']} rows"
+        properties["partial"] = partial_text(report.row_count, summary["total"])
     if plan.detail is not Detail.ALL:
         number = f" ({count_text(plan.left_out, 'case')})" if plan.left_out else ""
         properties["left_out"] = f"{_LEFT_OUT[plan.detail]}{number}: the file would be too large"

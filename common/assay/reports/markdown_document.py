@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes, worst_first
-from assay.reports.metric_text import count_text, value_text
+from assay.reports.metric_text import count_text, partial_text, value_text
 from assay.reports.run_times import run_time_s
 from assay.text.markdown_text import markdown_code, markdown_prose
 
@@ -86,7 +86,7 @@ class _Findings:
 
 def _opening(report: Report) -> Iterator[str]:
     head, summary = report.head, report.head["summary"]
-    partial = f"PARTIAL: {report.row_count:,} of {summary['total']:,} rows, " if summary.get("partial") else ""
+    partial = partial_text(report.row_count, summary["total"]) + ", " if summary.get("partial") else ""
     yield f"## {partial}{summary['overall_status']}: {markdown_code(head['run']['name'], _NAME_CHARS) or 'run'}"
     yield ""
     counts = [_pass_rate(summary)]

@@ -48,6 +48,11 @@ def count_text(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def partial_text(finished: int, total: int) -> str:
+    """Return what every report of an unfinished run says first."""
+    return f"PARTIAL: {finished:,} of {count_text(total, 'row')}"
+
+
 def reason_text(score: Score) -> str:
     """Return why a score has no value, untrusted: the sentence that comes with it, or its reason in words."""
     said = score.detail.get("message") if score.status is ScoreStatus.SKIPPED else None

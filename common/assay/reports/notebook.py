@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from assay.reports.metric_text import count_text, seconds_text, value_text
+from assay.reports.metric_text import count_text, partial_text, seconds_text, value_text
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def run_html(head: Mapping[str, Any]) -> str:
     status = summary["overall_status"]
     rate = summary["pass_rate"]
     passed = "no row has a verdict" if rate is None else f"pass rate {rate:.1%}"
-    partial = f"PARTIAL: {summary.get('finished')} of {summary['total']} rows. " if summary.get("partial") else ""
+    partial = partial_text(summary["finished"], summary["total"]) + ". " if summary.get("partial") else ""
     rows = [
         (name, _value(metric), _interval(metric), str(metric["n_scored"]), _threshold(metric))
         for name, metric in head["results"].items()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.reports.charts.palette import BLUE, GRID, INK, MUTED, VERMILION, Fill
 from assay.reports.charts.sheet import LARGE, NORMAL, SMALL, TITLE, WIDTH, Area
-from assay.reports.metric_text import count_text
+from assay.reports.metric_text import count_text, partial_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ def draw_frame(sheet: Sheet, head: Mapping[str, Any], title: str, subtitle: str,
     right = _verdict(sheet, summary)
     width = sheet.text((LEFT, 34), title, size=TITLE, bold=True)
     if summary.get("partial"):
-        said = f"PARTIAL: {summary.get('finished', 0):,} of {count_text(summary['total'], 'row')}"
+        said = partial_text(summary.get("finished", 0), summary["total"])
         sheet.text((LEFT + width + 16, 34), said, size=TITLE, bold=True, colour=VERMILION, width=right - width - 72)
     sheet.text((LEFT, 66), subtitle, size=NORMAL, colour=MUTED, width=RIGHT - LEFT)
     if note:

@@ -5,12 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from assay.filters.row_filter import RowOutcome
 from assay.reports.charts.palette import BAD, BROKEN, GOOD, MISSING, UNDECIDED, Fill
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PASSED, FAILED, AGENT_ERROR, NO_VERDICT, UNFINISHED = "passed", "failed", "agent error", "no verdict", "not finished"
+NAMES: Mapping[RowOutcome, str] = {
+    RowOutcome.PASSED: PASSED,
+    RowOutcome.FAILED: FAILED,
+    RowOutcome.AGENT_ERROR: AGENT_ERROR,
+    RowOutcome.NO_VERDICT: NO_VERDICT,
+}
+"""What a chart calls the outcomes of rows."""
 
 FILLS: Mapping[str, Fill] = {
     PASSED: GOOD,
@@ -49,10 +57,3 @@ def outcome_counts(summary: Mapping[str, Any]) -> Sequence[OutcomeCount]:
     if finished < total:
         counts[UNFINISHED] = total - finished
     return [OutcomeCount(name, count, count / total if total else None) for name, count in counts.items()]
-
-
-def outcome_of(row: Mapping[str, Any]) -> str:
-    """Return the outcome of a row of the report."""
-    if row["status"] == "error":
-        return AGENT_ERROR
-    return NO_VERDICT if row["passed"] is None else PASSED if row["passed"] else FAILED

@@ -8,8 +8,9 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assay.reports.charts.outcomes import AGENT_ERROR, FAILED, NO_VERDICT, PASSED, outcome_of
+from assay.reports.charts.outcomes import AGENT_ERROR, FAILED, NAMES, NO_VERDICT, PASSED
 from assay.reports.charts.scales import axis_end
+from assay.reports.row_outcome import outcome_of
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def row_figures(report: Report) -> RowFigures:
     for number, row in enumerate(report.rows(), 1):
         latency_s = latency_of(row)
         latencies.take(number, latency_s)
-        if len(rows := kept[outcome_of(row)]) < _MOST_TABLE_ROWS:
+        if len(rows := kept[NAMES[outcome_of(row)]]) < _MOST_TABLE_ROWS:
             rows.append(_table_row(row, latency_s, repeats=repeats))
     table = [row for outcome in TABLE_ORDER for row in kept[outcome]]
     return RowFigures(latencies.result(), table[:_MOST_TABLE_ROWS])
@@ -111,7 +112,7 @@ def latency_of(row: Mapping[str, Any]) -> float | None:
 def _table_row(row: Mapping[str, Any], latency_s: float | None, *, repeats: bool) -> TableRow:
     return TableRow(
         name=shorten(row["case_id"], _MOST_CHARACTERS) + (f" #{row['repeat'] + 1}" if repeats else ""),
-        outcome=outcome_of(row),
+        outcome=NAMES[outcome_of(row)],
         category=shorten(row["category"] or "", _MOST_CHARACTERS),
         question=shorten(row["question"], _MOST_CHARACTERS),
         reason=shorten(row["reason"] or "", _MOST_CHARACTERS),

@@ -1,4 +1,4 @@
-"""From what a provider said to an answer: refusals, texts that were cut off and silence are told apart from answers."""
+"""From the reply of a provider to an answer: refusals, texts that were cut off and silence are no answers."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.filters.row_filter import RowOutcome
 from assay.reports.formats.html.word_diff import differences
+from assay.reports.row_outcome import outcome_of
 from assay.text.unsafe_text import escaped
 
 if TYPE_CHECKING:
@@ -26,13 +27,6 @@ _SKIN_TONES = range(0x1F3FB, 0x1F400)
 
 Text = str | tuple[str, int]
 """A text; one that was cut comes with the number of characters that it has."""
-
-
-def outcome_of(row: Mapping[str, Any]) -> str:
-    """Return what a row came to, one of `OUTCOMES`; an agent error first, whatever metrics say of it."""
-    if row["status"] == "error":
-        return "agent_error"
-    return {True: "passed", False: "failed", None: "no_verdict"}[row["passed"]]
 
 
 def entry_of(row: Mapping[str, Any], metrics: Sequence[str]) -> list[Any]:
@@ -87,7 +81,7 @@ def _detail(row: Mapping[str, Any], limit: int) -> dict[str, Any]:
         "duration_ms": row.get("duration_ms"),
     }
     answer, references = row["answer"], row["references"]
-    if outcome_of(row) == "failed" and answer and references:
+    if outcome_of(row) is RowOutcome.FAILED and answer and references:
         # Of the texts as the page has them.
         found["differences"] = differences(_cut(answer, limit)[0], _cut(references[0], limit)[0])
     if row.get("turns"):

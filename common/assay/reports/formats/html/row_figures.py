@@ -8,8 +8,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assay.reports.formats.html.row_data import outcome_of, preview
+from assay.reports.formats.html.row_data import preview
 from assay.reports.formats.html.svg import nice_bin
+from assay.reports.row_outcome import outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

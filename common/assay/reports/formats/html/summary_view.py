@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
 from assay.reports.formats.html.svg import histogram, interval_bar, shares_bar
-from assay.reports.metric_text import count_text, seconds_text, value_text
+from assay.reports.metric_text import count_text, partial_text, seconds_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ class SummaryView:
         if not self.summary.get("partial"):
             return ""
         there = self.summary.get("finished", sum(self._figures.outcomes.values()))
-        return f"PARTIAL: {there:,} of {count_text(self.summary['total'], 'row')}"
+        return partial_text(there, self.summary["total"])
 
     def verdict(self) -> str:
         """Return the verdict as one sentence."""

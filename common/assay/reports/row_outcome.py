@@ -1,0 +1,17 @@
+"""What a row of a report came to, by the words of filters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.filters.row_filter import RowOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def outcome_of(row: Mapping[str, Any]) -> RowOutcome:
+    """Return what a row of the document came to; an agent error first, whatever metrics say of it."""
+    if row["status"] == "error":
+        return RowOutcome.AGENT_ERROR
+    return {True: RowOutcome.PASSED, False: RowOutcome.FAILED, None: RowOutcome.NO_VERDICT}[row["passed"]]
