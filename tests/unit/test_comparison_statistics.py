@@ -13,9 +13,11 @@ from scipy import stats
 
 from assay.statistics.adjustment import benjamini_hochberg, holm
 from assay.statistics.independent import chi_square, cochran_q, friedman, t_test
-from assay.statistics.paired import bonett_price, clustered_error, mcnemar, paired_scores, sign_flip
+from assay.statistics.paired import bonett_price, clustered_error, mcnemar, paired_scores
+from assay.statistics.sign_flips import sign_flip, sign_flips
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Sequence
 
 CLOSE = 1e-6
@@ -146,7 +148,7 @@ def test_paired_scores(a: list[float], b: list[float], shown: tuple[float, ...])
 )
 def test_sign_flips(differences: list[float], p: float) -> None:
     """Every assignment of signs is tried where they are few."""
-    assert sign_flip(differences) == p
+    assert sign_flip(differences).p == p
 
 
 def test_many_sign_flips_are_drawn_by_a_seed() -> None:
@@ -155,8 +157,27 @@ def test_many_sign_flips_are_drawn_by_a_seed() -> None:
     differences = [float(one) for one in rng.normal(0.3, 1, 60)]
     first = sign_flip(differences, seed=1)
     assert first == sign_flip(differences, seed=1)
-    assert first == pytest.approx(float(stats.ttest_1samp(differences, 0).pvalue), abs=0.01)
-    assert sign_flip([1.0] * 60) == 1 / 20_001
+    assert first.p == pytest.approx(float(stats.ttest_1samp(differences, 0).pvalue), abs=0.01)
+    assert sign_flip([1.0] * 60).p == 1 / 20_001
+
+
+@given(st.lists(st.lists(st.floats(-2, 2), max_size=60), min_size=1, max_size=4), st.randoms())
+def test_a_sign_flip_is_the_same_beside_others(comparisons: list[list[float]], random: random.Random) -> None:
+    """Neither what else is compared, nor the order of the cases, nor the direction moves a p-value."""
+    together = sign_flips(comparisons)
+    for comparison, found in zip(comparisons, together, strict=True):
+        other = [-one for one in comparison]
+        random.shuffle(other)
+        assert sign_flip(other) == found
+
+
+def test_very_many_differences_take_the_normal_limit() -> None:
+    """With more than 10,000 differences that are not 0 the normal limit answers, near what draws would say."""
+    rng = np.random.default_rng(5)
+    differences = [float(one) for one in rng.normal(0.02, 1, 12_000)]
+    found = sign_flip(differences)
+    assert found.method == "normal_limit"
+    assert found.p == pytest.approx(float(stats.ttest_1samp(differences, 0).pvalue), abs=1e-3)
 
 
 def test_clusters() -> None:

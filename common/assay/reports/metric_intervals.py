@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
     from assay.model.run import CaseResult, MetricSummary, RunSettings
 
-_SCALES = {"0 to 1": (0.0, 1.0), "1 to 5": (1.0, 5.0), "-1 to 1": (-1.0, 1.0)}
-"""What values of a metric can be, as its description says; the interval of a bounded score ends at its bounds."""
-
 
 class MetricIntervals:
     """Gathers the values of every metric of a run while its rows pass.
@@ -60,5 +57,5 @@ class MetricIntervals:
         interval = found.result()
         if interval is None:
             return None
-        low, high = _SCALES.get(METRICS[self._kinds[metric.metric]].info.values, (-math.inf, math.inf))
+        low, high = METRICS[self._kinds[metric.metric]].info.scale or (-math.inf, math.inf)
         return max(low, interval[0]), min(high, interval[1])

@@ -5,19 +5,14 @@ Differences are B - A throughout. Functions import scipy and numpy when they are
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.statistics.student import t_quantile_95
+from assay.statistics.sign_flips import SignFlip, sign_flip
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
-
-_EXACT_NON_ZERO = 16  # differences up to which all sign assignments are tried
-_ASSIGNMENTS = 20_000
-_TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +107,10 @@ class PairedScores:
         n: Pairs.
         mean_difference: Mean of B - A.
         p: Of the sign-flip permutation test, or with clusters of t.
-        interval: 95 % t interval of the mean difference; None where it has none.
+        method: Of the p-value: a method of `SignFlip`, or "clustered_t".
+        interval: t interval of the mean difference; None where it has none.
+        standard_error: Of the mean difference; None with fewer than two pairs or clusters.
+        degrees: Degrees of freedom of t.
         t: The paired t statistic; None where all differences are equal or there is one pair.
         t_p: Its two-sided p-value; None likewise.
         d_z: Mean by standard deviation of the differences; None likewise.
@@ -126,7 +124,10 @@ class PairedScores:
     n: int
     mean_difference: float
     p: float | None
+    method: str
     interval: tuple[float, float] | None
+    standard_error: float | None
+    degrees: int
     t: float | None
     t_p: float | None
     d_z: float | None
@@ -138,7 +139,13 @@ class PairedScores:
 
 
 def paired_scores(
-    a: Sequence[float], b: Sequence[float], *, seed: int = 0, clusters: Sequence[Hashable] | None = None
+    a: Sequence[float],
+    b: Sequence[float],
+    *,
+    seed: int = 0,
+    alpha: float = 0.05,
+    clusters: Sequence[Hashable] | None = None,
+    flip: SignFlip | None = None,
 ) -> PairedScores:
     """Compare the scores that two variants have on the same cases.
 
@@ -146,7 +153,9 @@ def paired_scores(
         a: Scores of A, one per case.
         b: Scores of B, in the same order.
         seed: Of the random sign assignments.
+        alpha: The interval is of 1 - alpha.
         clusters: What each case shares with others, such as a document; None where cases are independent.
+        flip: The sign-flip test of B - A where it has been made with others at once; None makes it here.
 
     Raises:
         ValueError: The sequences differ in length, or are empty.
@@ -156,18 +165,24 @@ def paired_scores(
         raise ValueError("a paired comparison needs at least one pair")
     n = len(differences)
     mean = math.fsum(differences) / n
-    groups = list(range(n)) if clusters is None else list(clusters)
-    error, count = clustered_error(differences, groups)
-    known = error is not None and error > 0
-    t = mean / error if known and error is not None else None
+    error, count = clustered_error(differences, range(n) if clusters is None else clusters)
+    t = mean / error if error else None
     t_p = _t_p_value(t, count - 1) if t is not None else None
-    half = t_quantile_95(count - 1) * error if known and error is not None else None
     spread = math.sqrt(math.fsum((one - mean) ** 2 for one in differences) / (n - 1)) if n > 1 else 0.0
+    p: float | None
+    if clusters is None:
+        tested = flip or sign_flip(differences, seed=seed)
+        p, method = tested.p, tested.method
+    else:
+        p, method = t_p, "clustered_t"
     return PairedScores(
         n=n,
         mean_difference=mean,
-        p=sign_flip(differences, seed=seed) if clusters is None else t_p,
-        interval=(mean - half, mean + half) if half is not None else None,
+        p=p,
+        method=method,
+        interval=t_interval(mean, error, count - 1, alpha=alpha),
+        standard_error=error,
+        degrees=count - 1,
         t=t,
         t_p=t_p,
         d_z=mean / spread if spread > 0 else None,
@@ -177,6 +192,16 @@ def paired_scores(
         losses=sum(one < 0 for one in differences),
         clusters=None if clusters is None else count,
     )
+
+
+def t_interval(mean: float, error: float | None, degrees: int, *, alpha: float = 0.05) -> tuple[float, float] | None:
+    """Return the t interval of a mean, of 1 - alpha; None without a standard error, or with one of 0."""
+    if not error:
+        return None
+    from scipy import special
+
+    half = float(special.stdtrit(degrees, 1 - alpha / 2)) * error
+    return mean - half, mean + half
 
 
 def clustered_error(values: Sequence[float], clusters: Sequence[Hashable]) -> tuple[float | None, int]:
@@ -195,43 +220,20 @@ def clustered_error(values: Sequence[float], clusters: Sequence[Hashable]) -> tu
     return math.sqrt(count / (count - 1) * math.fsum(one * one for one in sums.values())) / n, count
 
 
-def sign_flip(differences: Sequence[float], *, seed: int = 0) -> float:
-    """Return the p-value of the sign-flip permutation test: how often random signs give as large a sum.
-
-    All assignments of signs are tried with up to 16 differences that are not 0, else 20,000 random ones.
-    """
-    sizes = [abs(one) for one in differences if one != 0]
-    observed = abs(math.fsum(differences)) - _TOLERANCE
-    if not sizes:
-        return 1.0
-    if len(sizes) <= _EXACT_NON_ZERO:
-        signs = itertools.product((1.0, -1.0), repeat=len(sizes))
-        hits = sum(abs(math.fsum(s * d for s, d in zip(each, sizes, strict=True))) >= observed for each in signs)
-        return math.ldexp(hits, -len(sizes))
-    import numpy as np
-
-    rng, found, values = np.random.default_rng(seed), 0, np.asarray(sizes)
-    block = max(1, min(_ASSIGNMENTS, 4_000_000 // len(sizes)))
-    for begin in range(0, _ASSIGNMENTS, block):
-        signs_of = rng.integers(0, 2, size=(min(block, _ASSIGNMENTS - begin), len(sizes)), dtype=np.int8)
-        found += int((np.abs((2.0 * signs_of - 1.0) @ values) >= observed).sum())
-    return (1 + found) / (1 + _ASSIGNMENTS)
-
-
 def cliffs_delta(a: Sequence[float], b: Sequence[float]) -> float:
     """Return the share of pairs of cases in which B is higher, less the share in which A is.
 
     Source: N. Cliff, "Dominance statistics", 1993.
     """
-    from bisect import bisect_left, bisect_right
+    import numpy as np
 
-    ordered = sorted(a)
-    above = sum(bisect_left(ordered, value) for value in b)
-    below = sum(len(ordered) - bisect_right(ordered, value) for value in b)
+    ordered = np.sort(np.asarray(a, dtype=float))
+    above = int(np.searchsorted(ordered, b, side="left").sum())
+    below = len(ordered) * len(b) - int(np.searchsorted(ordered, b, side="right").sum())
     return (above - below) / (len(a) * len(b))
 
 
 def _t_p_value(t: float, df: int) -> float:
-    from scipy import stats
+    from scipy import special  # scipy.stats takes a second to import
 
-    return float(2 * stats.t.sf(abs(t), df))
+    return float(2 * special.stdtr(df, -abs(t)))

@@ -13,6 +13,8 @@ DEFAULT_MODEL = "all-MiniLM-L6-v2"
 _MAX_TEXT_CHARS = 10_000
 _MAX_TEXTS = 1_000
 _MAX_LIST_CHARS = 100_000
+_SCALES = {"0 to 1": (0.0, 1.0), "0 or 1": (0.0, 1.0), "1 to 5": (1.0, 5.0), "-1 to 1": (-1.0, 1.0)}
+"""The bounds of values, by how their description starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,11 @@ class MetricInfo:
     def needs_embedder(self) -> bool:
         """Whether it needs vectors."""
         return any(parameter.name == "model" for parameter in self.parameters)
+
+    @property
+    def scale(self) -> tuple[float, float] | None:
+        """The least and the greatest value; None where values have no bounds."""
+        return next((bounds for start, bounds in _SCALES.items() if self.values.startswith(start)), None)
 
     @property
     def needs_judge(self) -> bool:

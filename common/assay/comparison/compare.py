@@ -1,0 +1,453 @@
+"""Compares runs: joins them by case, tests every metric, adjusts, decides, ranks. The arithmetic of docs/compare.md."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import string
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from assay.comparison.facts import MetricFacts, RunFacts, default_primary
+from assay.comparison.metric_pairs import PairedValues, compare_values, estimate, has_enough
+from assay.comparison.model import (
+    PASS_RATE,
+    Adjustment,
+    Comparison,
+    ComparisonSettings,
+    Estimate,
+    FlippedCase,
+    MetricComparison,
+    OmnibusTest,
+    PairComparison,
+    RankedVariant,
+    Variant,
+    VariantRecommendation,
+    Verdict,
+)
+from assay.comparison.preconditions import mismatches
+from assay.comparison.what_changed import changes
+from assay.errors import InvalidInputError
+from assay.parsing.names import unknown_name
+from assay.statistics.adjustment import benjamini_hochberg, holm
+from assay.statistics.independent import cochran_q, friedman
+from assay.statistics.ranking import best_probabilities, ranked, ranking_score, recommend
+from assay.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.comparison.cases import CaseScores
+
+MOST_RUNS = 26
+"""Most runs of one comparison: each has a letter."""
+_MOST_FLIPPED = 50
+_FILTERED = "the cases were chosen by a filter after the run: the figures are exploratory"
+_MISMATCH = "the runs must not be compared"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """A run and its rows.
+
+    Args:
+        facts: The run as a whole.
+        cases: Its rows, folded by case.
+    """
+
+    facts: RunFacts
+    cases: CaseScores
+
+
+def compare_runs(
+    runs: Sequence[ComparedRun],
+    settings: ComparisonSettings,
+    *,
+    noise_floors: Mapping[str, float] | None = None,
+) -> Comparison:
+    """Compare runs, the first of which is the baseline.
+
+    Args:
+        runs: Two to 26, each another one.
+        settings: How they are compared.
+        noise_floors: By metric, how far the baseline is from itself, where that was measured.
+
+    Raises:
+        InvalidInputError: There are too few or too many runs, one comes twice, no two of them share a case, no run
+            has the primary metric, or a margin is given without a metric that it belongs to.
+    """
+    _check(runs)
+    metrics = _common_metrics(runs)
+    primary = _primary(runs, metrics, settings)
+    joined = [_Joined(a, b, runs, settings) for a, b in itertools.combinations(range(len(runs)), 2)]
+    found_mismatches = mismatches([run.facts for run in runs], metrics, joined_overlaps(joined, runs))
+    withheld = _MISMATCH if found_mismatches else _FILTERED if settings.where else ""
+    names = [primary, *(name for name in (PASS_RATE, *metrics) if name != primary)]
+    values = [one.values(_facts(name, metrics), name == primary, withheld) for one in joined for name in names]
+    tested = compare_values(values, settings)
+    tested = _decided(tested, values, settings)
+    floors = noise_floors or {}
+    tested = [replace(one, noise_floor=floors.get(one.metric)) for one in tested]
+    pairs = tuple(one.comparison(tested[at * len(names) : (at + 1) * len(names)]) for at, one in enumerate(joined))
+    better = _facts(primary, metrics).higher_is_better
+    rows = _complete_rows(runs, primary, settings)
+    turned = rows if better else [[-value for value in row] for row in rows]
+    best = best_probabilities(turned, seed=settings.seed) if rows else [None] * len(runs)
+    variants = tuple(_variant(index, run, names, metrics, settings, best[index]) for index, run in enumerate(runs))
+    ranking = _ranking(variants, primary, better=better)
+    flipped = {f"{one.a}_vs_{one.b}": joined[at].flipped(primary, metrics) for at, one in enumerate(pairs)}
+    return Comparison(
+        settings=settings,
+        assay_version=__version__,
+        primary=primary,
+        variants=variants,
+        pairs=pairs,
+        omnibus=_omnibus(runs, names, settings) if len(runs) > 2 else {},
+        mismatches=tuple(found_mismatches),
+        changes=tuple(changes([run.facts.config for run in runs])),
+        ranking=ranking,
+        recommendation=_recommendation(ranking, pairs, variants),
+        not_worse_than_best=_not_worse(variants, pairs, primary, better=better),
+        flipped={name: tuple(cases[:_MOST_FLIPPED]) for name, cases in flipped.items()},
+        flipped_count={name: len(cases) for name, cases in flipped.items()},
+        filtered=bool(settings.where),
+        random_draws={"sign_assignments": 20_000, "resamples": 10_000},
+    )
+
+
+def label_of(index: int) -> str:
+    """Return the letter of a run."""
+    return string.ascii_uppercase[index]
+
+
+def _check(runs: Sequence[ComparedRun]) -> None:
+    if len(runs) < 2:
+        raise InvalidInputError("a comparison needs at least two runs: name a second one")
+    if len(runs) > MOST_RUNS:
+        raise InvalidInputError(f"{len(runs)} runs are more than the {MOST_RUNS} that can be compared at once")
+    for run_id, count in Counter(run.facts.run_id for run in runs).items():
+        if count > 1:
+            raise InvalidInputError(
+                f"run {run_id} is given {count} times: a run compared with itself says nothing. `--aa` runs the agent "
+                "twice and measures how far it is from itself"
+            )
+    for run in runs:
+        if not run.cases.case_ids:
+            raise InvalidInputError(f"run {run.facts.run_id} has no rows: there is nothing to compare")
+
+
+def _common_metrics(runs: Sequence[ComparedRun]) -> dict[str, MetricFacts]:
+    """Return the metrics that all runs have, in the order of the first, and what the first says of them."""
+    first, *others = (run.facts.metrics for run in runs)
+    return {name: facts for name, facts in first.items() if all(name in other for other in others)}
+
+
+def _primary(runs: Sequence[ComparedRun], metrics: Mapping[str, MetricFacts], settings: ComparisonSettings) -> str:
+    if not settings.primary:
+        return default_primary(_with_values(runs, metrics))
+    if settings.primary in metrics or settings.primary == PASS_RATE:
+        return settings.primary
+    for run in runs:
+        if settings.primary in run.facts.metrics:
+            lacking = next(other for other in runs if settings.primary not in other.facts.metrics)
+            raise InvalidInputError(
+                f"run {lacking.facts.run_id} has no metric {settings.primary!r}, which is to be the primary one: "
+                "score it again with the metric, or choose another with --primary"
+            )
+    raise InvalidInputError(f"--primary: {unknown_name('metric', settings.primary, (PASS_RATE, *metrics))}")
+
+
+def _with_values(runs: Sequence[ComparedRun], metrics: Mapping[str, MetricFacts]) -> dict[str, MetricFacts]:
+    """Return the metrics of which every run has values of cases; an aggregate over a run has none."""
+    return {
+        name: facts
+        for name, facts in metrics.items()
+        if all(any(not math.isnan(value) for value in run.cases.values(name)) for run in runs)
+    }
+
+
+def _facts(name: str, metrics: Mapping[str, MetricFacts]) -> MetricFacts:
+    return metrics.get(name) or MetricFacts(name, name, "%", scale=(0.0, 1.0))
+
+
+class _Joined:
+    """Two runs joined by case id."""
+
+    def __init__(self, a: int, b: int, runs: Sequence[ComparedRun], settings: ComparisonSettings) -> None:
+        self.a, self.b = a, b
+        self._runs, self._settings = runs, settings
+        one, other = runs[a].cases, runs[b].cases
+        self.places: list[tuple[int, int]] = []
+        self.n_changed = self.n_common = 0
+        for place, case_id in enumerate(one.case_ids):
+            there = other.place(case_id)
+            if there is None:
+                continue
+            self.n_common += 1
+            contents = one.contents[place], other.contents[there]
+            if all(contents) and contents[0] != contents[1]:
+                self.n_changed += 1
+            elif not settings.where or one.meets_filter(place) or other.meets_filter(there):
+                self.places.append((place, there))
+        self.n_only_a = len(one.case_ids) - self.n_common
+        self.n_only_b = len(other.case_ids) - self.n_common
+        self.overlap = self.n_common / min(len(one.case_ids), len(other.case_ids))
+        self.clusters = [one.clusters[place] for place, _ in self.places] if settings.cluster else None
+
+    def values(self, facts: MetricFacts, is_primary: bool, reason: str) -> PairedValues:
+        one, other = self._runs[self.a].cases, self._runs[self.b].cases
+        of_a, of_b = one.values(facts.name), other.values(facts.name)
+        kept = [
+            at
+            for at, (place, there) in enumerate(self.places)
+            if not (math.isnan(of_a[place]) or math.isnan(of_b[there]))
+        ]
+        clean = [
+            index
+            for index, at in enumerate(kept)
+            if not (one.has_error(self.places[at][0]) or other.has_error(self.places[at][1]))
+        ]
+        return PairedValues(
+            metric=facts.name,
+            is_primary=is_primary,
+            higher_is_better=facts.higher_is_better,
+            is_binary=one.is_binary(facts.name) and other.is_binary(facts.name),
+            scale=facts.scale,
+            a=[of_a[self.places[at][0]] for at in kept],
+            b=[of_b[self.places[at][1]] for at in kept],
+            n_dropped=len(self.places) - len(kept),
+            clusters=None if self.clusters is None else [self.clusters[at] for at in kept],
+            without_errors=clean if len(clean) < len(kept) else None,
+            reason=reason,
+        )
+
+    def comparison(self, metrics: Sequence[MetricComparison]) -> PairComparison:
+        wins = Counter(one.classical.winner for one in metrics if one.classical is not None)
+        winner = "tie" if wins["A"] == wins["B"] else label_of(self.a if wins["A"] > wins["B"] else self.b)
+        return PairComparison(
+            a=label_of(self.a),
+            b=label_of(self.b),
+            n_common=self.n_common,
+            n_only_a=self.n_only_a,
+            n_only_b=self.n_only_b,
+            n_changed=self.n_changed,
+            overlap=self.overlap,
+            metrics=tuple(metrics),
+            classical_winner=winner,
+        )
+
+    def flipped(self, primary: str, metrics: Mapping[str, MetricFacts]) -> list[FlippedCase]:
+        """Return the cases whose verdict, or without one whose primary metric, differs; the worst for B first."""
+        one, other = self._runs[self.a].cases, self._runs[self.b].cases
+        found = []
+        ids = one.case_ids
+        verdicts = one.values(PASS_RATE), other.values(PASS_RATE)
+        values = one.values(primary), other.values(primary)
+        sign = 1 if _facts(primary, metrics).higher_is_better else -1
+        for place, there in self.places:
+            a, b = verdicts[0][place], verdicts[1][there]
+            difference = values[1][there] - values[0][place]
+            depth = 0.0 if math.isnan(difference) else sign * difference
+            if not math.isnan(a) and not math.isnan(b) and a != b:
+                found.append((b - a, depth, FlippedCase(ids[place], one.categories[place], PASS_RATE, a, b)))
+            elif depth and primary != PASS_RATE:
+                case = FlippedCase(ids[place], one.categories[place], primary, values[0][place], values[1][there])
+                found.append((0.0, depth, case))
+        return [case for *_, case in sorted(found, key=lambda each: (each[0], each[1], each[2].case_id))]
+
+
+def joined_overlaps(joined: Sequence[_Joined], runs: Sequence[ComparedRun]) -> list[tuple[str, str, float, int]]:
+    """Return of each pair of runs their ids, the overlap of their cases and how many they share.
+
+    Raises:
+        InvalidInputError: Two runs share no case.
+    """
+    found = []
+    for one in joined:
+        a, b = runs[one.a].facts.run_id, runs[one.b].facts.run_id
+        if not one.n_common:
+            raise InvalidInputError(
+                f"runs {a} and {b} have no case in common: they ran over different datasets, or over different "
+                "selections of one; run both over the same cases"
+            )
+        if one.n_changed == one.n_common:
+            raise InvalidInputError(
+                f"runs {a} and {b} have no case in common: every case id that both have stands for another question "
+                "or other references"
+            )
+        found.append((a, b, one.overlap, one.n_common))
+    return found
+
+
+def _decided(
+    tested: Sequence[MetricComparison], values: Sequence[PairedValues], settings: ComparisonSettings
+) -> list[MetricComparison]:
+    """Adjust the p-values, those of the primary metric and all others as two families, and add the verdicts."""
+    adjust = holm if settings.adjust is Adjustment.HOLM else benjamini_hochberg
+    adjusted: dict[int, float] = {}
+    for is_primary in (True, False):
+        family = [at for at, one in enumerate(tested) if one.is_primary is is_primary and one.p is not None]
+        adjusted |= dict(zip(family, adjust([tested[at].p or 0.0 for at in family]), strict=True))
+    return [
+        _with_verdict(replace(one, p_adjusted=adjusted.get(at)), values[at], settings) for at, one in enumerate(tested)
+    ]
+
+
+def _with_verdict(one: MetricComparison, values: PairedValues, settings: ComparisonSettings) -> MetricComparison:
+    if reason := has_enough(values):
+        return replace(one, verdict=Verdict.NO_DATA, reason=reason)
+    if values.reason:
+        return replace(one, verdict=Verdict.WITHHELD, reason=values.reason)
+    if one.p_adjusted is not None and one.p_adjusted < settings.alpha and one.difference:
+        is_b = (one.difference > 0) is one.higher_is_better
+        return replace(one, verdict=Verdict.B_BETTER if is_b else Verdict.A_BETTER)
+    inner = one.equivalence_interval
+    margin = settings.margin if one.is_primary else None
+    if margin is not None and inner is not None and -margin < inner[0] and inner[1] < margin:
+        return replace(one, verdict=Verdict.EQUIVALENT)
+    return replace(one, verdict=Verdict.INCONCLUSIVE)
+
+
+def _complete_rows(runs: Sequence[ComparedRun], metric: str, settings: ComparisonSettings) -> list[list[float]]:
+    """Return the values of the cases that every run has scored, one row a case."""
+    columns = [run.cases.values(metric) for run in runs]
+    found = []
+    for case_id in runs[0].cases.case_ids:
+        places = [run.cases.place(case_id) for run in runs]
+        if any(place is None for place in places):
+            continue
+        known = [place for place in places if place is not None]
+        if len({run.cases.contents[place] for run, place in zip(runs, known, strict=True)} - {b""}) > 1:
+            continue
+        if settings.where and not any(run.cases.meets_filter(at) for run, at in zip(runs, known, strict=True)):
+            continue
+        row = [column[place] for column, place in zip(columns, known, strict=True)]
+        if not any(math.isnan(value) for value in row):
+            found.append(row)
+    return found
+
+
+def _omnibus(runs: Sequence[ComparedRun], names: Sequence[str], settings: ComparisonSettings) -> dict[str, OmnibusTest]:
+    found = {}
+    for name in names:
+        rows = _complete_rows(runs, name, settings)
+        if all(run.cases.is_binary(name) for run in runs):
+            test, made = "cochran_q", cochran_q([[int(value) for value in row] for row in rows])
+        else:
+            test, made = "friedman", friedman(rows)
+        found[name] = OmnibusTest(test, made.statistic, made.p, len(rows), made.note)
+    return found
+
+
+def _variant(
+    index: int,
+    run: ComparedRun,
+    names: Sequence[str],
+    metrics: Mapping[str, MetricFacts],
+    settings: ComparisonSettings,
+    best: float | None,
+) -> Variant:
+    facts, cases = run.facts, run.cases
+    estimates = {name: _estimate(name, cases, metrics, settings) for name in names}
+    agent_cost = cases.total(_named(facts, "cost"))
+    known = [cost for cost in (agent_cost, facts.judge_cost_usd) if cost is not None]
+    return Variant(
+        label=label_of(index),
+        name=facts.name,
+        run_id=facts.run_id,
+        prompt_path=facts.prompt_path,
+        cases=len(cases.case_ids),
+        repeats=cases.repeats,
+        partial=facts.partial,
+        agent_errors=cases.agent_errors,
+        metrics=estimates,
+        cost_usd=math.fsum(known) if known else None,
+        judge_cost_usd=facts.judge_cost_usd,
+        mean_latency_s=_mean(cases, _named(facts, "latency")),
+        p95_latency_s=facts.p95_latency_s,
+        mean_tokens=_mean(cases, _named(facts, "tokens")),
+        fingerprints=facts.fingerprints,
+        invalid_verdicts=facts.invalid_verdicts,
+        verdicts=facts.verdicts,
+        dataset_id=facts.dataset_id,
+        dataset_name=facts.dataset_name,
+        ranking_score=ranking_score(facts.ranking),
+        best_probability=best,
+    )
+
+
+def _named(facts: RunFacts, kind: str) -> str:
+    """Return the name of a run's metric of a kind."""
+    return next((metric.name for metric in facts.metrics.values() if metric.kind == kind), kind)
+
+
+def _mean(cases: CaseScores, metric: str) -> float | None:
+    values = [value for value in cases.values(metric) if not math.isnan(value)]
+    return math.fsum(values) / len(values) if values else None
+
+
+def _estimate(
+    name: str, cases: CaseScores, metrics: Mapping[str, MetricFacts], settings: ComparisonSettings
+) -> Estimate:
+    kept = [at for at, value in enumerate(cases.values(name)) if not math.isnan(value)]
+    column = cases.values(name)
+    facts = _facts(name, metrics)
+    values = PairedValues(
+        metric=name,
+        is_primary=False,
+        higher_is_better=facts.higher_is_better,
+        is_binary=cases.is_binary(name),
+        scale=facts.scale,
+        a=[column[at] for at in kept],
+        b=(),
+        clusters=[cases.clusters[at] for at in kept] if settings.cluster else None,
+    )
+    return estimate(values.a, values, settings)
+
+
+def _ranking(variants: Sequence[Variant], primary: str, *, better: bool) -> tuple[RankedVariant, ...]:
+    """Return the runs by their classical score; without any score, by the primary metric."""
+    scores = {one.label: one.ranking_score for one in variants}
+    if all(score is None for score in scores.values()):
+        sign = 1 if better else -1
+        means = {one.label: one.metrics[primary].value for one in variants}
+        order = ranked({label: None if mean is None else sign * mean for label, mean in means.items()})
+        return tuple(RankedVariant(label, None) for label, _ in order)
+    return tuple(RankedVariant(label, score) for label, score in ranked(scores))
+
+
+def _recommendation(
+    ranking: Sequence[RankedVariant], pairs: Sequence[PairComparison], variants: Sequence[Variant]
+) -> VariantRecommendation:
+    first, second = ranking[0].label, ranking[1].label
+    pair = next(one for one in pairs if {one.a, one.b} == {first, second})
+    winners = {
+        one.metric: pair.a if one.classical.winner == "A" else pair.b
+        for one in pair.metrics
+        if one.classical is not None and one.classical.winner != "tie"
+    }
+    found = recommend([first, second], winners)
+    differ = len({frozenset(name for name, one in each.metrics.items() if one.n) for each in variants}) > 1
+    return VariantRecommendation(
+        found.variant, found.improvements, found.confidence, found.note or ("metrics_differ" if differ else "")
+    )
+
+
+def _not_worse(
+    variants: Sequence[Variant], pairs: Sequence[PairComparison], primary: str, *, better: bool
+) -> tuple[str, ...]:
+    """Return the leader by the primary metric and all runs that are not significantly worse than it."""
+    known = [(one.metrics[primary].value, one.label) for one in variants]
+    with_value = [(value, label) for value, label in known if value is not None]
+    if not with_value:
+        return ()
+    leader = (max if better else min)(with_value, key=lambda each: each[0])[1]
+    worse = set()
+    for pair in pairs:
+        verdict = pair.metric(primary).verdict
+        if leader == pair.a and verdict is Verdict.A_BETTER:
+            worse.add(pair.b)
+        if leader == pair.b and verdict is Verdict.B_BETTER:
+            worse.add(pair.a)
+    return tuple(one.label for one in variants if one.label not in worse)

@@ -1,0 +1,90 @@
+"""What a comparison means for a pipeline: the exit status of `assay compare`, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.comparison.model import FailOn, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.comparison.model import Comparison, MetricComparison, PairComparison
+
+NO_REGRESSION, REGRESSION, NOT_COMPARABLE, UNDECIDED = 0, 1, 3, 4
+_UNDECIDED = frozenset({Verdict.INCONCLUSIVE, Verdict.NO_DATA, Verdict.WITHHELD})
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRules:
+    """What makes a comparison fail.
+
+    Args:
+        fail_on: Which verdicts of the primary metric.
+        max_drop: The largest drop of the primary metric against the baseline, in its unit, whatever the p-value; None
+            for no such limit.
+        strict: Whether anything undecided fails.
+        allow_mismatch: Whether runs that must not be compared give figures and 0.
+    """
+
+    fail_on: FailOn = FailOn.REGRESSION
+    max_drop: float | None = None
+    strict: bool = False
+    allow_mismatch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a comparison comes to.
+
+    Args:
+        exit_status: 0 no regression, 1 regression, 3 not to be compared or no data, 4 undecided under strict rules.
+        reasons: Why, each a sentence.
+    """
+
+    exit_status: int
+    reasons: tuple[str, ...]
+
+
+def decide(comparison: Comparison, rules: DecisionRules) -> Decision:
+    """Return the exit status of a comparison: every run against the first, by the primary metric."""
+    if comparison.mismatches and not rules.allow_mismatch:
+        return Decision(NOT_COMPARABLE, tuple(one.message for one in comparison.mismatches))
+    against = [pair for pair in comparison.pairs if pair.a == comparison.variants[0].label]
+    primaries = [(pair, pair.metric(comparison.primary)) for pair in against]
+    failing = [reason for pair, one in primaries for reason in _failures(pair, one, rules)]
+    if failing:
+        return Decision(REGRESSION, tuple(failing))
+    missing = [
+        f"{pair.b} and {pair.a} cannot be compared by {one.metric}: {one.reason}"
+        for pair, one in primaries
+        if one.verdict is Verdict.NO_DATA
+    ]
+    if missing:
+        return Decision(NOT_COMPARABLE, tuple(missing))
+    if rules.strict:
+        open_ones = [
+            f"{one.metric} of {pair.b} against {pair.a} is {one.verdict.value.replace('_', ' ')}"
+            for pair, one in primaries
+            if one.verdict in _UNDECIDED
+        ]
+        if open_ones:
+            return Decision(UNDECIDED, tuple(open_ones))
+    return Decision(NO_REGRESSION, ())
+
+
+def _failures(pair: PairComparison, one: MetricComparison, rules: DecisionRules) -> Iterator[str]:
+    if one.difference is not None and rules.max_drop is not None:
+        drop = -one.difference if one.higher_is_better else one.difference
+        if drop > rules.max_drop:
+            yield (
+                f"{one.metric} of {pair.b} is {drop:.4g} worse than that of {pair.a}, more than the allowed "
+                f"{rules.max_drop:g}"
+            )
+    if rules.fail_on is FailOn.NEVER:
+        return
+    if one.verdict is Verdict.A_BETTER:
+        yield f"{one.metric} of {pair.b} is significantly worse than that of {pair.a}"
+    if rules.fail_on is FailOn.INCONCLUSIVE and one.verdict is Verdict.INCONCLUSIVE:
+        yield f"whether {one.metric} of {pair.b} differs from that of {pair.a} is not decided"

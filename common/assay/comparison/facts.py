@@ -1,0 +1,165 @@
+"""What a run's document says of the run as a whole: what is compared, with what, and at what cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from assay.comparison.model import PASS_RATE
+from assay.metrics import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_IMPLIED = {"latency": "s", "tokens": "tokens", "cost": "USD"}
+"""What is compared of every run, whether a metric is configured for it or not, and its unit."""
+_SECONDARY = frozenset(_IMPLIED)
+"""Kinds that are never primary unless they are chosen."""
+_PRIMARY_KINDS = ("exact_match", "quality")
+"""Kinds that are primary before all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricFacts:
+    """A metric of a run.
+
+    Args:
+        name: Its name.
+        kind: Its kind, a name of `METRICS`; the name itself for a kind that this version does not know.
+        unit: Unit of its values.
+        version: Its arithmetic; empty where a run of an older version does not say.
+        models: Embedding models and revisions that its values rest on.
+        is_judged: Whether a judge's verdict is part of it.
+        higher_is_better: False where less is better.
+        scale: Bounds of its values, where it has any.
+        is_implied: Whether it is compared without being configured.
+    """
+
+    name: str
+    kind: str
+    unit: str = ""
+    version: str = ""
+    models: tuple[str, ...] = ()
+    is_judged: bool = False
+    higher_is_better: bool = True
+    scale: tuple[float, float] | None = None
+    is_implied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """A run as a whole.
+
+    Args:
+        run_id: Its id.
+        name: The file of its prompt without folder and ending where it has one, else its variant label, else its name.
+        prompt_path: The file of its prompt; empty where it has none.
+        state: Its state.
+        partial: Whether rows are missing.
+        finished: Rows that are there.
+        total: Rows that there will be.
+        metrics: By name, in report order.
+        fingerprints: Of judge and rubrics.
+        judge_cost_usd: What the judge cost; None without a price.
+        verdicts: Verdicts of the judge.
+        invalid_verdicts: Those that were not valid.
+        dataset_id: The dataset's content.
+        dataset_name: Its name.
+        p95_latency_s: 95 % of the answers came within so many seconds.
+        ranking: The means that the classical ranking weighs, by their names there.
+        config: Its settings.
+    """
+
+    run_id: str
+    name: str
+    prompt_path: str = ""
+    state: str = ""
+    partial: bool = False
+    finished: int = 0
+    total: int = 0
+    metrics: Mapping[str, MetricFacts] = field(default_factory=dict)
+    fingerprints: tuple[str, ...] = ()
+    judge_cost_usd: float | None = None
+    verdicts: int = 0
+    invalid_verdicts: int = 0
+    dataset_id: str = ""
+    dataset_name: str = ""
+    p95_latency_s: float | None = None
+    ranking: Mapping[str, float | None] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def facts_of(head: Mapping[str, Any]) -> RunFacts:
+    """Return the facts of a run from the head of its document; `docs/report.md` describes it."""
+    run, summary, config = head["run"], head["summary"], head["config"]
+    judging = summary.get("judging") or {}
+    prompt = head.get("prompt_path") or ""
+    labels = run.get("labels") or {}
+    dataset = run.get("dataset") or {}
+    return RunFacts(
+        run_id=run["run_id"],
+        name=str(labels.get("variant") or (PurePath(prompt).stem if prompt else "") or run["name"] or run["run_id"]),
+        prompt_path=prompt,
+        state=run.get("state") or "",
+        partial=bool(summary.get("partial")),
+        finished=summary.get("finished", 0),
+        total=summary["total"],
+        metrics=_metrics(head["results"]),
+        fingerprints=tuple(judging.get("fingerprints") or ()),
+        judge_cost_usd=judging.get("cost_usd"),
+        verdicts=judging.get("verdicts") or 0,
+        invalid_verdicts=judging.get("failed") or 0,
+        dataset_id=dataset.get("sha256") or dataset.get("dataset_id") or "",
+        dataset_name=dataset.get("name") or head.get("test_cases_path") or "",
+        p95_latency_s=(summary.get("latency") or {}).get("p95_s"),
+        ranking=_ranking(head["results"]),
+        config=config,
+    )
+
+
+def default_primary(metrics: Mapping[str, MetricFacts]) -> str:
+    """Return the metric that decides where none is chosen: exact match, else quality, else the first one.
+
+    Latency, tokens and cost do not decide unless they are chosen; without another metric, the rows' verdicts do.
+    """
+    for kind in _PRIMARY_KINDS:
+        for metric in metrics.values():
+            if metric.kind == kind:
+                return metric.name
+    return next((metric.name for metric in metrics.values() if metric.kind not in _SECONDARY), PASS_RATE)
+
+
+def _metrics(results: Mapping[str, Any]) -> dict[str, MetricFacts]:
+    found = {name: _metric(name, result) for name, result in results.items()}
+    kinds = {metric.kind for metric in found.values()}
+    for kind, unit in _IMPLIED.items():
+        if kind not in kinds and kind not in found:
+            found[kind] = MetricFacts(kind, kind, unit, higher_is_better=False, is_implied=True)
+    return found
+
+
+def _metric(name: str, result: Mapping[str, Any]) -> MetricFacts:
+    kind = result.get("metric") or name
+    info = METRICS[kind].info if kind in METRICS else None
+    models = [f"{each['model']} {each['revision'] or ''}".rstrip() for each in result.get("models") or ()]
+    return MetricFacts(
+        name=name,
+        kind=kind,
+        unit=result.get("unit") or "",
+        version=result.get("version") or "",
+        models=tuple(sorted(models)),
+        is_judged=info is not None and info.needs_judge,
+        higher_is_better=result.get("rule") != "at_most",
+        scale=info.scale if info is not None else None,
+    )
+
+
+def _ranking(results: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the first accuracy, consistency and quality of a run."""
+    names = {"exact_match": "accuracy", "consistency": "consistency", "quality": "quality"}
+    found: dict[str, float | None] = {}
+    for name, result in results.items():
+        if (known := names.get(result.get("metric") or name)) is not None:
+            found.setdefault(known, result.get("value"))
+    return found

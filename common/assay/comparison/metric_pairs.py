@@ -1,0 +1,251 @@
+"""One metric of two runs: which cases count, which test is made, and what it says before other tests are known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+from assay.comparison.model import ClassicalTest, Estimate, MetricComparison, PassTable, Verdict
+from assay.statistics.independent import chi_square, t_test
+from assay.statistics.paired import McNemar, PairedScores, bonett_price, mcnemar, paired_scores, t_interval
+from assay.statistics.power import (
+    cases_for_rates,
+    cases_for_scores,
+    detectable_rate_difference,
+    detectable_score_difference,
+)
+from assay.statistics.sign_flips import sign_flips
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.comparison.model import ComparisonSettings
+    from assay.statistics.sign_flips import SignFlip
+
+_LEAST_PAIRS = 2
+_FEW_CLUSTERS = 10
+_SMALLEST_P = 6  # disagreeing cases below which p < 0.05 is impossible
+
+
+@dataclass(frozen=True, slots=True)
+class PairedValues:
+    """The values of a metric in two runs, case by case.
+
+    Args:
+        metric: Its name.
+        is_primary: Whether it decides.
+        higher_is_better: Whether more is better.
+        is_binary: Whether all values are 0 or 1, from one run of each case.
+        scale: Bounds of the values, where there are any.
+        a: Values of A over the cases that both have.
+        b: Values of B, in the same order.
+        n_dropped: Common cases without a value on at least one side.
+        clusters: What each case shares with others; None without a cluster key.
+        without_errors: Places of the cases without an agent error; None where every case is one.
+        reason: Why there is no verdict, whatever the values say; empty where there may be one.
+    """
+
+    metric: str
+    is_primary: bool
+    higher_is_better: bool
+    is_binary: bool
+    scale: tuple[float, float] | None
+    a: Sequence[float]
+    b: Sequence[float]
+    n_dropped: int = 0
+    clusters: Sequence[str] | None = None
+    without_errors: Sequence[int] | None = None
+    reason: str = ""
+
+    @property
+    def differences(self) -> list[float]:
+        """B - A of each case."""
+        return [second - first for first, second in zip(self.a, self.b, strict=True)]
+
+    @property
+    def uses_mcnemar(self) -> bool:
+        """Whether McNemar's test is the one for it."""
+        return self.is_binary and self.clusters is None
+
+    def subset(self, places: Sequence[int]) -> PairedValues:
+        """Return the same of some of the cases."""
+        return replace(
+            self,
+            a=[self.a[place] for place in places],
+            b=[self.b[place] for place in places],
+            clusters=None if self.clusters is None else [self.clusters[place] for place in places],
+            without_errors=None,
+        )
+
+
+def compare_values(pairs: Sequence[PairedValues], settings: ComparisonSettings) -> list[MetricComparison]:
+    """Return the comparison of each metric and pair of runs, with raw p-values and without verdicts.
+
+    All sign-flip tests are made at once, because their random signs are the same.
+    """
+    tested = [pair for pair in pairs if pair.a and pair.clusters is None and not pair.uses_mcnemar]
+    clean = {id(pair): pair.subset(pair.without_errors) for pair in pairs if pair.without_errors}
+    tested += [pair for pair in clean.values() if pair.a and pair.clusters is None and not pair.uses_mcnemar]
+    flips = dict(zip(map(id, tested), sign_flips([one.differences for one in tested], seed=settings.seed), strict=True))
+    found = []
+    for pair in pairs:
+        compared = _compared(pair, settings, flips.get(id(pair)))
+        without = clean.get(id(pair))
+        if without is not None and without.a:
+            other = _compared(without, settings, flips.get(id(without)))
+            compared = replace(compared, without_errors=other.difference, without_errors_p=other.p)
+        found.append(compared)
+    return found
+
+
+def _compared(pair: PairedValues, settings: ComparisonSettings, flip: SignFlip | None) -> MetricComparison:
+    differences = pair.differences
+    sign = 1 if pair.higher_is_better else -1
+    found = MetricComparison(
+        metric=pair.metric,
+        is_primary=pair.is_primary,
+        higher_is_better=pair.higher_is_better,
+        verdict=Verdict.NO_DATA,
+        reason=pair.reason,
+        n_pairs=len(pair.a),
+        n_dropped=pair.n_dropped,
+        a=estimate(pair.a, pair, settings),
+        b=estimate(pair.b, pair, settings),
+        wins=sum(sign * one > 0 for one in differences),
+        ties=sum(one == 0 for one in differences),
+        losses=sum(sign * one < 0 for one in differences),
+        classical=_classical(pair, settings),
+    )
+    if not pair.a:
+        return found
+    return _binary(found, pair, settings) if pair.uses_mcnemar else _scores(found, pair, settings, flip)
+
+
+def _binary(found: MetricComparison, pair: PairedValues, settings: ComparisonSettings) -> MetricComparison:
+    both = sum(one == 1 and other == 1 for one, other in zip(pair.a, pair.b, strict=True))
+    a_only = sum(one > other for one, other in zip(pair.a, pair.b, strict=True))
+    b_only = sum(one < other for one, other in zip(pair.a, pair.b, strict=True))
+    n = len(pair.a)
+    test = mcnemar(both, a_only, b_only, n - both - a_only - b_only, alpha=settings.alpha)
+    disagreeing = (a_only + b_only) / n
+    return replace(
+        found,
+        method="mcnemar_exact",
+        difference=test.difference,
+        interval=test.interval,
+        equivalence_interval=bonett_price(a_only, b_only, n, alpha=2 * settings.alpha),
+        p=test.p,
+        table=PassTable(both, a_only, b_only, n - both - a_only - b_only),
+        mid_p=test.mid_p,
+        cohens_h=test.cohens_h,
+        min_attainable_p=test.min_attainable_p,
+        borderline=test.is_borderline(settings.alpha),
+        cliffs_delta=None,
+        detectable=detectable_rate_difference(n, disagreeing, alpha=settings.alpha, power=settings.power),
+        n_needed=_needed_for_rates(test, disagreeing, settings),
+        notes=("few_disagreeing",) if 0 < a_only + b_only < _SMALLEST_P else (),
+    )
+
+
+def _needed_for_rates(test: McNemar, disagreeing: float, settings: ComparisonSettings) -> int | None:
+    return cases_for_rates(test.difference, disagreeing, alpha=settings.alpha, power=settings.power)
+
+
+def _scores(
+    found: MetricComparison, pair: PairedValues, settings: ComparisonSettings, flip: SignFlip | None
+) -> MetricComparison:
+    test = paired_scores(pair.a, pair.b, seed=settings.seed, alpha=settings.alpha, clusters=pair.clusters, flip=flip)
+    # What independent cases with this standard error would spread by; with clusters it counts their likeness.
+    spread = None if test.standard_error is None else test.standard_error * math.sqrt(test.n)
+    return replace(
+        found,
+        method=test.method if pair.clusters is not None else f"sign_flip_{test.method}",
+        difference=test.mean_difference,
+        interval=test.interval,
+        equivalence_interval=_equivalence_interval(test, settings),
+        p=test.p,
+        min_attainable_p=_least_flip_p(pair) if pair.clusters is None else None,
+        borderline=_is_borderline(test, settings),
+        t=test.t,
+        t_p=test.t_p,
+        d_z=test.d_z,
+        cliffs_delta=test.cliffs_delta,
+        standard_error=test.standard_error,
+        clusters=test.clusters,
+        detectable=(
+            detectable_score_difference(test.n, spread, alpha=settings.alpha, power=settings.power) if spread else None
+        ),
+        n_needed=(
+            cases_for_scores(test.mean_difference, spread, alpha=settings.alpha, power=settings.power)
+            if spread
+            else None
+        ),
+        notes=("few_clusters",) if test.clusters is not None and test.clusters < _FEW_CLUSTERS else (),
+    )
+
+
+def _equivalence_interval(test: PairedScores, settings: ComparisonSettings) -> tuple[float, float] | None:
+    if test.standard_error == 0 and test.mean_difference == 0:
+        return 0.0, 0.0
+    return t_interval(test.mean_difference, test.standard_error, test.degrees, alpha=2 * settings.alpha)
+
+
+def _least_flip_p(pair: PairedValues) -> float:
+    """Return the p-value that as many differences have where all of them point one way."""
+    return min(1.0, math.ldexp(2.0, -sum(one != 0 for one in pair.differences)))
+
+
+def _is_borderline(test: PairedScores, settings: ComparisonSettings) -> bool:
+    if test.p is None or test.interval is None:
+        return False
+    return (test.p < settings.alpha) is not (test.interval[0] > 0 or test.interval[1] < 0)
+
+
+def estimate(values: Sequence[float], pair: PairedValues, settings: ComparisonSettings) -> Estimate:
+    """Return the mean of a run's values and its interval: Wilson's for a rate, else t."""
+    n = len(values)
+    if not n:
+        return Estimate(None, None, 0)
+    mean = math.fsum(values) / n
+    if pair.uses_mcnemar:
+        return Estimate(mean, wilson_interval(round(math.fsum(values)), n, alpha=settings.alpha), n)
+    from assay.statistics.paired import clustered_error
+
+    error, count = clustered_error(values, range(n) if pair.clusters is None else pair.clusters)
+    interval = t_interval(mean, error, count - 1, alpha=settings.alpha)
+    if interval is not None and pair.scale is not None:
+        interval = max(pair.scale[0], interval[0]), min(pair.scale[1], interval[1])
+    return Estimate(mean, interval, n)
+
+
+def wilson_interval(successes: int, n: int, *, alpha: float) -> tuple[float, float] | None:
+    """Return Wilson's interval of a rate, of 1 - alpha; None for n = 0."""
+    from assay.statistics.intervals import wilson
+
+    return wilson(successes, n, z=NormalDist().inv_cdf(1 - alpha / 2))
+
+
+def _classical(pair: PairedValues, settings: ComparisonSettings) -> ClassicalTest:
+    if pair.is_binary:
+        right = [round(math.fsum(values)) for values in (pair.a, pair.b)]
+        test = chi_square([(right[0], len(pair.a) - right[0]), (right[1], len(pair.b) - right[1])])
+        name = "chi_square" if test.other_p is None else "fisher_exact"
+    else:
+        test, name = t_test(pair.a, pair.b), "t_test"
+    winner = "tie"
+    if test.is_significant(settings.alpha):
+        difference = math.fsum(pair.b) / len(pair.b) - math.fsum(pair.a) / len(pair.a)
+        winner = "B" if (difference > 0) is pair.higher_is_better else "A"
+    return ClassicalTest(name, test.statistic, test.p, test.note, test.other_p, winner)
+
+
+def has_enough(pair: PairedValues) -> str:
+    """Return why the pairs are too few for a verdict, or the empty string."""
+    common = len(pair.a) + pair.n_dropped
+    if len(pair.a) < _LEAST_PAIRS:
+        return f"{len(pair.a)} of {common} common cases have a value in both runs, and a test needs at least 2"
+    if pair.n_dropped > common / 2:
+        return f"{pair.n_dropped:,} of {common:,} common cases have no value in one of the runs"
+    return ""

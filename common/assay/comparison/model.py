@@ -1,0 +1,423 @@
+"""What a comparison of runs comes to, as plain objects. Differences are B - A; absent is None, never 0 or NaN."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PASS_RATE = "pass_rate"  # noqa: S105 - a name, not a password
+"""The name under which row verdicts are compared, beside the metrics."""
+
+
+class Verdict(StrEnum):
+    """What a paired test decides."""
+
+    B_BETTER = "b_better"
+    A_BETTER = "a_better"
+    EQUIVALENT = "equivalent"
+    INCONCLUSIVE = "inconclusive"
+    NO_DATA = "no_data"
+    WITHHELD = "withheld"
+    """The runs must not be compared, or cases were chosen after looking: figures without a verdict."""
+
+
+class Adjustment(StrEnum):
+    """How p-values of several tests are adjusted."""
+
+    HOLM = "holm"
+    BH = "bh"
+
+
+class FailOn(StrEnum):
+    """What makes `assay compare` end with 1."""
+
+    REGRESSION = "regression"
+    INCONCLUSIVE = "inconclusive"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonSettings:
+    """How runs are compared and decided.
+
+    Args:
+        primary: The metric that decides; empty for exact match, else quality, else the first one.
+        margin: Differences within ± this are equivalent, in the primary metric's unit; None where none is configured.
+        cluster: What cases share with others: "category", or "tag:NAME" for tags such as NAME:value; empty for
+            nothing.
+        adjust: How the p-values of several tests are adjusted.
+        alpha: Level of the tests; intervals are of 1 - alpha.
+        power: Chance to detect a difference that planning figures assume.
+        seed: Of all random draws.
+        where: A filter expression on rows; figures of such a comparison are exploratory, without a verdict.
+    """
+
+    primary: str = ""
+    margin: float | None = None
+    cluster: str = ""
+    adjust: Adjustment = Adjustment.HOLM
+    alpha: float = 0.05
+    power: float = 0.8
+    seed: int = 0
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The value of a metric over cases.
+
+    Args:
+        value: Mean over the cases; None where no case has a value.
+        interval: Its interval, Wilson's for a rate; None where it has none.
+        n: Cases with a value.
+    """
+
+    value: float | None
+    interval: tuple[float, float] | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One of the compared runs.
+
+    Args:
+        label: "A" for the first, then "B" and so on.
+        name: What people call it: the name of its prompt file, model or label, else of its run.
+        run_id: Its run.
+        prompt_path: The file of its prompt; empty where it has none.
+        cases: Cases with a row.
+        repeats: Runs of each case.
+        partial: Whether rows are missing.
+        agent_errors: Rows whose agent failed.
+        metrics: Every metric, and the pass rate, over all its cases, whether they are in other runs or not.
+        cost_usd: What agent and judge cost; None where neither has a price.
+        judge_cost_usd: The judge's part of it.
+        mean_latency_s: Mean time to an answer, in seconds.
+        p95_latency_s: 95 % of the answers came within so many seconds.
+        mean_tokens: Mean tokens of an answer, prompt and reply.
+        fingerprints: Of judge and rubrics.
+        invalid_verdicts: Verdicts of the judge that were not valid.
+        verdicts: All of them.
+        dataset_id: The dataset's content.
+        dataset_name: Its name.
+        ranking_score: The classical weighted score; None where it has no metric for it.
+        best_probability: How often it has the highest mean of the primary metric when cases are drawn again.
+    """
+
+    label: str
+    name: str
+    run_id: str
+    prompt_path: str
+    cases: int
+    repeats: int
+    partial: bool
+    agent_errors: int
+    metrics: Mapping[str, Estimate]
+    cost_usd: float | None = None
+    judge_cost_usd: float | None = None
+    mean_latency_s: float | None = None
+    p95_latency_s: float | None = None
+    mean_tokens: float | None = None
+    fingerprints: tuple[str, ...] = ()
+    invalid_verdicts: int = 0
+    verdicts: int = 0
+    dataset_id: str = ""
+    dataset_name: str = ""
+    ranking_score: float | None = None
+    best_probability: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PassTable:
+    """The 2 x 2 table of a metric that is 0 or 1.
+
+    Args:
+        both: Cases that both have right.
+        a_only: Cases that only A has right.
+        b_only: Cases that only B has right.
+        neither: Cases that both have wrong.
+    """
+
+    both: int
+    a_only: int
+    b_only: int
+    neither: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicalTest:
+    """The test that takes two runs as independent samples.
+
+    Args:
+        test: "chi_square", "fisher_exact" or "t_test".
+        statistic: Its statistic; None where it could not be made.
+        p: Its p-value, which decides; None likewise.
+        note: A stable word on what to know; empty for nothing.
+        usual_p: Chi-square's p-value where Fisher's decides.
+        winner: "A", "B" or "tie" at the level of the comparison.
+    """
+
+    test: str
+    statistic: float | None
+    p: float | None
+    note: str
+    usual_p: float | None
+    winner: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetricComparison:
+    """One metric of two runs over the cases that both have scored.
+
+    Args:
+        metric: Its name; `PASS_RATE` for the verdicts of rows.
+        is_primary: Whether it decides; all others are exploratory.
+        higher_is_better: False for latency, tokens and cost.
+        verdict: What the test says.
+        reason: Why there is no verdict; empty where there is one.
+        method: "mcnemar_exact", "sign_flip_exact", "sign_flip_random", "sign_flip_normal_limit" or "clustered_t".
+        n_pairs: Cases compared.
+        n_dropped: Cases in both runs without a value on at least one side.
+        a: The value of A over the pairs.
+        b: The value of B.
+        difference: B - A.
+        interval: Of the difference, of 1 - alpha.
+        equivalence_interval: Of 1 - 2 alpha, the one that a margin is compared with.
+        p: Raw p-value.
+        p_adjusted: After the adjustment for several tests.
+        wins: Cases in which B is better.
+        ties: Cases in which both are equal.
+        losses: Cases in which A is better.
+        table: For a metric of 0 and 1 with one run a case.
+        mid_p: McNemar's mid-p.
+        cohens_h: Effect size of rates.
+        min_attainable_p: The smallest p-value that as many disagreeing cases can give.
+        borderline: Whether p-value and interval disagree; the p-value decides.
+        t: Paired t statistic.
+        t_p: Its p-value.
+        d_z: Mean by standard deviation of the differences.
+        cliffs_delta: Effect size of scores, -1 to 1.
+        standard_error: Of the difference.
+        clusters: How many clusters the cases are in; None without a cluster key.
+        detectable: The smallest difference that these cases detect at 80 % power; None where none is.
+        n_needed: Cases that would detect the difference seen; None where there is none.
+        classical: The unpaired test.
+        without_errors: The difference over the cases without an agent error; None where there is no such error.
+        without_errors_p: Its raw p-value.
+        noise_floor: The absolute difference that A has from itself, where it was measured.
+        notes: Stable words on what to know, such as "few_clusters".
+    """
+
+    metric: str
+    is_primary: bool
+    higher_is_better: bool
+    verdict: Verdict
+    reason: str = ""
+    method: str = ""
+    n_pairs: int = 0
+    n_dropped: int = 0
+    a: Estimate | None = None
+    b: Estimate | None = None
+    difference: float | None = None
+    interval: tuple[float, float] | None = None
+    equivalence_interval: tuple[float, float] | None = None
+    p: float | None = None
+    p_adjusted: float | None = None
+    wins: int = 0
+    ties: int = 0
+    losses: int = 0
+    table: PassTable | None = None
+    mid_p: float | None = None
+    cohens_h: float | None = None
+    min_attainable_p: float | None = None
+    borderline: bool = False
+    t: float | None = None
+    t_p: float | None = None
+    d_z: float | None = None
+    cliffs_delta: float | None = None
+    standard_error: float | None = None
+    clusters: int | None = None
+    detectable: float | None = None
+    n_needed: int | None = None
+    classical: ClassicalTest | None = None
+    without_errors: float | None = None
+    without_errors_p: float | None = None
+    noise_floor: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PairComparison:
+    """Two of the runs.
+
+    Args:
+        a: Label of the first; the first run of all is the baseline.
+        b: Label of the second.
+        n_common: Cases with a row in both.
+        n_only_a: Cases in A alone.
+        n_only_b: Cases in B alone.
+        n_changed: Cases in both whose question or references differ; they are not compared.
+        overlap: Common cases as a share of the smaller run.
+        metrics: The primary metric first, then the others in report order.
+        classical_winner: The run that wins more of the unpaired tests, or "tie".
+    """
+
+    a: str
+    b: str
+    n_common: int
+    n_only_a: int
+    n_only_b: int
+    n_changed: int
+    overlap: float
+    metrics: tuple[MetricComparison, ...]
+    classical_winner: str = "tie"
+
+    def metric(self, name: str) -> MetricComparison:
+        """Return the comparison of one metric."""
+        return next(each for each in self.metrics if each.metric == name)
+
+
+@dataclass(frozen=True, slots=True)
+class OmnibusTest:
+    """The test over three or more runs that comes before the pairs.
+
+    Args:
+        test: "cochran_q" or "friedman".
+        statistic: Its statistic; None where it could not be made.
+        p: Its p-value; None likewise.
+        n: Cases with a value in every run.
+        note: A stable word on what to know; empty for nothing.
+    """
+
+    test: str
+    statistic: float | None
+    p: float | None
+    n: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Why runs must not be compared.
+
+    Args:
+        code: "metric_version", "embedder", "judge", "overlap" or "unfinished".
+        message: What differs, and what to do, as a sentence.
+    """
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A setting in which runs differ.
+
+    Args:
+        path: Where it stands, such as "agent.options.prompt_file".
+        values: Its value in each run, in their order; None where a run has none.
+    """
+
+    path: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FlippedCase:
+    """A case that came out differently in two runs.
+
+    Args:
+        case_id: The case.
+        category: Its category; empty where it has none.
+        metric: The metric that differs most in favour of one side; `PASS_RATE` for the row's verdict.
+        a: Value of A.
+        b: Value of B.
+    """
+
+    case_id: str
+    category: str
+    metric: str
+    a: float
+    b: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankedVariant:
+    """A place in the ranking.
+
+    Args:
+        label: The run.
+        score: The classical weighted score; None where the run has none of its metrics.
+    """
+
+    label: str
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class VariantRecommendation:
+    """Which run to take, by the classical ranking.
+
+    Args:
+        label: First of the ranking.
+        improvements: Metrics on which it is significantly better than the second, by unpaired tests.
+        confidence: "high", "medium" or "low".
+        note: "ranking_and_tests_disagree", "metrics_differ" or empty.
+    """
+
+    label: str
+    improvements: tuple[str, ...]
+    confidence: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two or more runs compared; the first is the baseline.
+
+    Args:
+        settings: How they were compared.
+        assay_version: The version that computed it.
+        primary: The metric that decides.
+        variants: The runs.
+        pairs: Every pair of them, (first, second), (first, third) and so on.
+        omnibus: By metric, the test over all runs; empty for two.
+        mismatches: Why the runs must not be compared; empty where they may be.
+        changes: In what their settings differ.
+        ranking: By the classical score, the best first.
+        recommendation: What follows from the ranking.
+        not_worse_than_best: Labels that are not significantly worse than the highest mean of the primary metric.
+        flipped: By pair, such as "A_vs_B", the cases that came out differently, worst for B first; at most 50.
+        flipped_count: By pair, how many there are.
+        filtered: Whether cases were chosen by a filter, so that figures are exploratory.
+        random_draws: How many assignments and resamples random figures are from, by name.
+    """
+
+    settings: ComparisonSettings
+    assay_version: str
+    primary: str
+    variants: tuple[Variant, ...]
+    pairs: tuple[PairComparison, ...]
+    omnibus: Mapping[str, OmnibusTest] = field(default_factory=dict)
+    mismatches: tuple[Mismatch, ...] = ()
+    changes: tuple[Change, ...] = ()
+    ranking: tuple[RankedVariant, ...] = ()
+    recommendation: VariantRecommendation | None = None
+    not_worse_than_best: tuple[str, ...] = ()
+    flipped: Mapping[str, tuple[FlippedCase, ...]] = field(default_factory=dict)
+    flipped_count: Mapping[str, int] = field(default_factory=dict)
+    filtered: bool = False
+    random_draws: Mapping[str, int] = field(default_factory=dict)
+
+    def pair(self, a: str, b: str) -> PairComparison:
+        """Return the comparison of two runs by their labels."""
+        return next(each for each in self.pairs if (each.a, each.b) == (a, b))
+
+    def variant(self, label: str) -> Variant:
+        """Return a run by its label."""
+        return next(each for each in self.variants if each.label == label)

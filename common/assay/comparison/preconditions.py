@@ -1,0 +1,89 @@
+"""Why runs must not be compared: other arithmetic, other embeddings, another judge, few common cases, missing rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.comparison.model import Mismatch
+from assay.text.unsafe_text import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from assay.comparison.facts import MetricFacts, RunFacts
+
+LEAST_OVERLAP = 0.5
+"""Share of the smaller run's cases that both runs must have."""
+
+
+def mismatches(
+    runs: Sequence[RunFacts],
+    metrics: Mapping[str, MetricFacts],
+    overlaps: Sequence[tuple[str, str, float, int]],
+) -> list[Mismatch]:
+    """Return all reasons why runs must not be compared, each once.
+
+    Args:
+        runs: The runs.
+        metrics: The metrics that all of them have.
+        overlaps: Of each pair the ids, the share of common cases and their number.
+    """
+    return [*_unfinished(runs), *_overlaps(overlaps), *_versions(runs, metrics), *_judges(runs, metrics)]
+
+
+def _unfinished(runs: Sequence[RunFacts]) -> Iterator[Mismatch]:
+    for run in runs:
+        if run.partial:
+            yield Mismatch(
+                "unfinished",
+                f"run {run.run_id} has {run.finished:,} of {run.total:,} rows: finish it with "
+                f"`assay runs resume {run.run_id}`, then compare",
+            )
+
+
+def _overlaps(overlaps: Sequence[tuple[str, str, float, int]]) -> Iterator[Mismatch]:
+    for a, b, overlap, common in overlaps:
+        if overlap < LEAST_OVERLAP:
+            cases = "1 case is" if common == 1 else f"{common:,} cases are"
+            yield Mismatch(
+                "overlap",
+                f"runs {a} and {b} have too few common cases: {cases} in both, {overlap:.0%} of the smaller run; run "
+                "both over the same dataset",
+            )
+
+
+def _versions(runs: Sequence[RunFacts], metrics: Mapping[str, MetricFacts]) -> Iterator[Mismatch]:
+    for name in metrics:
+        versions = {run.metrics[name].version for run in runs} - {""}
+        if len(versions) > 1:
+            yield Mismatch(
+                "metric_version",
+                f"{name} was computed by other rules: versions {_listed(versions)}; run again with this version",
+            )
+        kinds = {run.metrics[name].kind for run in runs}
+        if len(kinds) > 1:
+            yield Mismatch("metric_version", f"{name} is another metric in each run: {_listed(kinds)}")
+        models = {run.metrics[name].models for run in runs} - {()}
+        if len(models) > 1:
+            yield Mismatch(
+                "embedder",
+                f"{name} rests on other embeddings: {_listed({', '.join(one) for one in models})}; score both runs "
+                "with one model",
+            )
+
+
+def _judges(runs: Sequence[RunFacts], metrics: Mapping[str, MetricFacts]) -> Iterator[Mismatch]:
+    if not any(metric.is_judged for metric in metrics.values()):
+        return
+    judges = {run.fingerprints for run in runs} - {()}
+    if len(judges) > 1:
+        short = {", ".join(one[:8] for one in fingerprints) for fingerprints in judges}
+        yield Mismatch(
+            "judge",
+            f"the runs were judged by another model, rubric or parameters (fingerprints {_listed(short)}): grade both "
+            "with one judge",
+        )
+
+
+def _listed(values: set[str]) -> str:
+    return shorten(" and ".join(sorted(values)), 300)

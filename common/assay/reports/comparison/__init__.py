@@ -1,0 +1,1 @@
+"""Comparisons of runs: read from the runs' documents, and written in every form."""

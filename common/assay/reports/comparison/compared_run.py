@@ -1,0 +1,65 @@
+"""A run's document as a comparison takes it: its facts and the scores of its cases, without texts."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from assay.comparison.cases import CaseScores
+from assay.comparison.compare import ComparedRun
+from assay.comparison.facts import facts_of
+from assay.reports.row_matching import row_predicate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.comparison.model import ComparisonSettings
+    from assay.reports.report import Report
+
+_DIGEST_BYTES = 12
+
+
+def compared_run(report: Report, settings: ComparisonSettings) -> ComparedRun:
+    """Return a run as it is compared.
+
+    Raises:
+        InvalidInputError: The filter of the settings cannot be read.
+    """
+    facts = facts_of(report.head)
+    implied = [name for name, metric in facts.metrics.items() if metric.is_implied]
+    cases = CaseScores(tuple(facts.metrics), settings.cluster)
+    meets = row_predicate(settings.where)
+    for row in report.rows():
+        values = {name: score["value"] for name, score in row["scores"].items()}
+        cases.take(
+            row["case_id"],
+            values | _implied(row, implied) if implied else values,
+            passed=row["passed"],
+            is_error=row["status"] == "error",
+            repeat=row["repeat"],
+            category=row["category"] or "",
+            tags=row["tags"],
+            content=content_of(row["question"], row["references"]),
+            meets_filter=meets(row),
+        )
+    return ComparedRun(facts, cases)
+
+
+def content_of(question: str | None, references: object) -> bytes:
+    """Return a digest of what a case asks and expects."""
+    return blake2b(repr((question or "", references)).encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).digest()
+
+
+def _implied(row: Mapping[str, Any], names: list[str]) -> dict[str, float | None]:
+    """Return latency, tokens and cost of a row that has no metrics of these kinds."""
+    usage = (row.get("response") or {}).get("usage") or {}
+    tokens = usage.get("total_tokens")
+    if tokens is None and usage.get("input_tokens") is not None and usage.get("output_tokens") is not None:
+        tokens = usage["input_tokens"] + usage["output_tokens"]
+    latency_ms = row["latency_ms"] if row["status"] != "error" else None
+    known = {
+        "latency": None if latency_ms is None else latency_ms / 1_000,
+        "tokens": tokens or None,
+        "cost": usage.get("cost_usd"),
+    }
+    return {name: known[name] for name in names}
