@@ -1,0 +1,114 @@
+"""Comparing runs: files, stored runs and results in memory, by the same arithmetic."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.client.evaluate import connected
+from assay.client.evaluation import Evaluation
+from assay.client.run_references import find_run_id
+from assay.comparison.compare import compare_runs
+from assay.errors import SetupError, WrongStateError
+from assay.local.install_hint import install_hint
+from assay.reports.comparison.compared_run import compared_run
+from assay.reports.report import Report, report_of_file, report_of_run
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from contextlib import AsyncExitStack
+
+    from assay.client.client import Client
+    from assay.comparison.model import Comparison, ComparisonSettings
+    from assay.model.run import CaseResult, Run
+
+RunSource = str | Path | Evaluation
+"""A results.json, a stored run by its id, a beginning of it or "latest", or what `assay.evaluate` returned."""
+
+
+def is_file(source: RunSource) -> bool:
+    """Whether a source is a file: it ends in .json, or there is one of that name."""
+    return not isinstance(source, Evaluation) and (Path(source).suffix == ".json" or Path(source).is_file())
+
+
+@asynccontextmanager
+async def reports_of(sources: Sequence[RunSource], server: str | None) -> AsyncIterator[list[Report]]:
+    """Yield the report of each source; stored runs are read from a server, or from the local stack.
+
+    Nothing is started where all sources are files or results in memory.
+
+    Args:
+        sources: What is compared.
+        server: An orchestrator's address; None for the local stack.
+
+    Raises:
+        InvalidInputError: A file is no report of a run.
+        NotFoundError: There is no such run.
+        WrongStateError: A run has no row yet.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-compare-")))
+        client: Client | None = None
+        found = []
+        for source in sources:
+            if isinstance(source, Evaluation):
+                report = await _in_memory(source, folder, stack)
+            elif is_file(source):
+                report = stack.enter_context(report_of_file(Path(source)))
+            else:
+                if client is None:
+                    client, _ = await stack.enter_async_context(connected(server))
+                report = await _stored(client, str(source), folder, stack)
+            found.append(report)
+        yield found
+
+
+async def _in_memory(source: Evaluation, folder: Path, stack: AsyncExitStack) -> Report:
+    async def rows() -> AsyncIterator[CaseResult]:
+        for row in source.rows:
+            yield row
+
+    return await _report(source.run, rows(), folder, stack)
+
+
+async def _stored(client: Client, reference: str, folder: Path, stack: AsyncExitStack) -> Report:
+    run = await client.get_run(await find_run_id(client, reference))
+    if run.summary is None:
+        raise WrongStateError(f"run {run.run_id} has no row yet: there is nothing to compare")
+    return await _report(run, client.list_results(run.run_id), folder, stack)
+
+
+async def _report(run: Run, rows: AsyncIterator[CaseResult], folder: Path, stack: AsyncExitStack) -> Report:
+    return await stack.enter_async_context(report_of_run(run, None, rows, folder, lambda row: None))
+
+
+def compare_reports(
+    reports: Sequence[Report], settings: ComparisonSettings, noise_floors: Mapping[str, float] | None = None
+) -> Comparison:
+    """Return the comparison of runs by their reports; the first is the baseline.
+
+    Raises:
+        InvalidInputError: The runs cannot be compared, or a setting is wrong.
+        SetupError: numpy or scipy is not installed.
+    """
+    check_packages()
+    return compare_runs([compared_run(report, settings) for report in reports], settings, noise_floors=noise_floors)
+
+
+def check_packages() -> None:
+    """Raise if what tests of significance need is missing; before anything is run.
+
+    Raises:
+        SetupError: It is; says how to install it.
+    """
+    from importlib.util import find_spec
+
+    missing = [name for name in ("numpy", "scipy") if find_spec(name) is None]
+    if missing:
+        needed = " and ".join(missing)
+        raise SetupError(
+            f"comparing runs needs {needed}, not installed here: {install_hint('compare')}", reason="NOT_INSTALLED"
+        )

@@ -1,0 +1,79 @@
+"""Checks of how runs are compared and decided: all problems at once, before anything is read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from assay.comparison.model import Adjustment, ComparisonSettings, FailOn
+from assay.errors import InvalidInputError, Problem
+from assay.parsing.names import unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from enum import StrEnum
+
+    from assay.comparison.decision import DecisionRules
+
+E = TypeVar("E", bound="StrEnum")
+
+_LARGEST_SEED = 2**63 - 1
+
+
+def check_settings(
+    settings: ComparisonSettings, rules: DecisionRules, *, adjust: str, fail_on: str, prefix: str = ""
+) -> tuple[ComparisonSettings, DecisionRules]:
+    """Return settings and rules with `adjust` and `fail_on` in them.
+
+    Args:
+        settings: Without the adjustment.
+        rules: Without what fails.
+        adjust: A value of `Adjustment`.
+        fail_on: A value of `FailOn`.
+        prefix: What stands before a setting's name where people set it, such as "--".
+
+    Raises:
+        InvalidInputError: Something is wrong; holds every problem.
+    """
+    problems: list[Problem] = []
+
+    def problem(message: str, name: str) -> None:
+        problems.append(Problem(message, f"{prefix}{name.replace('_', '-') if prefix else name}"))
+
+    for name, value in (("margin", settings.margin), ("max_drop", rules.max_drop)):
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            problem(f"must be a number from 0, not {value!r}", name)
+    if settings.margin == 0:
+        problem("must be above 0: no difference is smaller", "margin")
+    if not 0 < settings.alpha < 0.5:
+        problem(f"must be above 0 and below 0.5, not {settings.alpha!r}", "alpha")
+    if not 0 <= settings.seed <= _LARGEST_SEED:
+        problem(f"must be from 0 to {_LARGEST_SEED}, not {settings.seed!r}", "seed")
+    kind, _, name = settings.cluster.partition(":")
+    if settings.cluster not in ("", "category") and not (kind == "tag" and name.strip()):
+        problem(f"must be category, or tag:NAME for tags such as NAME:value, not {settings.cluster!r}", "cluster")
+    adjustment, failing = _member(Adjustment, adjust), _member(FailOn, fail_on)
+    if adjustment is None:
+        problem(unknown_name("adjustment", adjust, [one.value for one in Adjustment]), "adjust")
+    if failing is None:
+        problem(unknown_name("choice", fail_on, [one.value for one in FailOn]), "fail_on")
+    if settings.where:
+        problems += _filter_problems(settings.where, f"{prefix}where")
+    if problems or adjustment is None or failing is None:
+        raise InvalidInputError(problems)
+    return replace(settings, adjust=adjustment), replace(rules, fail_on=failing)
+
+
+def _member(members: type[E], value: str) -> E | None:
+    return next((one for one in members if one.value == value), None)
+
+
+def _filter_problems(where: str, name: str) -> Sequence[Problem]:
+    from assay.filters.row_text import parse_row_filter
+
+    try:
+        parse_row_filter(where, where=name)
+    except InvalidInputError as error:
+        return error.problems
+    return ()

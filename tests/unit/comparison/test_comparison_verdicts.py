@@ -1,0 +1,317 @@
+"""What a comparison decides: the specification's verdicts, families of tests, errors, filters and mismatches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.comparison.comparing import METRICS, compare_columns, compared, disagreeing, facts
+
+from assay.comparison.compare import compare_runs
+from assay.comparison.decision import DecisionRules, decide
+from assay.comparison.facts import facts_of
+from assay.comparison.model import Adjustment, ComparisonSettings, FailOn, Verdict
+from assay.comparison.what_changed import changes
+from assay.errors import InvalidInputError
+
+
+@pytest.mark.parametrize(
+    ("b", "c", "n", "margin", "verdict"),
+    [
+        (3, 4, 200, 0.05, Verdict.EQUIVALENT),
+        (2, 10, 50, 0.05, Verdict.B_BETTER),
+        (10, 2, 50, 0.05, Verdict.A_BETTER),
+        (10, 12, 1000, 0.02, Verdict.EQUIVALENT),
+        (3, 4, 200, None, Verdict.INCONCLUSIVE),
+        (0, 5, 50, None, Verdict.INCONCLUSIVE),
+        (0, 6, 50, None, Verdict.B_BETTER),
+    ],
+)
+def test_the_verdict_of_rates(b: int, c: int, n: int, margin: float | None, verdict: Verdict) -> None:
+    """Significance decides first, then the margin; anything else is inconclusive."""
+    a_column, b_column = disagreeing(b, c, n)
+    found = compare_columns(
+        {"exact_match": a_column}, {"exact_match": b_column}, settings=ComparisonSettings(margin=margin)
+    )
+    primary = found.pairs[0].metric("exact_match")
+    assert found.primary == "exact_match"
+    assert primary.verdict is verdict
+    assert (primary.wins, primary.ties, primary.losses) == (c, n - b - c, b)
+    assert primary.method == "mcnemar_exact"
+
+
+def test_the_intervals_that_a_margin_is_compared_with() -> None:
+    """The 90 % intervals of the specification."""
+    columns = disagreeing(3, 4, 200)
+    found = compare_columns({"exact_match": columns[0]}, {"exact_match": columns[1]}).pairs[0].metrics[0]
+    assert found.equivalence_interval == pytest.approx((-0.019471, 0.029372), abs=1e-6)
+    assert found.n_needed == 10987
+    assert found.table is not None
+    assert (found.table.a_only, found.table.b_only) == (3, 4)
+
+
+def test_lower_latency_is_better() -> None:
+    """A metric of which less is better wins by a negative difference."""
+    slow, fast = {"latency": [2.0] * 8}, {"latency": [1.0 + 0.01 * at for at in range(8)]}
+    found = compare_columns(slow, fast, settings=ComparisonSettings(primary="latency")).pairs[0].metric("latency")
+    assert found.verdict is Verdict.B_BETTER
+    assert found.difference is not None
+    assert found.difference < 0
+    assert (found.wins, found.losses) == (8, 0)
+
+
+def test_the_primary_metric_and_all_others_are_two_families() -> None:
+    """Another metric does not weaken the primary one; the others are adjusted among themselves."""
+    a_column, b_column = disagreeing(0, 6, 30)
+    quality = [3.0] * 30, [4.0] * 7 + [3.0] * 23
+    found = compare_columns(
+        {"exact_match": a_column, "quality": quality[0]}, {"exact_match": b_column, "quality": quality[1]}
+    ).pairs[0]
+    primary, verdicts, other = found.metric("exact_match"), found.metric("pass_rate"), found.metric("quality")
+    assert primary.p == primary.p_adjusted == 0.03125
+    assert other.p == pytest.approx(2 * 0.5**7)
+    assert other.p_adjusted == pytest.approx(2 * other.p)  # of two: this one is the smaller
+    assert verdicts.p_adjusted == pytest.approx(max(0.03125, other.p_adjusted))
+
+
+def test_benjamini_hochberg_is_weaker() -> None:
+    """The other adjustment gives smaller p-values for the same figures."""
+    a_column, b_column = disagreeing(0, 6, 30)
+    runs = [{"exact_match": a_column, "quality": [3.0] * 30}, {"exact_match": b_column, "quality": [3.0] * 30}]
+    by = {one: compare_columns(*runs, settings=ComparisonSettings(adjust=one)).pairs[0] for one in Adjustment}
+    p = {one: pair.metric("pass_rate").p_adjusted for one, pair in by.items()}
+    assert p[Adjustment.HOLM] == 0.0625
+    assert p[Adjustment.BH] == 0.0625
+    assert by[Adjustment.BH].metric("quality").p_adjusted == 1.0
+
+
+def test_missing_values_are_dropped_and_counted() -> None:
+    """A case without a value on one side is no pair; with more than half of them there is no verdict."""
+    some = compare_columns({"quality": [4.0, 5.0, None, 3.0]}, {"quality": [5.0, 5.0, 4.0, None]})
+    found = some.pairs[0].metric("quality")
+    assert (found.n_pairs, found.n_dropped) == (2, 2)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    most = compare_columns({"quality": [4.0, 5.0, None, None, None]}, {"quality": [5.0] * 5}).pairs[0]
+    assert most.metric("quality").verdict is Verdict.NO_DATA
+    assert "3 of 5 common cases have no value" in most.metric("quality").reason
+    one = compare_columns({"quality": [4.0]}, {"quality": [5.0]}).pairs[0].metric("quality")
+    assert one.verdict is Verdict.NO_DATA
+    assert "a test needs at least 2" in one.reason
+
+
+def test_agent_errors_count_as_the_metric_counts_them() -> None:
+    """An error that exact match counts as wrong is a 0, and the figures without errors stand beside it."""
+    first = compared("a", {"exact_match": [1.0] * 10})
+    second = compared("b", {"exact_match": [0.0, *[1.0] * 9]}, errors=[0])
+    found = compare_runs([first, second], ComparisonSettings()).pairs[0].metric("exact_match")
+    assert found.difference == pytest.approx(-0.1)
+    assert found.without_errors == 0
+    assert found.without_errors_p == 1.0
+
+
+def test_repeats_are_folded_before_testing() -> None:
+    """Three runs of each case are one value a case, which sign flips compare."""
+    runs = []
+    for name, share in (("a", 0), ("b", 2)):
+        run = compared(name, {"exact_match": [0.0] * 6})
+        for repeat in (1, 2):
+            for case in range(6):
+                run.cases.take(
+                    f"c{case}", {"exact_match": float(repeat <= share)}, passed=repeat <= share, repeat=repeat
+                )
+        runs.append(run)
+    found = compare_runs(runs, ComparisonSettings()).pairs[0].metric("exact_match")
+    assert (found.n_pairs, found.method) == (6, "sign_flip_exact")
+    assert found.difference == pytest.approx(2 / 3)
+    assert found.p == 0.03125
+
+
+def test_clusters_are_tested_by_t() -> None:
+    """Cases that share a category are one cluster: the specification's example."""
+    settings = ComparisonSettings(cluster="category", primary="score")
+    difference = [0, 1, 1, 0, 0, 0, 1, -1, 1, 1, 0, 0]
+    categories = list("aaabbbcccddd")
+    runs = [
+        compared("a", {"score": [5.0] * 12}, settings=settings, categories=categories),
+        compared("b", {"score": [5.0 + each for each in difference]}, settings=settings, categories=categories),
+    ]
+    found = compare_runs(runs, settings).pairs[0].metric("score")
+    assert (found.method, found.clusters, found.notes) == ("clustered_t", 4, ("few_clusters",))
+    assert found.p == pytest.approx(0.091721, abs=1e-6)
+    assert found.interval == pytest.approx((-0.099743, 0.766409), abs=1e-6)
+
+
+def test_three_runs() -> None:
+    """The omnibus test, the set that is not worse than the best, and the chance to be best of the specification."""
+    rows = ["110", "100", "111", "110", "000", "110", "100", "111"]
+    columns = [{"exact_match": [float(row[at]) for row in rows]} for at in range(3)]
+    found = compare_columns(*columns)
+    assert found.omnibus["exact_match"].test == "cochran_q"
+    assert found.omnibus["exact_match"].p == pytest.approx(0.022371, abs=1e-6)
+    assert [(pair.a, pair.b) for pair in found.pairs] == [("A", "B"), ("A", "C"), ("B", "C")]
+    chances = [one.best_probability for one in found.variants]
+    assert chances == pytest.approx([0.949, 0.051, 0.0], abs=0.02)
+    assert found.not_worse_than_best == ("A", "B", "C")  # eight cases decide nothing
+    raw = [pair.metric("exact_match").p for pair in found.pairs]
+    adjusted = [pair.metric("exact_match").p_adjusted for pair in found.pairs]
+    assert raw == [0.5, 0.0625, 0.25]
+    assert adjusted == [0.5, 0.1875, 0.5]
+
+
+def test_figures_of_a_filter_have_no_verdict() -> None:
+    """Cases that were chosen after looking give figures, never a verdict."""
+    a_column, b_column = disagreeing(0, 10, 40)
+    found = compare_columns(
+        {"exact_match": a_column}, {"exact_match": b_column}, settings=ComparisonSettings(where="failed")
+    )
+    primary = found.pairs[0].metric("exact_match")
+    assert (primary.verdict, found.filtered) == (Verdict.WITHHELD, True)
+    assert "exploratory" in primary.reason
+    assert primary.p is not None
+    assert decide(found, DecisionRules()).exit_status == 0
+    assert decide(found, DecisionRules(strict=True)).exit_status == 4
+
+
+def test_flipped_cases_come_worst_first() -> None:
+    """Cases that B alone has wrong come before those that A alone has wrong."""
+    found = compare_columns({"exact_match": [1, 0, 1, 1]}, {"exact_match": [0, 1, 1, 0]})
+    assert [(case.case_id, case.a, case.b) for case in found.flipped["A_vs_B"]] == [
+        ("c0", 1.0, 0.0),
+        ("c3", 1.0, 0.0),
+        ("c1", 0.0, 1.0),
+    ]
+    assert found.flipped_count["A_vs_B"] == 3
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "said"),
+    [
+        ({"partial": True, "finished": 3}, "unfinished", "run b has 3 of 20 rows"),
+        ({"fingerprints": ("f" * 64,)}, "judge", "another model, rubric or parameters"),
+        ({"metrics": {"quality": replace(METRICS["quality"], version="2")}}, "metric_version", "versions 1 and 2"),
+        ({"metrics": {"quality": replace(METRICS["quality"], models=("e 2",))}}, "embedder", "other embeddings"),
+    ],
+)
+def test_runs_that_must_not_be_compared(changed: dict[str, object], code: str, said: str) -> None:
+    """Figures stand there, a verdict does not, and the exit status is 3 unless it is allowed."""
+    metrics = {"quality": replace(METRICS["quality"], models=("e 1",))}
+    known: dict[str, object] = {"metrics": metrics, "total": 20, "finished": 20, "fingerprints": ("a" * 64,)}
+    a, b = facts("a", **known), facts("b", **(known | changed))  # type: ignore[arg-type]  # fields by name
+    columns = {"quality": [3.0] * 20}, {"quality": [4.0] * 20}
+    runs = [compared(one.run_id, column, run_facts=one) for one, column in zip((a, b), columns, strict=True)]
+    found = compare_runs(runs, ComparisonSettings())
+    assert [one.code for one in found.mismatches] == [code]
+    assert said in found.mismatches[0].message
+    assert found.pairs[0].metric("quality").verdict is Verdict.WITHHELD
+    assert decide(found, DecisionRules()).exit_status == 3
+    assert decide(found, DecisionRules(allow_mismatch=True)).exit_status == 0
+
+
+def test_too_few_common_cases() -> None:
+    """The overlap is a share of the smaller run; below one half the runs must not be compared, without any never."""
+    first = compared("a", {"exact_match": [1.0] * 10})
+    ids = [f"c{at}" for at in range(4)] + [f"x{at}" for at in range(6)]
+    few = compare_runs([first, compared("b", {"exact_match": [1.0] * 10}, ids=ids)], ComparisonSettings())
+    assert (few.pairs[0].n_common, few.pairs[0].n_only_a, few.pairs[0].n_only_b) == (4, 6, 6)
+    assert few.pairs[0].overlap == 0.4
+    assert "4 cases are in both, 40% of the smaller run" in few.mismatches[0].message
+    with pytest.raises(InvalidInputError, match="no case in common"):
+        compare_runs(
+            [first, compared("b", {"exact_match": [1.0]}, ids=["elsewhere"])],
+            ComparisonSettings(),
+        )
+
+
+def test_changed_cases_are_not_compared() -> None:
+    """A case whose question or references differ between the runs is counted, and no pair."""
+    runs = []
+    for name, texts in (("a", [b"1", b"2", b"3"]), ("b", [b"1", b"2", b"other"])):
+        run = compared(name, {"exact_match": []})
+        for at, content in enumerate(texts):
+            run.cases.take(f"c{at}", {"exact_match": 1.0}, passed=True, content=content)
+        runs.append(run)
+    pair = compare_runs(runs, ComparisonSettings()).pairs[0]
+    assert (pair.n_common, pair.n_changed, pair.metric("exact_match").n_pairs) == (3, 1, 2)
+
+
+def test_what_cannot_be_compared_at_all() -> None:
+    """One run, the same run twice, no rows, an unknown primary metric: a sentence with what to do."""
+    one = compared("a", {"exact_match": [1.0, 0.0]})
+    with pytest.raises(InvalidInputError, match="at least two runs"):
+        compare_runs([one], ComparisonSettings())
+    with pytest.raises(InvalidInputError, match="run a is given 2 times"):
+        compare_runs([one, one], ComparisonSettings())
+    with pytest.raises(InvalidInputError, match="run b has no rows"):
+        compare_runs([one, compared("b", {"exact_match": []})], ComparisonSettings())
+    other = compared("b", {"exact_match": [1.0, 0.0]})
+    with pytest.raises(InvalidInputError, match="did you mean 'exact_match'"):
+        compare_runs([one, other], ComparisonSettings(primary="exact_mach"))
+    judged = compared("b", {"exact_match": [1.0, 0.0], "quality": [3.0, 4.0]})
+    with pytest.raises(InvalidInputError, match="run a has no metric 'quality'"):
+        compare_runs([one, judged], ComparisonSettings(primary="quality"))
+
+
+def test_all_equal_and_all_without_values() -> None:
+    """Equal runs differ by 0 with p 1; runs without any value have no data, and nothing is NaN."""
+    equal = compare_columns({"exact_match": [1.0] * 5}, {"exact_match": [1.0] * 5}).pairs[0].metric("exact_match")
+    assert (equal.difference, equal.p, equal.verdict) == (0.0, 1.0, Verdict.INCONCLUSIVE)
+    none = compare_columns({"quality": [None, None]}, {"quality": [None, None]})
+    assert none.primary == "pass_rate"
+    assert {one.verdict for one in none.pairs[0].metrics} == {Verdict.NO_DATA}
+    assert decide(none, DecisionRules()).exit_status == 3
+
+
+@pytest.mark.parametrize(
+    ("columns", "rules", "status", "said"),
+    [
+        (disagreeing(2, 10, 50), DecisionRules(), 0, ""),
+        (disagreeing(10, 2, 50), DecisionRules(), 1, "exact_match of B is significantly worse than that of A"),
+        (disagreeing(10, 2, 50), DecisionRules(FailOn.NEVER), 0, ""),
+        (disagreeing(3, 2, 50), DecisionRules(), 0, ""),
+        (disagreeing(3, 2, 50), DecisionRules(FailOn.INCONCLUSIVE), 1, "is not decided"),
+        (disagreeing(3, 2, 50), DecisionRules(strict=True), 4, "exact_match of B against A is inconclusive"),
+        (
+            disagreeing(3, 2, 50),
+            DecisionRules(max_drop=0.01),
+            1,
+            "0.02 worse than that of A, more than",
+        ),
+        (disagreeing(3, 2, 50), DecisionRules(max_drop=0.02), 0, ""),
+        (disagreeing(2, 10, 50), DecisionRules(max_drop=0.0), 0, ""),
+    ],
+)
+def test_exit_statuses(columns: tuple[list[float], list[float]], rules: DecisionRules, status: int, said: str) -> None:
+    """What ends a pipeline's step, and the sentence that says why."""
+    found = decide(compare_columns({"exact_match": columns[0]}, {"exact_match": columns[1]}), rules)
+    assert found.exit_status == status
+    assert said in " ".join(found.reasons)
+
+
+def test_what_changed() -> None:
+    """Settings are compared one by one, metrics by their names."""
+    first = {"agent": {"model": "m", "options": {"p": 1}}, "metrics": [{"name": "x", "threshold": 1}], "same": [1]}
+    second = {"agent": {"model": "n", "options": {}}, "metrics": [{"name": "x", "threshold": 2}], "same": [1]}
+    assert [(one.path, one.values) for one in changes([first, second])] == [
+        ("agent.model", ("m", "n")),
+        ("agent.options.p", (1, None)),
+        ("metrics.x.threshold", (1, 2)),
+    ]
+
+
+def test_facts_of_a_document() -> None:
+    """Latency, tokens and cost are compared of every run, and never decide by themselves."""
+    head = {
+        "run": {"run_id": "r", "name": "n", "labels": {}, "dataset": {"dataset_id": "d", "name": "qa"}},
+        "prompt_path": "prompts/terse.md",
+        "config": {},
+        "results": {"speed": {"metric": "latency", "unit": "s", "rule": "at_most", "value": 1.0}},
+        "summary": {"total": 2, "finished": 2, "judging": None, "latency": {"p95_s": 2.0}},
+    }
+    found = facts_of(head)
+    assert found.name == "terse"
+    assert {name: one.is_implied for name, one in found.metrics.items()} == {
+        "speed": False,
+        "tokens": True,
+        "cost": True,
+    }
+    assert not any(one.higher_is_better for one in found.metrics.values())
