@@ -51,18 +51,16 @@ async def reports_of(sources: Sequence[RunSource], server: str | None) -> AsyncI
     """
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-compare-")))
-        client: Client | None = None
+        needs_client = not all(isinstance(source, Evaluation) or is_file(source) for source in sources)
+        client = (await stack.enter_async_context(connected(server)))[0] if needs_client else None
         found = []
         for source in sources:
             if isinstance(source, Evaluation):
-                report = await _in_memory(source, folder, stack)
-            elif is_file(source):
-                report = stack.enter_context(report_of_file(Path(source)))
+                found.append(await _in_memory(source, folder, stack))
+            elif client is None or is_file(source):
+                found.append(stack.enter_context(report_of_file(Path(source))))
             else:
-                if client is None:
-                    client, _ = await stack.enter_async_context(connected(server))
-                report = await _stored(client, str(source), folder, stack)
-            found.append(report)
+                found.append(await _stored(client, str(source), folder, stack))
         yield found
 
 

@@ -11,7 +11,7 @@ from assay.comparison.facts import facts_of
 from assay.reports.row_matching import row_predicate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from assay.comparison.model import ComparisonSettings
     from assay.reports.report import Report
@@ -26,14 +26,13 @@ def compared_run(report: Report, settings: ComparisonSettings) -> ComparedRun:
         InvalidInputError: The filter of the settings cannot be read.
     """
     facts = facts_of(report.head)
-    implied = [name for name, metric in facts.metrics.items() if metric.is_implied]
-    cases = CaseScores(tuple(facts.metrics), settings.cluster)
+    names = tuple(facts.metrics)
+    cases = CaseScores(names, settings.cluster)
     meets = row_predicate(settings.where)
     for row in report.rows():
-        values = {name: score["value"] for name, score in row["scores"].items()}
         cases.take(
             row["case_id"],
-            values | _implied(row, implied) if implied else values,
+            values_of(row, names),
             passed=row["passed"],
             is_error=row["status"] == "error",
             repeat=row["repeat"],
@@ -50,16 +49,27 @@ def content_of(question: str | None, references: object) -> bytes:
     return blake2b(repr((question or "", references)).encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).digest()
 
 
-def _implied(row: Mapping[str, Any], names: list[str]) -> dict[str, float | None]:
-    """Return latency, tokens and cost of a row that has no metrics of these kinds."""
+def values_of(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, float | None]:
+    """Return the values of a row's metrics; latency, tokens and cost also where no metric of the run has that name."""
+    scores, implied = row["scores"], None
+    found: dict[str, float | None] = {}
+    for name in names:
+        if name in scores:
+            found[name] = scores[name]["value"]
+        else:
+            implied = _implied(row) if implied is None else implied
+            found[name] = implied.get(name)
+    return found
+
+
+def _implied(row: Mapping[str, Any]) -> dict[str, float | None]:
     usage = (row.get("response") or {}).get("usage") or {}
     tokens = usage.get("total_tokens")
     if tokens is None and usage.get("input_tokens") is not None and usage.get("output_tokens") is not None:
         tokens = usage["input_tokens"] + usage["output_tokens"]
     latency_ms = row["latency_ms"] if row["status"] != "error" else None
-    known = {
+    return {
         "latency": None if latency_ms is None else latency_ms / 1_000,
         "tokens": tokens or None,
         "cost": usage.get("cost_usd"),
     }
-    return {name: known[name] for name in names}

@@ -1,0 +1,193 @@
+"""`assay plan`: how many cases and repeats a comparison needs, and what they cost, before they are paid for."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+import click
+
+from assay.errors import InvalidInputError, Problem
+from assay.text.unsafe_text import clean
+from assay_cli.options import debug_option, json_option, print_document, run_async, server_option
+from assay_cli.output.terminal import table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.comparison.planning import Plan, RowCost
+    from assay.reports.report import Report
+
+
+@click.command(
+    epilog="\b\nExamples:\n  assay plan latest --difference 0.05\n"
+    "  assay plan before/results.json after/results.json --metric quality --difference 0.2"
+)
+@click.argument("run")
+@click.argument("other", required=False)
+@click.option(
+    "--difference", type=float, required=True, metavar="D", help="Difference to detect, in the metric's unit."
+)
+@click.option(
+    "--metric",
+    metavar="NAME",
+    default="",
+    help="Metric that will decide, or pass_rate; default: exact match, else quality, else the first.",
+)
+@click.option("--alpha", type=float, default=0.05, help="Level of the test; default: 0.05.")
+@click.option("--power", type=float, default=0.8, help="Chance to detect the difference; default: 0.8.")
+@click.option(
+    "--correlation",
+    type=float,
+    default=0.5,
+    help="How alike the variants' values of one case are, 0 to 1, where one run is given; default: 0.5.",
+)
+@json_option
+@server_option
+@debug_option
+def plan(
+    run: str,
+    other: str | None,
+    difference: float,
+    metric: str,
+    alpha: float,
+    power: float,
+    correlation: float,
+    as_json: bool,
+    server: str | None,
+) -> int:
+    """Say how many cases and repeats detect a difference between two variants, and what these cost.
+
+    RUN is an earlier run of the agent: a results.json, or a stored run. OTHER is a second one over the same cases, of
+    a variant that differs as the next one will; with it, how far variants differ case by case is measured.
+    """
+    bounds = {
+        "--difference": (difference, 0.0, math.inf),
+        "--alpha": (alpha, 0.0, 0.5),
+        "--power": (power, 0.0, 1.0),
+    }
+    wrong = [
+        Problem(f"must be above {low:g}{f' and below {high:g}' if high < math.inf else ''}, not {value!r}", name)
+        for name, (value, low, high) in bounds.items()
+        if not low < value < high
+    ]
+    if not 0 <= correlation < 1:
+        wrong.append(Problem(f"must be from 0 and below 1, not {correlation!r}", "--correlation"))
+    if wrong:
+        raise InvalidInputError(wrong)
+    found = run_async(_plan([run, *([other] if other else [])], difference, metric, alpha, power, correlation, server))
+    if as_json:
+        print_document(dataclasses.asdict(found))
+        return 0
+    for line in _lines(found):
+        click.echo(line)
+    return 0
+
+
+async def _plan(
+    runs: list[str],
+    difference: float,
+    metric: str,
+    alpha: float,
+    power: float,
+    correlation: float,
+    server: str | None,
+) -> Plan:
+    from assay.client.comparing import reports_of
+    from assay.comparison.facts import default_primary, facts_of
+    from assay.comparison.model import PASS_RATE
+    from assay.comparison.planning import plan as make_plan
+    from assay.comparison.planning import variation_of
+    from assay.parsing.names import unknown_name
+
+    async with reports_of(runs, server) as reports:
+        metrics = facts_of(reports[0].head).metrics
+        name = metric or default_primary(metrics)
+        if name != PASS_RATE and name not in metrics:
+            raise InvalidInputError([Problem(unknown_name("metric", name, [PASS_RATE, *metrics]), "--metric")])
+        variation = variation_of(name, *(_values(report, name) for report in reports), correlation=correlation)
+        return make_plan(variation, difference, _cost(reports[0]), alpha=alpha, power=power)
+
+
+def _values(report: Report, metric: str) -> Iterator[tuple[str, float | None]]:
+    from assay.comparison.model import PASS_RATE
+    from assay.reports.comparison.compared_run import values_of
+
+    names = [metric]
+    for row in report.rows():
+        if metric == PASS_RATE:
+            yield row["case_id"], None if row["passed"] is None else float(row["passed"])
+        else:
+            yield row["case_id"], values_of(row, names)[metric]
+
+
+def _cost(report: Report) -> RowCost:
+    from datetime import datetime
+
+    from assay.comparison.planning import RowCost
+    from assay.reports.comparison.compared_run import values_of
+
+    run, judging = report.head["run"], report.head["summary"].get("judging") or {}
+    tokens: list[float] = []
+    money: list[float] = []
+    calls = 0
+    for row in report.rows():
+        known = values_of(row, ["tokens", "cost"])
+        tokens += [known["tokens"]] if known["tokens"] is not None else []
+        money += [known["cost"]] if known["cost"] is not None else []
+        calls += max(1, len(row.get("turns") or ()))
+    rows = max(1, report.row_count)
+    prices = [each for each in (math.fsum(money) if money else None, judging.get("cost_usd")) if each is not None]
+    begun, ended = run.get("started_at"), run.get("ended_at")
+    took_s = (
+        (datetime.fromisoformat(ended) - datetime.fromisoformat(begun)).total_seconds() if begun and ended else None
+    )
+    return RowCost(
+        agent_calls=calls / rows,
+        judge_calls=(judging.get("asked") or 0) / rows,
+        tokens=math.fsum(tokens) / len(tokens) if tokens else None,
+        cost_usd=math.fsum(prices) / rows if prices else None,
+        time_s=None if took_s is None else took_s / rows,
+    )
+
+
+def _lines(found: Plan) -> Iterator[str]:
+    known = found.variation
+    yield (
+        f"{clean(known.metric)}: {known.mean:.4g} over {known.n:,} cases; a difference of {found.difference:g} is "
+        f"detected with a chance of {found.power:.0%} at a level of {found.alpha:g} by"
+    )
+    yield ""
+    head = ("repeats", "cases", "rows of both", "agent calls", "judge calls", "tokens", "cost", "time")
+    rows = [
+        (
+            str(size.repeats),
+            _number(size.cases),
+            _number(size.rows),
+            _number(size.agent_calls),
+            _number(size.judge_calls),
+            _number(size.tokens),
+            "-" if size.cost_usd is None else f"${size.cost_usd:,.2f}",
+            _time(size.time_s),
+            "-" if size.detectable is None else f"{size.detectable:.3g}",
+        )
+        for size in found.sizes
+        if size.cases is not None
+    ]
+    yield table([(*head, f"detectable with {known.n:,} cases"), *rows])
+    yield ""
+    for note in found.notes:
+        yield f"note: {note}"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,69 @@
+"""How many cases a comparison needs, learned from earlier runs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from assay.comparison.planning import RowCost, Variation, plan, variation_of
+from assay.errors import InvalidInputError
+
+COST = RowCost(agent_calls=1, judge_calls=0.5, tokens=100, cost_usd=0.01, time_s=0.25)
+
+
+def test_the_variance_of_repeats_is_split() -> None:
+    """The specification's rows 1110, 1111, 0010, 1011, 0000: within 0.15, of means 0.16875, noise 22 %."""
+    rows = [
+        (str(case), float(one)) for case, runs in enumerate(["1110", "1111", "0010", "1011", "0000"]) for one in runs
+    ]
+    found = variation_of("accuracy", rows)
+    assert found.within == pytest.approx(0.15)
+    assert found.variance == pytest.approx(0.16875)
+    assert found.noise_share == pytest.approx(0.222222, abs=1e-6)
+    assert found.repeats == 4
+
+
+def test_sizes_of_the_specification() -> None:
+    """A quarter of disagreeing cases needs 194 of them for ten points; scores with sd 1.0 need 88 for 0.3."""
+    rates = Variation("accuracy", 200, 0.8, True, 0.16, None, None, 0.25, 1)
+    sizes = {one.repeats: one for one in plan(rates, 0.1, COST).sizes}
+    assert sizes[1].cases == 194
+    assert sizes[1].detectable == pytest.approx(0.098468, abs=1e-6)
+    assert sizes[2].cases is None  # what repeats bring is not known
+    scores = Variation("quality", 100, 4.0, False, 1.0, None, None, 1.0, 1)
+    assert plan(scores, 0.3, COST).sizes[0].cases == 88
+
+
+def test_what_a_plan_costs() -> None:
+    """Calls, tokens, money and time are those of both variants, at the earlier run's rates."""
+    found = plan(Variation("quality", 100, 4.0, False, 1.0, None, None, 1.0, 1), 0.3, COST).sizes[0]
+    assert (found.rows, found.agent_calls, found.judge_calls, found.tokens) == (176, 176, 88, 17_600)
+    assert (found.cost_usd, found.time_s) == (pytest.approx(1.76), pytest.approx(44.0))
+
+
+def test_repeats_take_noise_out() -> None:
+    """Where the runs of one case differ, more of them need fewer cases, and never more."""
+    rng = random.Random(1)
+    rows = [(str(case), rng.gauss(case % 5, 2.0)) for case in range(60) for _ in range(3)]
+    cases = [one.cases for one in plan(variation_of("quality", rows), 0.5, COST).sizes]
+    assert None not in cases
+    assert cases == sorted(cases, reverse=True)  # type: ignore[type-var]  # none is None
+    assert cases[0] > 1.5 * cases[-1]  # type: ignore[operator]  # as above
+
+
+def test_two_runs_measure_the_difference() -> None:
+    """With a second run nothing is assumed: equal values have no variance, and two cases are enough."""
+    rows = [(str(case), case % 5) for case in range(40)]
+    found = variation_of("quality", rows, rows)
+    assert (found.correlation, found.spread) == (None, 0.0)
+    assert plan(found, 0.1, COST).sizes[0].cases == 2
+    assert any("assumed to correlate" in note for note in plan(variation_of("quality", rows), 0.1, COST).notes)
+
+
+def test_too_little_to_learn_from() -> None:
+    """A plan needs two cases with values, and of two runs two common ones."""
+    with pytest.raises(InvalidInputError, match="1 cases have a value"):
+        variation_of("quality", [("a", 1.0), ("b", None)])
+    with pytest.raises(InvalidInputError, match="share 0 cases"):
+        variation_of("quality", [("a", 1.0), ("b", 2.0)], [("c", 1.0), ("d", 2.0)])
