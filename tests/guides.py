@@ -62,6 +62,10 @@ NOT_RUN = {
         "make chaos": "takes half an hour; `test_chaos_short.py` runs a short form",
         "ASSAY_FAILPOINTS=": "serves until it is killed, as `test_chaos_failpoints.py` does",
     },
+    "docs/compare.md": {
+        "assay compare": "`test_cli_compare.py` runs it",
+        "assay plan": "`test_cli_compare.py` runs it",
+    },
     "docs/database.md": {
         "pip install": "needs the network",
         "assay serve": "serves until it is stopped; `test_store_postgres.py` opens such a URL",

@@ -135,7 +135,7 @@ def _check_nothing_left(caller: Cli) -> None:
 @pytest.fixture
 def project(cli: Cli) -> Cli:
     """Return the command in a fresh folder with a small spec, dataset and agent."""
-    return _with_project(cli)
+    return with_project(cli)
 
 
 @pytest.fixture
@@ -148,10 +148,10 @@ def own_stack(project: Cli) -> Iterator[Cli]:
 @pytest.fixture
 def shared_project(shared_cli: Cli) -> Cli:
     """Return the command in a folder with a small spec, dataset and agent, over the shared stack."""
-    return _with_project(shared_cli)
+    return with_project(shared_cli)
 
 
-def _with_project(cli: Cli) -> Cli:
+def with_project(cli: Cli) -> Cli:
     cli.write("agent.py", "def answer(request):\n    return request.input.upper()\n")
     lines = [json.dumps({"id": f"c{i}", "question": f"q{i}", "answer": f"Q{i}"}) for i in range(20)]
     cli.write("qa.jsonl", "\n".join(lines))
