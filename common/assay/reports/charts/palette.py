@@ -19,6 +19,10 @@ VERMILION = "#d55e00"
 ORANGE = "#e69f00"
 
 
+SERIES = (BLUE, VERMILION, "#009e73", ORANGE, "#cc79a7", SKY, "#7f6000", INK)
+"""Of things that are compared, in their order; each has a sign of its own, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fill:
     """How an area is filled.

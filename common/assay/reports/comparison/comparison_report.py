@@ -1,0 +1,105 @@
+"""A comparison with all that its reports are made from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from assay.comparison.facts import facts_of
+from assay.reports.comparison.compared_cases import ReportedCases
+from assay.text.unsafe_text import json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.comparison.decision import Decision
+    from assay.comparison.facts import RunFacts
+    from assay.comparison.model import Comparison, MetricComparison, PairComparison, Variant
+    from assay.reports.comparison.compared_cases import ComparedCases
+    from assay.reports.report import Report
+
+_DIGEST_BYTES = 4
+
+
+@dataclass(frozen=True)
+class ComparisonReport:
+    """What every report of a comparison is made from; `docs/comparison-report.md` describes them.
+
+    Args:
+        comparison: The figures.
+        decision: What they mean for a pipeline.
+        facts: The runs as a whole, in order.
+        cases: Their cases; None where only the figures are known.
+        runs: The documents of the runs, in order; empty where a server compared them.
+        timestamp: When they were compared, ISO 8601, UTC.
+    """
+
+    comparison: Comparison
+    decision: Decision
+    facts: Sequence[RunFacts]
+    cases: ComparedCases | None = None
+    runs: Sequence[Report] = ()
+    timestamp: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+
+    @cached_property
+    def comparison_id(self) -> str:
+        """Names the runs and the settings: one comparison, made twice, has one id."""
+        settings = repr((self.comparison.settings, [one.run_id for one in self.comparison.variants]))
+        return f"comparison-{blake2b(settings.encode('utf-8', 'replace'), digest_size=_DIGEST_BYTES).hexdigest()}"
+
+    @cached_property
+    def units(self) -> Mapping[str, str]:
+        """The unit of each metric by name; of the pass rate and of metrics that are not known, the empty text."""
+        return {name: metric.unit for facts in reversed(self.facts) for name, metric in facts.metrics.items()}
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """The name of each run by its label, no two of them alike."""
+        variants = self.comparison.variants
+        counts = Counter(one.name for one in variants)
+        found = {one.label: one.name if counts[one.name] == 1 else f"{one.name} ({one.label})" for one in variants}
+        return found if len(set(found.values())) == len(found) else {one.label: one.label for one in variants}
+
+    @property
+    def baseline_pairs(self) -> Sequence[PairComparison]:
+        """Every run against the first."""
+        return [pair for pair in self.comparison.pairs if pair.a == self.comparison.variants[0].label]
+
+    def shown(self, pair: PairComparison) -> Sequence[MetricComparison]:
+        """Return the metrics of two runs, without those that no run was asked to measure and that none has."""
+        variants = self.comparison.variants
+        implied = {name for facts in self.facts for name, one in facts.metrics.items() if one.is_implied}
+        return [
+            one
+            for one in pair.metrics
+            if one.metric not in implied or any(each.metrics[one.metric].n for each in variants)
+        ]
+
+    def place(self, label: str) -> int:
+        """Return which run a label stands for, from 0."""
+        return [one.label for one in self.comparison.variants].index(label)
+
+    def title(self, variant: Variant) -> str:
+        """Return what a heading calls a run: the file of its prompt without folders, else its name."""
+        return PurePath(variant.prompt_path).name or variant.name
+
+
+def report_of_runs(comparison: Comparison, decision: Decision, runs: Sequence[Report]) -> ComparisonReport:
+    """Return the report of a comparison of runs whose documents are at hand, in the order of the comparison."""
+    return ComparisonReport(
+        comparison=comparison,
+        decision=decision,
+        facts=[facts_of(run.head) for run in runs],
+        cases=ReportedCases(runs, comparison.settings),
+        runs=runs,
+    )
+
+
+def setting_text(value: object) -> str:
+    """Return a setting of a run in one line, untrusted; a dash where a run has none."""
+    return "–" if value is None else value if isinstance(value, str) else json_text(value)

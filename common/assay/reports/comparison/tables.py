@@ -1,0 +1,105 @@
+"""The tables that the console text and the Markdown of a comparison share, as cells; names are untrusted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.comparison.model import PASS_RATE
+from assay.reports.comparison.comparison_report import setting_text
+from assay.reports.comparison.figures import figures_of, level_text, metric_text, p_text, verdict_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.comparison.model import FlippedCase, MetricComparison, PairComparison
+    from assay.reports.comparison.comparison_report import ComparisonReport
+
+    Row = tuple[str, ...]
+
+
+def metrics_of_pair(report: ComparisonReport, pair: PairComparison) -> list[Row]:
+    """Return the metrics of two runs, heading first, then the primary metric; p-values are the adjusted ones."""
+    level = level_text(report.comparison.settings.alpha)
+    rows: list[Row] = [("metric", pair.a, pair.b, f"{pair.b} - {pair.a} [{level}]", "p", "verdict")]
+    for one in report.shown(pair):
+        figures = figures_of(report, one.metric)
+        rows.append(
+            (
+                metric_text(report, one.metric),
+                figures.estimate(one.a),
+                figures.estimate(one.b),
+                figures.change(one),
+                p_text(one.p_adjusted),
+                verdict_text(one, pair.a, pair.b),
+            )
+        )
+    return rows
+
+
+def metrics_of_runs(report: ComparisonReport) -> list[Row]:
+    """Return the metrics of every run over all its cases, heading first; the primary metric is the third column."""
+    comparison = report.comparison
+    names = [one.metric for one in report.shown(comparison.pairs[0])]
+    rows: list[Row] = [("", "cases", *(metric_text(report, name) for name in names))]
+    for one in comparison.variants:
+        values = (figures_of(report, name).estimate(one.metrics[name]) for name in names)
+        rows.append((one.label, f"{one.cases:,}", *values))
+    return rows
+
+
+def matrix(report: ComparisonReport) -> list[Row]:
+    """Return the differences of the primary metric between all runs, column - row, with adjusted p-values."""
+    comparison = report.comparison
+    labels = [one.label for one in comparison.variants]
+    found = {(pair.a, pair.b): pair.metric(comparison.primary) for pair in comparison.pairs}
+    figures = figures_of(report, comparison.primary)
+
+    def cell(row: str, column: str) -> str:
+        one = found.get((row, column))
+        return "" if one is None else f"{figures.difference(one.difference)} (p {p_text(one.p_adjusted)})"
+
+    return [("", *labels[1:]), *((row, *(cell(row, column) for column in labels[1:])) for row in labels[:-1])]
+
+
+def table_metric(report: ComparisonReport, pair: PairComparison) -> MetricComparison | None:
+    """Return the metric whose 2 x 2 table is shown: the primary one, else the verdicts of rows; None without any."""
+    wanted = (report.comparison.primary, PASS_RATE)
+    return next((one for name in wanted if (one := pair.metric(name)).table is not None), None)
+
+
+def two_by_two(one: MetricComparison, a: str, b: str) -> list[Row]:
+    """Return the 2 x 2 table of a metric, heading first."""
+    assert one.table is not None, "only metrics of 0 and 1 have a table"
+    table = one.table
+    return [
+        (one.metric, f"{b} right", f"{b} wrong"),
+        (f"{a} right", f"{table.both:,}", f"{table.a_only:,}"),
+        (f"{a} wrong", f"{table.b_only:,}", f"{table.neither:,}"),
+    ]
+
+
+def flipped_row(report: ComparisonReport, pair: PairComparison, case: FlippedCase) -> Row:
+    """Return case, category, what differs, and both values."""
+    figures = figures_of(report, case.metric)
+    return case.case_id, case.category, case.metric, figures.value(case.a), figures.value(case.b)
+
+
+def changed_rows(report: ComparisonReport) -> list[Row]:
+    """Return the settings in which the runs differ, heading first: a setting a line."""
+    heading = ("setting", *(one.label for one in report.comparison.variants))
+    return [heading, *((one.path, *map(setting_text, one.values)) for one in report.comparison.changes)]
+
+
+def differing_count(report: ComparisonReport, pair: PairComparison) -> int:
+    """Return how many cases came out differently in two runs."""
+    return report.comparison.flipped_count.get(pair_key(pair), 0)
+
+
+def flipped_cases(report: ComparisonReport, pair: PairComparison) -> Sequence[FlippedCase]:
+    """Return the cases that came out differently in two runs, the worst for the second first."""
+    return report.comparison.flipped.get(pair_key(pair), ())
+
+
+def pair_key(pair: PairComparison) -> str:
+    """Return what mappings of a comparison call two runs."""
+    return f"{pair.a}_vs_{pair.b}"

@@ -1,0 +1,122 @@
+"""Writing the reports of a comparison into a folder."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Protocol
+
+from assay.errors import InvalidInputError, Problem
+from assay.model.report_settings import ReportSettings
+from assay.parsing.names import unknown_name
+from assay.reports.comparison.cases_csv import write_cases
+from assay.reports.comparison.document import comparison_document, evaluation_name
+from assay.reports.comparison.markdown import comparison_markdown
+from assay.reports.folder import ReportFolder
+from assay.reports.formats.json_report import write_document
+from assay.reports.writing import check_formats
+from assay.text.unsafe_text import json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from assay.reports.comparison.comparison_report import ComparisonReport
+
+FORMATS: Mapping[str, str] = {
+    "json": "comparison_results.json and evaluation_1.json, …: everything, for programs",
+    "markdown": "comparison_report.md: for pull requests",
+    "csv": "comparison_cases.csv: a line for each case, for spreadsheets",
+    "charts": "comparison_plots.png or .svg: one picture",
+    "html": "comparison.html: verdict, figures and cases with their answers, for people",
+}
+"""What a comparison can be written as; packages are those of the reports of a run with the same names."""
+PLOT_FORMATS = ("png", "svg")
+
+
+class _Writer(Protocol):
+    """What the modules that are imported when they are wanted have."""
+
+    def write(self, report: ComparisonReport, folder: ReportFolder, plot_format: str) -> None:
+        """Write the files of a format."""
+
+
+def write_comparison(
+    report: ComparisonReport,
+    folder: Path,
+    formats: Sequence[str] = tuple(FORMATS),
+    plot_format: str = "png",
+    *,
+    option: str = "--output-dir",
+) -> ReportFolder:
+    """Write a comparison in every format that is wanted; return where the files are, and notes on them.
+
+    In a folder with the report of a run or of another comparison, names carry the id of this comparison.
+
+    Args:
+        report: The comparison.
+        folder: It is made.
+        formats: Names of `FORMATS`.
+        plot_format: "png" or "svg".
+        option: The option that names the folder, for messages.
+
+    Raises:
+        InvalidInputError: A format is unknown.
+        SetupError: A file cannot be written, or a package is missing.
+    """
+    check_comparison_formats(formats, plot_format)
+    found = ReportFolder(folder, report.comparison_id, option=option)
+    for name in dict.fromkeys(formats):
+        writer = _WRITERS.get(name)
+        if writer is not None:
+            writer(report, found)
+        else:
+            module: _Writer = importlib.import_module(f"assay.reports.comparison.{_MODULES[name]}")
+            module.write(report, found, plot_format)
+    return found
+
+
+def check_comparison_formats(formats: Sequence[str], plot_format: str = "png") -> None:
+    """Raise if a format is unknown or needs a package that is missing; before anything is compared.
+
+    Raises:
+        InvalidInputError: A format is unknown.
+        SetupError: A package is missing; says how to install it.
+    """
+    problems = [unknown_name("report of a comparison", name, tuple(FORMATS)) for name in formats if name not in FORMATS]
+    if plot_format not in PLOT_FORMATS:
+        problems.append(unknown_name("format of plots", plot_format, PLOT_FORMATS))
+    if problems:
+        raise InvalidInputError([Problem(problem) for problem in problems])
+    check_formats([ReportSettings(name) for name in formats])
+
+
+def _write_json(report: ComparisonReport, folder: ReportFolder) -> None:
+    with folder.text("comparison_results.json") as file:
+        file.write(json_text(comparison_document(report), indent=1) + "\n")
+    for index, run in enumerate(report.runs):
+        with folder.text(evaluation_name(index)) as file:
+            write_document(run, file)
+    if not report.runs:
+        folder.notes.append("evaluation_1.json and so on are left out: the documents of the runs are not here")
+
+
+def _write_markdown(report: ComparisonReport, folder: ReportFolder) -> None:
+    with folder.text("comparison_report.md") as file:
+        file.write(comparison_markdown(report))
+
+
+def _write_csv(report: ComparisonReport, folder: ReportFolder) -> None:
+    if report.cases is None:
+        folder.notes.append("comparison_cases.csv is left out: the cases of the runs are not here")
+        return
+    with folder.text("comparison_cases.csv") as file:
+        write_cases(report, report.cases, file)
+
+
+_WRITERS: Mapping[str, Callable[[ComparisonReport, ReportFolder], None]] = {
+    "json": _write_json,
+    "markdown": _write_markdown,
+    "csv": _write_csv,
+}
+_MODULES = {"charts": "plots", "html": "html.comparison_html"}
+"""Of the formats whose packages are imported when they are wanted."""
